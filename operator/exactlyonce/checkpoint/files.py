@@ -1,0 +1,167 @@
+"""Parse and render the single files of a Spark streaming checkpoint. Performs no I/O.
+
+Sources: OffsetSeqLog, CommitLog, StreamMetadata and HDFSMetadataLog in org.apache.spark.sql.execution.streaming, and
+KafkaSourceInitialOffsetWriter in org.apache.spark.sql.kafka010, all of Spark 4.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exactlyonce.offsets import MalformedPositions, Positions
+
+OFFSET_LOG_VERSIONS = (1, 2)
+COMMIT_LOG_VERSIONS = (1, 2)
+NO_OFFSET = "-"  # OffsetSeqLog.SERIALIZED_VOID_OFFSET: this source had no offset in this batch
+
+
+class FileEmpty(ValueError):
+    """A log file has no bytes: its writer died between creating and writing it."""
+
+
+class FileTorn(ValueError):
+    """A log file ends early or is no log file."""
+
+
+class VersionUnsupported(ValueError):
+    """A log file has a format version that this release does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """`offsets/N`: what batch N covers up to, one entry a source in plan order; None where the file has `-`."""
+
+    version: int
+    ends: tuple[str | None, ...]
+    conf: Mapping[str, str]
+
+    def kafka_end(self) -> Positions | None:
+        """Return the Kafka positions of the only source; None when it had no offset in this batch.
+
+        Raises:
+            FileTorn: if the query has several sources or the entry holds no Kafka positions.
+        """
+        if len(self.ends) != 1:
+            raise FileTorn(f"it names {len(self.ends)} sources where a stream has one")
+        text = self.ends[0]
+        if text is None:
+            return None
+        try:
+            return Positions.from_json(text)
+        except MalformedPositions as problem:
+            raise FileTorn(str(problem)) from problem
+
+
+def parse_metadata(content: bytes) -> str:
+    """Return the query id of `metadata`: one JSON object without a version line.
+
+    Raises:
+        FileEmpty, FileTorn: if it is not that.
+    """
+    entry = _json_object(_text(content))
+    query_id = entry.get("id")
+    if not isinstance(query_id, str) or not query_id:
+        raise FileTorn("it has no query id")
+    return query_id
+
+
+def parse_offsets(content: bytes) -> OffsetFile:
+    """Parse `offsets/N`: a version line, a metadata line, then one line a source.
+
+    Version 2 names its sources: `sourceId:json`.
+
+    Raises:
+        FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
+    """
+    lines = _text(content).split("\n")
+    version = _version(lines[0], OFFSET_LOG_VERSIONS, "offset log")
+    if len(lines) < 3:
+        raise FileTorn(f"it has {len(lines)} lines; a version, the batch's metadata and one line a source belong there")
+    metadata = _json_object(lines[1])
+    conf = metadata.get("conf", {})
+    if not isinstance(conf, dict):
+        raise FileTorn("its metadata line has no map of settings")
+    ends = [line if version == 1 else line.partition(":")[2] for line in lines[2:]]
+    return OffsetFile(version, tuple(None if end == NO_OFFSET else end for end in ends), conf)
+
+
+def parse_commit(content: bytes) -> int:
+    """Parse `commits/N` and return its version; what else it holds concerns stateful queries only.
+
+    Raises:
+        FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
+    """
+    lines = _text(content).split("\n")
+    version = _version(lines[0], COMMIT_LOG_VERSIONS, "commit log")
+    if len(lines) < 2:
+        raise FileTorn("its metadata line is missing")
+    _json_object(lines[1])
+    return version
+
+
+def parse_kafka_start(content: bytes) -> Positions:
+    """Parse Kafka's `sources/0/0`, the only record of where batch 0 of an unseeded query started.
+
+    The first byte is zero (SPARK-19517), then a version line and the positions.
+
+    Raises:
+        FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
+    """
+    if not content:
+        raise FileEmpty("it has no bytes")
+    if content[0] != 0:
+        raise FileTorn("its first byte is not zero")
+    lines = _text(content[1:]).split("\n")
+    _version(lines[0], (1,), "Kafka source log")
+    try:
+        return Positions.from_json(lines[1] if len(lines) > 1 else "")
+    except MalformedPositions as problem:
+        raise FileTorn(str(problem)) from problem
+
+
+def render_metadata(query_id: str) -> bytes:
+    """Return the content of `metadata`."""
+    return json.dumps({"id": query_id}, separators=(",", ":")).encode()
+
+
+def render_offsets(end: Positions | None) -> bytes:
+    """Return the content of `offsets/N` for a query with one Kafka source; None renders Spark's `-`."""
+    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}, separators=(",", ":"))
+    return f"v1\n{metadata}\n{NO_OFFSET if end is None else end.to_json()}".encode()
+
+
+def render_commit() -> bytes:
+    """Return the content of `commits/N`."""
+    return b'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def _text(content: bytes) -> str:
+    if not content:
+        raise FileEmpty("it has no bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise FileTorn("it is not UTF-8 text") from problem
+
+
+def _version(line: str, known: tuple[int, ...], log: str) -> int:
+    digits = line.removeprefix("v")
+    if digits == line or not (digits.isascii() and digits.isdigit()):
+        raise FileTorn(f"its first line is {line[:40]!r}, not a version")
+    version = int(digits)
+    if version not in known:
+        supported = " and ".join(f"v{number}" for number in known)
+        raise VersionUnsupported(f"its {log} version is v{version}; this release reads {supported}")
+    return version
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError as problem:
+        raise FileTorn(f"{text[:40]!r} is not JSON") from problem
+    if not isinstance(value, dict):
+        raise FileTorn(f"{text[:40]!r} is not a JSON object")
+    return value

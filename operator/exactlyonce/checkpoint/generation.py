@@ -1,0 +1,139 @@
+"""Generations: the checkpoint directories of a stream, each seeded before Spark may use it.
+
+A location holds `stream.json`, which says whose it is, and one folder a generation. A generation is written once and
+never edited: a rebuilt checkpoint is a new one, and the old one stays as evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass
+
+from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
+from exactlyonce.errors import StoreUnreachable
+from exactlyonce.offsets import BatchNumber, Epoch, Positions
+
+MARKER = "stream.json"
+_NAME = re.compile(r"generation-(\d{6,})-a(\d+)")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Generation:
+    """The name of one generation: its number and the attempt that made it."""
+
+    number: int
+    attempt: Epoch
+
+    @property
+    def folder(self) -> str:
+        """The folder below the location."""
+        return f"generation-{self.number:06d}-a{self.attempt}"
+
+    def path(self, location: str) -> str:
+        """The checkpoint directory that Spark is given."""
+        return f"{location.rstrip('/')}/{self.folder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What `stream.json` says: the stream whose location this is, and the token its ledger holds."""
+
+    stream_id: str
+    token: str
+
+    def render(self) -> bytes:
+        """Return the content of `stream.json`."""
+        return json.dumps({"streamId": self.stream_id, "token": self.token}, indent=2).encode() + b"\n"
+
+
+class MarkerUnreadable(StoreUnreachable):
+    """`stream.json` exists and is not what this project writes."""
+
+
+def parse_generation(folder: str) -> Generation | None:
+    """Return the generation that a folder's name means, or None."""
+    match = _NAME.fullmatch(folder)
+    return Generation(int(match[1]), Epoch(int(match[2]))) if match else None
+
+
+def list_generations(store: LogStore) -> tuple[Generation, ...]:
+    """Return the generations at a location, oldest first, published or not."""
+    found = [parse_generation(entry.name) for entry in store.list("") if entry.is_folder]
+    return tuple(sorted(generation for generation in found if generation is not None))
+
+
+def foreign_entries(store: LogStore) -> tuple[str, ...]:
+    """Return the names at a location that are neither ours nor hidden."""
+    names = [entry.name for entry in store.list("") if not entry.name.startswith(".")]
+    return tuple(name for name in names if name != MARKER and parse_generation(name) is None)
+
+
+def read_marker(store: LogStore) -> Marker | None:
+    """Return what `stream.json` says, or None where there is none.
+
+    Raises:
+        MarkerUnreadable: if the file is something else.
+    """
+    try:
+        content = store.read(MARKER)
+    except FileMissing:
+        return None
+    return _parse_marker(store, content)
+
+
+def create_marker(store: LogStore, marker: Marker) -> Marker:
+    """Create `stream.json` unless there is one, and return what it now says."""
+    outcome = store.create(MARKER, marker.render())
+    return _parse_marker(store, outcome.content) if isinstance(outcome, AlreadyExists) else marker
+
+
+def replace_marker(store: LogStore, marker: Marker) -> Marker:
+    """Make `stream.json` say `marker` whatever it said; for an adoption that a person asked for."""
+    outcome = store.create(MARKER, marker.render())
+    if isinstance(outcome, AlreadyExists):
+        store.replace(MARKER, outcome.content, marker.render())
+    return marker
+
+
+def write_seed(store: LogStore, generation: Generation, batch: BatchNumber, positions: Positions) -> None:
+    """Write a generation whose next batch is `batch + 1`, starting at `positions`, and read it back.
+
+    `batch` itself is the empty batch that ends at `positions`. The order is metadata, commits, offsets: Spark looks at
+    offsets first, so a seed cut short holds none and reads as no checkpoint at all. Writing again after a crash finds
+    each file as it would have made it.
+
+    Raises:
+        StoreUnreachable: if the storage does not answer or what was read back is not what was written.
+    """
+    folder = generation.folder
+    query_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{store.location}/{folder}"))
+    content = {f"{folder}/metadata": files.render_metadata(query_id)}
+    content[f"{folder}/commits/{batch}"] = files.render_commit()
+    if batch > 0:
+        content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None)
+    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions)
+    for path, expected in content.items():
+        outcome = store.create(path, expected)
+        if isinstance(outcome, AlreadyExists) and outcome.content != expected:
+            raise StoreUnreachable(f"{store.location}/{path} exists with other content; it was not touched.")
+    seeded = read_generation(store, folder)
+    if not isinstance(seeded, Readable) or (seeded.planned, seeded.checkpointed, seeded.planned_end) != (
+        batch,
+        batch,
+        positions,
+    ):
+        raise StoreUnreachable(f"{store.location}/{folder} reads back as {seeded}, not as the seed that was written.")
+
+
+def _parse_marker(store: LogStore, content: bytes) -> Marker:
+    try:
+        entry = json.loads(content)
+        return Marker(str(entry["streamId"]), str(entry["token"]))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise MarkerUnreadable(
+            f"{store.location}/{MARKER} is not readable as this project's marker; restore it or choose another location."
+        ) from problem

@@ -1,0 +1,266 @@
+"""Read one generation's logs and name the state they are in.
+
+Every row of the restart table in docs/checkpoint-states.md has a name here. Reading never changes a file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.store import Entry, FileMissing, LogStore
+from exactlyonce.offsets import BatchNumber, Positions
+
+Given = TypeVar("Given")
+Parsed = TypeVar("Parsed")
+
+_CHECKSUM_HEADER = b"crc\0"
+
+
+class Damage(StrEnum):
+    """What is wrong with a checkpoint that Spark could not, or must not, go on with."""
+
+    METADATA_MISSING = "MetadataMissing"
+    OFFSETS_MISSING = "OffsetsMissing"
+    STATE_WITHOUT_OFFSETS = "StateWithoutOffsets"
+    OFFSETS_GAP = "OffsetsGap"
+    PREVIOUS_OFFSETS_MISSING = "PreviousOffsetsMissing"
+    COMMITS_MISSING = "CommitsMissing"
+    COMMITS_AHEAD = "CommitsAheadOfOffsets"
+    FILE_EMPTY = "FileEmpty"
+    FILE_TORN = "FileTorn"
+    CHECKSUM_MISMATCH = "ChecksumMismatch"
+    STRAY_CHECKSUM = "StrayChecksum"
+    VERSION_UNSUPPORTED = "VersionUnsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """There is no checkpoint: the folder is missing or empty."""
+
+    highest_planned: None = None
+    has_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """There is a checkpoint that cannot be gone on with; `words` names the file and what is wrong.
+
+    `has_run` is False for a seed that was cut short.
+    """
+
+    damage: Damage
+    words: str
+    highest_planned: BatchNumber | None
+    has_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A checkpoint that Spark goes on with.
+
+    `planned` is the latest batch of the offset log, with its end and, where the logs hold it, its start (a partition
+    that appeared in this very batch is not in the start). `checkpointed` is the latest batch of the commit log:
+    `planned`, or the one before it, or None before the first commit of a query that was not seeded.
+    """
+
+    planned: BatchNumber
+    planned_start: Positions | None
+    planned_end: Positions
+    checkpointed: BatchNumber | None
+    first_checkpointed: BatchNumber | None
+    stateful: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def highest_planned(self) -> BatchNumber:
+        """The latest batch of the offset log."""
+        return self.planned
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a batch was planned beyond the first one committed, which in a seeded generation is the seed."""
+        return self.first_checkpointed is None or self.planned > self.first_checkpointed
+
+    @property
+    def state_survives_two_writers(self) -> bool:
+        """Whether state files have unique names, so that a predecessor still running cannot spoil them."""
+        provider = self.conf.get("spark.sql.streaming.stateStore.providerClass", "")
+        version = self.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
+        return provider.endswith("RocksDBStateStoreProvider") and version == "2"
+
+
+CheckpointState = Absent | Damaged | Readable
+
+
+class _Found(Exception):
+    """Carries a finding out of the reader's steps."""
+
+    def __init__(self, damage: Damage, words: str) -> None:
+        super().__init__(words)
+        self.damage = damage
+        self.words = words
+
+
+def read_generation(store: LogStore, generation: str) -> CheckpointState:
+    """Read the logs of one generation and name their state.
+
+    Raises:
+        StoreUnreachable: if the storage does not answer; that is no state.
+    """
+    return _Reader(store, generation).state()
+
+
+class _Reader:
+    """Lists the folders once, then reads the few files that a restart depends on."""
+
+    def __init__(self, store: LogStore, generation: str) -> None:
+        self._store = store
+        self._generation = generation
+        self._listings = {log: store.list(f"{generation}/{log}") for log in ("offsets", "commits")}
+        self._offsets = _numbers(self._listings["offsets"])
+        self._commits = _numbers(self._listings["commits"])
+        self._stateful = any(entry.is_folder for entry in store.list(f"{generation}/state"))
+
+    def state(self) -> CheckpointState:
+        highest = self._offsets[-1] if self._offsets else None
+        try:
+            if not self._offsets:
+                return self._without_offsets()
+            self._check_metadata()
+            self._check_listings()
+            return self._readable()
+        except _Found as found:
+            has_run = highest is not None and (not self._commits or highest > self._commits[0])
+            return Damaged(found.damage, found.words, highest, has_run)
+
+    def _without_offsets(self) -> CheckpointState:
+        if self._commits:
+            raise _Found(Damage.OFFSETS_MISSING, f"commits/{self._commits[-1]} exists and offsets/ is empty")
+        if self._stateful:
+            raise _Found(Damage.STATE_WITHOUT_OFFSETS, "state/ has content and offsets/ is empty")
+        return Absent()
+
+    def _check_metadata(self) -> None:
+        try:
+            content = self._store.read(f"{self._generation}/metadata")
+        except FileMissing:
+            raise _Found(Damage.METADATA_MISSING, "the file metadata is missing") from None
+        self._checked("", "metadata", content)
+        self._parsed("metadata", files.parse_metadata, content)
+
+    def _check_listings(self) -> None:
+        planned = self._offsets[-1]
+        for before, after in zip(self._offsets, self._offsets[1:], strict=False):
+            if after != before + 1:
+                raise _Found(Damage.OFFSETS_GAP, f"offsets/{before} is followed by offsets/{after}")
+        if planned > 0 and len(self._offsets) == 1:
+            raise _Found(
+                Damage.PREVIOUS_OFFSETS_MISSING, f"offsets/{planned} exists and offsets/{planned - 1} does not"
+            )
+        if self._commits and self._commits[-1] > planned:
+            raise _Found(Damage.COMMITS_AHEAD, f"commits/{self._commits[-1]} exists and offsets ends at {planned}")
+        if planned > 0 and (not self._commits or self._commits[-1] < planned - 1):
+            latest = f"commits ends at {self._commits[-1]}" if self._commits else "commits/ is empty"
+            raise _Found(Damage.COMMITS_MISSING, f"{latest} and offsets/{planned} exists")
+        for log, numbers in (("offsets", self._offsets), ("commits", self._commits)):
+            self._check_stray_checksums(log, numbers)
+            for entry in self._listings[log]:
+                if _number(entry) is not None and entry.size_bytes == 0:
+                    raise _Found(Damage.FILE_EMPTY, f"{log}/{entry.name}: it has no bytes")
+
+    def _check_stray_checksums(self, log: str, numbers: list[BatchNumber]) -> None:
+        latest = numbers[-1] if numbers else -1
+        for entry in self._listings[log]:
+            name = entry.name.removeprefix(".").removesuffix(".crc")
+            if entry.name == f".{name}.crc" and name.isascii() and name.isdigit() and int(name) > latest:
+                words = f"{log}/.{name}.crc exists and {log}/{name} does not, so Spark could not write {log}/{name}"
+                raise _Found(Damage.STRAY_CHECKSUM, words)
+
+    def _readable(self) -> Readable:
+        planned = self._offsets[-1]
+        latest = self._read_offsets(planned)
+        if self._commits:
+            path = f"commits/{self._commits[-1]}"
+            self._parsed(path, files.parse_commit, self._read("commits", str(self._commits[-1])))
+        end = self._kafka_end(planned, latest)
+        if end is None:
+            raise _Found(Damage.FILE_TORN, f"offsets/{planned}: it has no position for its source")
+        return Readable(
+            planned=planned,
+            planned_start=self._start_of(planned),
+            planned_end=end,
+            checkpointed=self._commits[-1] if self._commits else None,
+            first_checkpointed=self._commits[0] if self._commits else None,
+            stateful=self._stateful,
+            conf=latest.conf,
+        )
+
+    def _start_of(self, planned: BatchNumber) -> Positions | None:
+        if planned > 0:
+            previous = BatchNumber(planned - 1)
+            return self._kafka_end(previous, self._read_offsets(previous))
+        try:
+            content = self._store.read(f"{self._generation}/sources/0/0")
+        except FileMissing:
+            return None
+        return self._parsed("sources/0/0", files.parse_kafka_start, content)
+
+    def _read_offsets(self, batch: BatchNumber) -> files.OffsetFile:
+        return self._parsed(f"offsets/{batch}", files.parse_offsets, self._read("offsets", str(batch)))
+
+    def _kafka_end(self, batch: BatchNumber, file: files.OffsetFile) -> Positions | None:
+        return self._parsed(f"offsets/{batch}", files.OffsetFile.kafka_end, file)
+
+    def _read(self, log: str, name: str) -> bytes:
+        try:
+            content = self._store.read(f"{self._generation}/{log}/{name}")
+        except FileMissing:
+            raise _Found(Damage.FILE_TORN, f"{log}/{name}: it went away while it was read") from None
+        self._checked(log, name, content)
+        return content
+
+    def _checked(self, log: str, name: str, content: bytes) -> None:
+        """Compare with Hadoop's checksum file where there is one, as Spark does when it reads."""
+        folder = f"{self._generation}/{log}" if log else self._generation
+        try:
+            checksums = self._store.read(f"{folder}/.{name}.crc")
+        except FileMissing:
+            return
+        if not _checksums_fit(checksums, content):
+            raise _Found(Damage.CHECKSUM_MISMATCH, f"{log}/{name}: its content is not what .{name}.crc was made from")
+
+    def _parsed(self, path: str, parse: Callable[[Given], Parsed], content: Given) -> Parsed:
+        try:
+            return parse(content)
+        except files.FileEmpty as problem:
+            raise _Found(Damage.FILE_EMPTY, f"{path}: {problem}") from problem
+        except files.FileTorn as problem:
+            raise _Found(Damage.FILE_TORN, f"{path}: {problem}") from problem
+        except files.VersionUnsupported as problem:
+            raise _Found(Damage.VERSION_UNSUPPORTED, f"{path}: {problem}") from problem
+
+
+def _number(entry: Entry) -> BatchNumber | None:
+    """Return the batch a log file is of; Spark lists files with whole numbers for names and nothing else."""
+    plain = entry.name.isascii() and entry.name.isdigit() and str(int(entry.name)) == entry.name
+    return BatchNumber(int(entry.name)) if plain and not entry.is_folder else None
+
+
+def _numbers(listing: tuple[Entry, ...]) -> list[BatchNumber]:
+    return sorted(number for entry in listing if (number := _number(entry)) is not None)
+
+
+def _checksums_fit(checksums: bytes, content: bytes) -> bool:
+    """Compare with a Hadoop checksum file: a header, the chunk's size, then a CRC-32 a chunk (ChecksumFileSystem)."""
+    if not checksums.startswith(_CHECKSUM_HEADER) or len(checksums) < 8:
+        return False
+    chunk = int.from_bytes(checksums[4:8], "big")
+    if chunk <= 0:
+        return False
+    parts = [content[start : start + chunk] for start in range(0, len(content), chunk)]
+    return checksums[8:] == b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)

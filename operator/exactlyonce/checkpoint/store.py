@@ -1,0 +1,71 @@
+"""The port to wherever checkpoints are kept: a folder with a conditional create.
+
+One behaviour suite runs over every implementation (tests/integration/test_log_stores.py). Paths are relative to the
+store's location, with `/` between the parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class FileMissing(KeyError):
+    """There is no file at that path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a folder."""
+
+    name: str
+    size_bytes: int
+    is_folder: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The file did not exist and now holds exactly what was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyExists:
+    """The file existed and was not touched; `content` is what it holds."""
+
+    content: bytes
+
+
+CreateOutcome = Created | AlreadyExists
+
+
+class LogStore(Protocol):
+    """A folder of small files. Every method raises StoreUnreachable when the storage does not answer."""
+
+    @property
+    def location(self) -> str:
+        """The folder as the user names it and as Spark is given it."""
+        ...
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder by name, hidden ones too; a folder that does not exist has none."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content.
+
+        Raises:
+            FileMissing: if there is no such file.
+        """
+        ...
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file with its whole content, or leave the one that is there.
+
+        An implementer owes: of two callers at once exactly one gets `Created`; no reader ever sees a part of the
+        content; once this returns, a crash of the machine does not lose the file.
+        """
+        ...
+
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file whose content is `expected`; False when it holds something else or is gone."""
+        ...

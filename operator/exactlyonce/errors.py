@@ -1,0 +1,60 @@
+"""Errors that a person will read, named by situation.
+
+Three kinds are kept apart because they are answered differently: `Refused` (the request or the setting is wrong; only a
+person can mend it), `Unreachable` (a store did not answer; try again, nothing is known) and `OutcomeUnknown` (an act
+was sent and its answer was lost; look again before doing anything else).
+"""
+
+from __future__ import annotations
+
+
+class ExactlyOnceError(Exception):
+    """Base of all errors of this project; `str()` is one sentence: what, where, what to do."""
+
+
+class Refused(ExactlyOnceError):
+    """What was asked cannot be done as it stands; trying again changes nothing until a person mends it."""
+
+
+class Unreachable(ExactlyOnceError):
+    """A store did not answer in time; nothing is known of its content, which is not the same as empty."""
+
+
+class OutcomeUnknown(ExactlyOnceError):
+    """A request was sent and the answer was lost; it may have taken effect."""
+
+
+class SourceUnreachable(Unreachable):
+    """The brokers did not answer in time."""
+
+
+class TopicMissing(Refused):
+    """A topic that the stream reads does not exist on the brokers."""
+
+
+class StartInvalid(Refused):
+    """The start position asked for cannot be resolved against the topic as it is."""
+
+
+class LedgerUnreachable(Unreachable):
+    """The ledger's database did not answer in time."""
+
+
+class LedgerRefused(Refused):
+    """The ledger's database answered with a refusal: a wrong password, a missing right, a missing database."""
+
+
+class CommitOutcomeUnknown(OutcomeUnknown):
+    """The connection was lost while a COMMIT was under way; settle it under the stream's lock."""
+
+
+class LockHeldByOther(Unreachable):
+    """A row's lock is held by a session this role may not end."""
+
+
+class StoreUnreachable(Unreachable):
+    """The checkpoint's storage did not answer or may not be read or written."""
+
+
+class SecretMissing(Refused):
+    """A secret that the resource names, or one of its keys, is not there."""

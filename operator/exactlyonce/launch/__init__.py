@@ -1,0 +1,1 @@
+"""Start drivers and tell how they ended."""

@@ -1,0 +1,72 @@
+"""What a driver says as its last act: why it ended, on which batch and ranges. Performs no I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_BYTES = 4096  # a Kubernetes termination message holds no more
+
+
+class Ending(StrEnum):
+    """Why a driver ended, by its own word."""
+
+    DRAINED = "Drained"
+    """It was asked to end and did so after the batch in hand."""
+    COMPLETED = "Completed"
+    """`trigger: availableNow` has landed what there was."""
+    FENCED = "Fenced"
+    """It may not land any more: a successor was started."""
+    BATCH_FAILED = "BatchFailed"
+    """The batch in hand failed; it has not landed."""
+    UNREACHABLE = "Unreachable"
+    """The source, the ledger or the storage did not answer."""
+    REFUSED = "Refused"
+    """The resource asks for something that cannot be; trying again changes nothing."""
+    FAILED = "Failed"
+    """It failed outside of any batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """The last words of a driver; `ranges` is the JSON of the batch in hand."""
+
+    ending: Ending
+    message: str
+    batch: int | None = None
+    ranges: str | None = None
+
+    def render(self) -> str:
+        """Return one JSON object of at most MAX_BYTES; the message, then the ranges are cut to fit."""
+        text = self._json(self.message, self.ranges)
+        if len(text.encode()) <= MAX_BYTES:
+            return text
+        text = self._json(self.message[:1500], self.ranges)
+        if len(text.encode()) <= MAX_BYTES:
+            return text
+        return self._json(self.message[:500], None)
+
+    def _json(self, message: str, ranges: str | None) -> str:
+        fields = {
+            "reason": str(self.ending),
+            "batch": self.batch,
+            "ranges": None if ranges is None else json.loads(ranges),
+            "error": message,
+        }
+        return json.dumps({key: value for key, value in fields.items() if value is not None})
+
+
+def parse_last_words(text: str) -> LastWords | None:
+    """Return the last words in `text`, or None when it is empty, cut off or something else."""
+    try:
+        fields = json.loads(text)
+        ranges = fields.get("ranges")
+        return LastWords(
+            Ending(fields["reason"]),
+            str(fields.get("error", "")),
+            fields.get("batch"),
+            None if ranges is None else json.dumps(ranges, separators=(",", ":")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

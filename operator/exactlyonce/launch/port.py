@@ -1,0 +1,67 @@
+"""The port to whatever runs drivers: processes of this machine, or pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from exactlyonce.launch.last_words import LastWords
+from exactlyonce.offsets import Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class NeverStarted:
+    """There is no trace of a driver of this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The driver lives, as far as can be told."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The driver has ended and writes nothing any more; `proof` says how that is known.
+
+    `words` are its last ones, None when it left none, and `detail` says what else is known of its end.
+    """
+
+    proof: str
+    words: LastWords | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The driver is given up without proof of its death: it may still run, frozen or out of reach."""
+
+    why: str
+
+
+DriverState = NeverStarted | Running | Ended | Gone
+
+
+class Launcher(Protocol):
+    """Runs the drivers of one stream, one an attempt."""
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return how the driver of an attempt is, now; never from memory."""
+        ...
+
+    def start(self, attempt: Epoch) -> None:
+        """Start the driver of an attempt; one that is there already is left as it is.
+
+        Raises:
+            LaunchFailed: if it cannot be started.
+        """
+        ...
+
+    def drain(self, attempt: Epoch) -> None:
+        """Ask the driver to end after the batch in hand; asking again is harmless."""
+        ...
+
+
+class LaunchFailed(Exception):
+    """A driver could not be started; the message says why in one sentence."""

@@ -1,0 +1,136 @@
+"""Who may land: raise, claim, fence and release of a stream's epoch.
+
+The stream's row is the only authority. A raise locks it exclusively, so it waits for every transaction that holds the
+row shared; after it no such transaction of an older epoch can begin, because each one checks epoch and claim under the
+same lock first. docs/adr/0004 tells why a plain read would not do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow
+from exactlyonce.offsets import Epoch
+
+CLAIM_TRIES = 3  # a claim is safe to repeat with the same token; more tries than this mean the database is not well
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Proof that this process claimed this epoch; whoever lands anything shows it to the fence."""
+
+    stream_id: str
+    epoch: Epoch
+    claim: str
+
+
+class Fenced(ExactlyOnceError):
+    """This process may not land any more: its epoch was raised, or another process claimed it."""
+
+
+class EpochOvertaken(ExactlyOnceError):
+    """Another pass has raised the epoch meanwhile; start over and look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A raise that took effect: the row as it is now, and as it was before (None when the raise made it)."""
+
+    row: StreamRow
+    before: StreamRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewStream:
+    """What a stream's row says when a raise has to make it."""
+
+    stream_id: str
+    token: str
+    owner: Owner
+    database: DatabaseIdentity
+
+
+def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch) -> Raised:
+    """Make `epoch` the stream's epoch, unclaimed. From here on nothing of an older epoch can land.
+
+    Raises:
+        EpochOvertaken: if the row holds this epoch or a newer one already.
+        CommitOutcomeUnknown: the next pass chooses a greater epoch, so nothing needs to be settled.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        row = transaction.lock_stream(stream.stream_id, Lock.UPDATE)
+        if row is None:
+            row = StreamRow(stream.stream_id, stream.token, stream.owner, stream.database, epoch)
+            if not transaction.insert_stream(row):
+                raise EpochOvertaken(f"Another pass made the ledger's row of {stream.stream_id} at this moment.")
+            return Raised(row, None)
+        if row.epoch >= epoch:
+            raise EpochOvertaken(f"The ledger holds epoch {row.epoch} of {stream.stream_id}; {epoch} is not newer.")
+        raised = row.raised_to(epoch)
+        transaction.update_stream(raised)
+        return Raised(raised, row)
+
+
+def claim_epoch(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tuple[Permit, StreamRow]:
+    """Take `epoch` for the process that made the random token `claim`, and return its permit and the stream's row.
+
+    Raises:
+        Fenced: if the stream has no row, another epoch, another claim or no published checkpoint.
+        CommitOutcomeUnknown: if the outcome stayed unknown after CLAIM_TRIES.
+    """
+    for _ in range(CLAIM_TRIES - 1):
+        try:
+            return _claim_once(ledger, stream_id, epoch, claim)
+        except CommitOutcomeUnknown:
+            continue
+    return _claim_once(ledger, stream_id, epoch, claim)
+
+
+def _claim_once(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tuple[Permit, StreamRow]:
+    with ledger.transaction() as transaction:
+        row = transaction.lock_stream(stream_id, Lock.UPDATE)
+        if row is None:
+            raise Fenced(f"The ledger has no row of {stream_id}, so epoch {epoch} cannot be claimed.")
+        if row.epoch != epoch:
+            raise Fenced(f"Epoch {epoch} of {stream_id} cannot be claimed: the ledger is at epoch {row.epoch}.")
+        if row.claim not in (None, claim):
+            raise Fenced(f"Epoch {epoch} of {stream_id} was claimed by another process.")
+        if row.checkpoint_path is None:
+            raise Fenced(f"Epoch {epoch} of {stream_id} has no published checkpoint.")
+        claimed = replace(row, claim=claim, writer=epoch, writer_released=False)
+        transaction.update_stream(claimed)
+        return Permit(stream_id, epoch, claim), claimed
+
+
+def fence(transaction: LedgerTransaction, permit: Permit, lock: Lock) -> StreamRow:
+    """Lock the stream's row and return it if this permit may land; the first statement of every landing transaction.
+
+    Raises:
+        Fenced: if the row holds another epoch or claim.
+    """
+    row = transaction.lock_stream(permit.stream_id, lock)
+    found = None if row is None else (row.epoch, row.claim)
+    if row is None or found != (permit.epoch, permit.claim):
+        raise Fenced(
+            f"Epoch {permit.epoch} of {permit.stream_id} may not land: the ledger is at "
+            f"{'no row' if row is None else f'epoch {row.epoch}'}{_claimant(row, permit)}."
+        )
+    return row
+
+
+def release(ledger: Ledger, permit: Permit) -> None:
+    """Record that this process has stopped and will write nothing any more, to its checkpoint either.
+
+    Raises:
+        Fenced: if it may not land any more; then there is nothing to release.
+    """
+    with ledger.transaction() as transaction:
+        row = fence(transaction, permit, Lock.UPDATE)
+        transaction.update_stream(replace(row, writer_released=True))
+
+
+def _claimant(row: StreamRow | None, permit: Permit) -> str:
+    same_epoch = row is not None and row.epoch == permit.epoch
+    return ", claimed by another process" if same_epoch else ""

@@ -1,0 +1,126 @@
+"""The port to a ledger: single statements inside transactions.
+
+The rules that give the guarantee (fence, claim, publish, landing) are written once over this port, in this package and
+in `exactlyonce_spark.landing`; the stores only carry out statements. One behaviour suite runs over the in-memory ledger
+of the simulation and over Postgres.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import Protocol
+
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    DatabaseIdentity,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    LedgerView,
+    StreamRow,
+)
+from exactlyonce.offsets import BatchNumber, Ranges
+
+
+class Lock(Enum):
+    """How a transaction holds the stream's row: shared by landing tasks, exclusively by who changes the row."""
+
+    SHARE = "for share"
+    UPDATE = "for update"
+
+
+class LedgerTransaction(Protocol):
+    """One transaction at READ COMMITTED. Every statement sees what was committed before it, and its own changes."""
+
+    def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
+        """Lock the stream's row until the transaction ends and return it as committed; wait for other holders.
+
+        In a transaction begun with `evicting`, holders that keep it longer than the patience given are ended.
+        """
+        ...
+
+    def insert_stream(self, row: StreamRow) -> bool:
+        """Insert the stream's row; False when there is one (then nothing was changed)."""
+        ...
+
+    def update_stream(self, row: StreamRow) -> None:
+        """Write the row's columns; the caller holds the row with Lock.UPDATE."""
+        ...
+
+    def incarnation(self) -> str:
+        """Return what changes when the server is restarted or restored: rows of before may be gone then."""
+        ...
+
+    def read_positions(self, stream_id: str) -> LandedPositions:
+        """Return where the stream stands."""
+        ...
+
+    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+        """Move each partition from its range's start to its end where it stands at the start, and return how many were.
+
+        A partition without a row is taken to stand at 0 and gets one. Several callers of one partition take turns.
+        """
+        ...
+
+    def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
+        """Replace all positions of the stream; the caller holds the row with Lock.UPDATE."""
+        ...
+
+    def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
+        """Return one batch's row."""
+        ...
+
+    def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
+        """Return the rows of the batch given and of all later ones, in order."""
+        ...
+
+    def write_batch(self, stream_id: str, row: BatchRow) -> None:
+        """Insert or replace one batch's row."""
+        ...
+
+    def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
+        """Mark every batch after the one given that has not landed as Superseded."""
+        ...
+
+    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
+        """Record failed ranges; the same batch, partition and range again replaces its record."""
+        ...
+
+    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
+        """Give every open failure of the batch this status."""
+        ...
+
+
+class Ledger(Protocol):
+    """A ledger in one database.
+
+    Raises LedgerUnreachable when the database does not answer and LedgerRefused when it answers with a refusal.
+    """
+
+    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> AbstractContextManager[LedgerTransaction]:
+        """Open a transaction that commits when its block ends and rolls back when the block raises.
+
+        `evicting`: end the sessions that hold a lock this transaction waits for longer than the ledger's patience.
+        `lasting`: the commit waits for the disk; False only for records that are evidence and not promises.
+
+        Raises:
+            CommitOutcomeUnknown: from the end of the block, when the connection was lost during the COMMIT.
+        """
+        ...
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream, in one query and without locks; None when it has no row."""
+        ...
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which database this is."""
+        ...
+
+    def prepare(self) -> None:
+        """Make or migrate the ledger's schema; safe to call at every start and by several processes at once."""
+        ...
+
+
+LANDED_STATUSES = tuple(status for status in BatchStatus if status.landed)

@@ -1,0 +1,239 @@
+"""The ledger in Postgres: connections, transactions, the schema and its migrations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+from psycopg2 import sql
+
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, first_line, named_errors
+from exactlyonce.ledger.postgres_rows import LOOK, view_from
+from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION
+from exactlyonce.ledger.postgres_transaction import PostgresTransaction
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
+
+DEFAULT_SCHEMA = "exactlyonce"
+_MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
+_TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
+
+
+class PostgresLedger:
+    """A `Ledger` in a schema of a Postgres database.
+
+    Threads may share it; each transaction has a connection of its own. Everything a session needs is set inside each
+    transaction (SET LOCAL), so a transaction pooler may stand between.
+    """
+
+    def __init__(
+        self,
+        address: PostgresAddress,
+        schema: str = DEFAULT_SCHEMA,
+        limits: Limits | None = None,
+        application: str = "exactlyonce",
+    ) -> None:
+        self.address = address
+        self.schema = schema
+        self.limits = limits or Limits()
+        self._application = application
+        self._idle: list[psycopg2.extensions.connection] = []
+        self._guard = threading.Lock()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def named(self, statement: str) -> sql.Composed:
+        """Return a statement with `{schema}` replaced by the quoted schema."""
+        return sql.SQL(statement).format(schema=sql.Identifier(self.schema))
+
+    @contextmanager
+    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[PostgresTransaction]:
+        """Open a transaction; see `Ledger.transaction`."""
+        connection = self._begin(lasting)
+        transaction = PostgresTransaction(self, connection, evicting)
+        try:
+            with named_errors(str(self.address)):
+                yield transaction
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        self._commit(connection)
+
+    @contextmanager
+    def session(self) -> Iterator[psycopg2.extensions.connection]:
+        """Lend a connection in autocommit mode, for statements that need no transaction."""
+        connection = self._take()
+        try:
+            with named_errors(str(self.address)):
+                yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream, in one query."""
+        with self.session() as connection, connection.cursor() as cursor:
+            cursor.execute(self.named(LOOK), (stream_id,))
+            row = cursor.fetchone()
+        return None if row is None else view_from(row)
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which database this is; a plain role may ask (pg_control_system)."""
+        with self.session() as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "select (pg_control_system()).system_identifier::text, oid::bigint "
+                "from pg_database where datname = current_database()"
+            )
+            return DatabaseIdentity(*_only_row(cursor))
+
+    def exists(self) -> bool:
+        """Tell whether the ledger's tables are there, without making anything."""
+        with self.session() as connection, connection.cursor() as cursor:
+            cursor.execute("select to_regclass(%s) is not null", (f"{_quoted(self.schema)}.streams",))
+            return bool(_only_row(cursor)[0])
+
+    def prepare(self) -> None:
+        """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
+
+        Raises:
+            LedgerRefused: if the role lacks a right, or the schema is of a release that this one cannot use.
+        """
+        if self._installed_version() == SCHEMA_VERSION:
+            return
+        with self.transaction() as transaction, transaction.cursor() as cursor:
+            cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))
+            if not _only_row(cursor)[0]:
+                self._create_schema(cursor)
+            self._migrate(cursor)
+
+    def open_connection(self) -> psycopg2.extensions.connection:
+        """Open a new connection with this ledger's login and limits."""
+        return connect(self.address, self.limits, self._application)
+
+    def _create_schema(self, cursor: psycopg2.extensions.cursor) -> None:
+        try:
+            cursor.execute(self.named("create schema {schema}"))
+        except psycopg2.errors.InsufficientPrivilege as problem:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} is missing at {self.address} and the role may not create it "
+                f"({first_line(problem)}); let an administrator run: "
+                f"create schema {_quoted(self.schema)} authorization {_quoted(self.address.parameters['user'])};"
+            ) from problem
+
+    def _migrate(self, cursor: psycopg2.extensions.cursor) -> None:
+        cursor.execute(
+            self.named(
+                "create table if not exists {schema}.schema_versions "
+                "(version integer primary key, oldest_reader integer not null, applied_at timestamptz default now())"
+            )
+        )
+        cursor.execute(self.named("select coalesce(max(version), 0), max(oldest_reader) from {schema}.schema_versions"))
+        installed, oldest_reader = _only_row(cursor)
+        if oldest_reader is not None and oldest_reader > SCHEMA_VERSION:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} at {self.address} has version {installed}, which this release "
+                f"(version {SCHEMA_VERSION}) cannot use; run the newer release."
+            )
+        for migration in MIGRATIONS:
+            if migration.version > installed:
+                cursor.execute(self.named(migration.sql))
+                cursor.execute(
+                    self.named("insert into {schema}.schema_versions (version, oldest_reader) values (%s, %s)"),
+                    (migration.version, migration.oldest_reader),
+                )
+
+    def _installed_version(self) -> int:
+        with self.session() as connection, connection.cursor() as cursor:
+            cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.schema_versions",))
+            if _only_row(cursor)[0] is None:
+                return 0
+            cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
+            return int(_only_row(cursor)[0])
+
+    def _begin(self, lasting: bool) -> psycopg2.extensions.connection:
+        connection = self._take()
+        try:
+            self._send_begin(connection, lasting)
+        except (psycopg2.OperationalError, psycopg2.InterfaceError):
+            # An idle connection may have died since; nothing was begun, so a fresh one may take its place.
+            connection.close()
+            connection = self.open_connection()
+            with named_errors(str(self.address)):
+                self._send_begin(connection, lasting)
+        return connection
+
+    def _send_begin(self, connection: psycopg2.extensions.connection, lasting: bool) -> None:
+        limits = self.limits
+        settings = {"lock_timeout": f"{limits.lock_seconds}s", "timezone": "UTC"}
+        if connection.server_version >= _TRANSACTION_TIMEOUT_FROM:
+            settings["transaction_timeout"] = f"{limits.transaction_seconds}s"
+        else:
+            settings["statement_timeout"] = f"{limits.transaction_seconds}s"
+        settings["idle_in_transaction_session_timeout"] = f"{limits.transaction_seconds}s"
+        if not lasting:
+            settings["synchronous_commit"] = "off"
+        assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
+        with connection.cursor() as cursor:
+            cursor.execute(f"begin isolation level read committed; {assignments}")
+
+    def _commit(self, connection: psycopg2.extensions.connection) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("commit")
+                status = cursor.statusmessage
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:
+            connection.close()
+            raise CommitOutcomeUnknown(
+                f"The connection to {self.address} was lost during a COMMIT ({first_line(problem)}); "
+                "whether it took effect is settled under the stream's lock."
+            ) from problem
+        except psycopg2.Error:
+            self._roll_back(connection)
+            raise
+        if status != "COMMIT":
+            self._give_back(connection)
+            raise LedgerRefused(
+                f"The database at {self.address} answered {status} to a COMMIT; nothing has taken effect."
+            )
+        self._give_back(connection)
+
+    def _roll_back(self, connection: psycopg2.extensions.connection) -> None:
+        with suppress(psycopg2.Error):
+            with connection.cursor() as cursor:
+                cursor.execute("rollback")
+            self._give_back(connection)
+            return
+        connection.close()
+
+    def _take(self) -> psycopg2.extensions.connection:
+        with self._guard:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        return self.open_connection()
+
+    def _give_back(self, connection: psycopg2.extensions.connection) -> None:
+        with self._guard:
+            self._idle.append(connection)
+
+
+def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None, "the statement returns one row"
+    return row
+
+
+def _quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'

@@ -1,0 +1,145 @@
+"""Connections to the ledger's Postgres: settings from a secret, sessions with limits, errors by situation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+from exactlyonce.api.sink import SECRET_KEYS
+from exactlyonce.errors import ExactlyOnceError, LedgerRefused, LedgerUnreachable, LockHeldByOther, SecretMissing
+
+_STARTING = (
+    "starting up",
+    "shutting down",
+    "too many clients",
+    "too many connections",
+    "recovery mode",
+    "not yet accepting",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on every wait for the database, in seconds.
+
+    `patience_seconds` is how long a lock's holder is waited for before it is ended where that is allowed.
+    """
+
+    connect_seconds: int = 10
+    lock_seconds: int = 60
+    patience_seconds: float = 3.0
+    transaction_seconds: int = 900
+    network_seconds: int = 30
+
+
+@dataclass(frozen=True)
+class PostgresAddress:
+    """Where a database is and how to log in; its text never shows the password."""
+
+    parameters: Mapping[str, str] = field(repr=False)
+    shown: str = ""
+
+    @classmethod
+    def from_secret(cls, name: str, secret: Mapping[str, str]) -> PostgresAddress:
+        """Read the address from a secret's keys (SECRET_KEYS).
+
+        Raises:
+            SecretMissing: if a key that is needed is not there or the uri does not parse.
+        """
+        values = {key: value.strip() for key, value in secret.items() if key in SECRET_KEYS and value.strip()}
+        uri = values.pop("uri", None)
+        if uri is not None:
+            try:
+                values = {**psycopg2.extensions.parse_dsn(uri), **{k: v for k, v in values.items() if "ssl" in k}}
+            except psycopg2.ProgrammingError:
+                raise SecretMissing(
+                    f"The key uri of secret {name} is no Postgres connection string; correct it."
+                ) from None
+        missing = [key for key in ("host", "dbname", "user") if key not in values]
+        if missing:
+            raise SecretMissing(
+                f"Secret {name} lacks {', '.join(missing)}: a Postgres sink needs uri, or host, dbname, user and password."
+            )
+        shown = f"{values['user']}@{values['host']}:{values.get('port', '5432')}/{values['dbname']}"
+        return cls(values, shown)
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def connect(
+    address: PostgresAddress, limits: Limits, application: str = "exactlyonce"
+) -> psycopg2.extensions.connection:
+    """Open a connection in autocommit mode; transactions are begun and ended by explicit statements.
+
+    Only parameters that a transaction pooler accepts are sent at the start; the rest are set in each transaction.
+
+    Raises:
+        LedgerUnreachable, LedgerRefused: by what the server said, if anything.
+    """
+    parameters: dict[str, Any] = {
+        "connect_timeout": str(limits.connect_seconds),
+        "keepalives_idle": str(max(limits.network_seconds // 3, 1)),
+        "keepalives_interval": str(max(limits.network_seconds // 6, 1)),
+        "keepalives_count": "3",
+        "tcp_user_timeout": str(limits.network_seconds * 1000),
+        "application_name": application,
+        **address.parameters,
+    }
+    with named_errors(str(address)):
+        connection: psycopg2.extensions.connection = psycopg2.connect(**parameters)
+    connection.autocommit = True
+    return connection
+
+
+@contextmanager
+def named_errors(where: str) -> Iterator[None]:
+    """Turn psycopg2's errors into this project's: refused, unreachable, lock held. Constraint and data errors pass."""
+    try:
+        yield
+    except psycopg2.Error as problem:
+        named = _named(problem, where)
+        if named is None:
+            raise
+        raise named from problem
+
+
+def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
+    said = first_line(problem)
+    match problem:
+        case psycopg2.errors.LockNotAvailable():
+            return LockHeldByOther(
+                f"The ledger at {where} keeps a row of this stream locked ({said}); end the session that holds it."
+            )
+        case psycopg2.errors.InsufficientPrivilege():
+            return LedgerRefused(
+                f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema and "
+                "SELECT, INSERT and UPDATE on the target table."
+            )
+        case psycopg2.errors.InvalidSchemaName() | psycopg2.errors.UndefinedTable():
+            return LedgerRefused(
+                f"The database at {where} has no such thing: {said}. Create it, or correct the resource."
+            )
+        case psycopg2.OperationalError() | psycopg2.InterfaceError():
+            refused = problem.pgcode is None and "FATAL:" in str(problem)
+            if refused and not any(words in str(problem) for words in _STARTING):
+                return LedgerRefused(
+                    f"The database at {where} refuses the login: {said}. Correct the secret that the sink names."
+                )
+            return LedgerUnreachable(
+                f"The database at {where} does not answer ({said}); nothing was decided, it is tried again."
+            )
+        case _:
+            return None
+
+
+def first_line(problem: psycopg2.Error) -> str:
+    """Return what the server said, in one line and without the client's prefixes."""
+    primary = getattr(problem.diag, "message_primary", None)
+    text = primary or next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return text.split("FATAL:")[-1].strip().rstrip(".")

@@ -1,0 +1,90 @@
+"""The ledger's tables in Postgres, and their migrations.
+
+A migration only adds, so that drivers of the previous release go on working while a newer operator has migrated; each
+version names the oldest release that can still use it. `{schema}` is the ledger's schema, quoted by the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+"""The version this release makes and needs."""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step: the version it leads to, the oldest version whose code can use the result, and its statements."""
+
+    version: int
+    oldest_reader: int
+    sql: str
+
+
+MIGRATIONS = (
+    Migration(
+        version=1,
+        oldest_reader=1,
+        sql=""" create table {schema}.streams ( stream_id text primary key, token text not null, owner_cluster text not null,
+owner_uid text not null, system_identifier text not null, database_oid bigint not null, epoch bigint not null check
+(epoch > 0), claim text, writer bigint, writer_released boolean not null default false, landed_batch bigint check
+(landed_batch >= 0), generation integer, checkpoint_path text, stateful boolean not null default false, created_at
+timestamptz not null default now(), changed_at timestamptz not null default now() ); comment on table {schema}.streams
+is 'One row a stream: whose it is, who may land (epoch, claim), how far it has landed.';
+
+create table {schema}.offsets (
+    position_id bigint generated always as identity unique,
+    stream_id text not null references {schema}.streams on delete cascade,
+    topic text not null,
+    partition integer not null check (partition >= 0),
+    topic_id text not null default '',
+    next_offset bigint not null check (next_offset >= 0),
+    retired boolean not null default false,
+    primary key (stream_id, topic, partition)
+);
+comment on table {schema}.offsets is 'The offset of the next record to land, a partition. Retired: no longer read.';
+
+create table {schema}.batches ( stream_id text not null references {schema}.streams on delete cascade, batch bigint not
+null check (batch >= 0), epoch bigint not null, status text not null, ranges jsonb not null, records_read bigint,
+rows_written bigint, dead_letters bigint, note text not null default '', created_at timestamptz not null default now(),
+landed_at timestamptz, primary key (stream_id, batch) ); comment on table {schema}.batches is 'Every batch with all of
+its ranges ({{"topic": {{"partition": [from, until]}}}}).';
+
+create table {schema}.failures (
+    id bigint generated always as identity primary key,
+    stream_id text not null references {schema}.streams on delete cascade,
+    batch bigint not null,
+    topic text not null,
+    partition integer not null,
+    from_offset bigint not null check (from_offset >= 0),
+    until_offset bigint not null check (until_offset > from_offset),
+    status text not null,
+    brokers text not null,
+    error text not null,
+    -- Ranges that were given up never overlap within a partition: each partition gets its own stretch of one number
+    -- line, so that the built-in range index does it without the btree_gist extension.
+    given_up numrange,
+    created_at timestamptz not null default now(),
+    changed_at timestamptz not null default now(),
+    unique (stream_id, batch, topic, partition, from_offset),
+    exclude using gist (given_up with &&)
+);
+comment on table {schema}.failures is 'Ranges whose batch failed, or whose records take no effect (Lost).';
+
+create table {schema}.dead_letters (
+    stream_id text not null references {schema}.streams on delete cascade,
+    topic text not null,
+    partition integer not null,
+    record_offset bigint not null,
+    batch bigint not null,
+    record_timestamp timestamptz,
+    key bytea,
+    value bytea,
+    error text not null,
+    created_at timestamptz not null default now(),
+    primary key (stream_id, topic, partition, record_offset)
+);
+comment on table {schema}.dead_letters is 'Malformed records, landed in the transaction of their batch.';
+""",
+    ),
+)

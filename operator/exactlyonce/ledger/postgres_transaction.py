@@ -1,0 +1,235 @@
+"""The statements of the ledger inside one Postgres transaction."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import psycopg2.extensions
+from psycopg2.extras import execute_values
+
+from exactlyonce.ledger.port import LANDED_STATUSES, Lock
+from exactlyonce.ledger.postgres_eviction import evicting
+from exactlyonce.ledger.postgres_rows import (
+    BATCH_COLUMNS,
+    POSITION_COLUMNS,
+    STREAM_COLUMNS,
+    batch_from,
+    positions_from,
+    stream_from,
+    stream_values,
+)
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    StreamRow,
+)
+from exactlyonce.offsets import BatchNumber, Ranges
+
+if TYPE_CHECKING:
+    from exactlyonce.ledger.postgres import PostgresLedger
+
+_LANDED = [str(status) for status in LANDED_STATUSES]
+
+
+class PostgresTransaction:
+    """A `LedgerTransaction` on one connection; made by `PostgresLedger.transaction` only."""
+
+    def __init__(self, ledger: PostgresLedger, connection: psycopg2.extensions.connection, evicting: bool) -> None:
+        self._ledger = ledger
+        self._evicting = evicting
+        self.connection = connection
+
+    def cursor(self) -> psycopg2.extensions.cursor:
+        """Return a cursor of this transaction, for the sink's own statements."""
+        return self.connection.cursor()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return the context for a statement that may wait for a lock."""
+        if not self._evicting:
+            return nullcontext()
+        # The backend's own number, which behind a transaction pooler is not the one the client was told at first.
+        pid = int(self._rows("select pg_backend_pid()")[0][0])
+        return evicting(pid, self._ledger.open_connection, self._ledger.limits.patience_seconds)
+
+    def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
+        """Lock the stream's row and return it as committed once the lock is had."""
+        # READ COMMITTED: after a wait the row is read again as it then is (EvalPlanQual), so what comes back is never
+        # older than the lock.
+        statement = f"select {STREAM_COLUMNS} from {{schema}}.streams where stream_id = %s {lock.value}"
+        with self.waiting():
+            rows = self._rows(statement, stream_id)
+        return stream_from(rows[0]) if rows else None
+
+    def insert_stream(self, row: StreamRow) -> bool:
+        """Insert the stream's row unless there is one."""
+        values = stream_values(row)
+        marks = ", ".join(["%s"] * len(values))
+        statement = f"insert into {{schema}}.streams ({STREAM_COLUMNS}) values ({marks}) on conflict do nothing"
+        return self._count(statement, *values) == 1
+
+    def update_stream(self, row: StreamRow) -> None:
+        """Write the row's columns."""
+        values = stream_values(row)
+        names = [name.strip() for name in STREAM_COLUMNS.split(",")]
+        assignments = ", ".join(f"{name} = %s" for name in names)
+        statement = f"update {{schema}}.streams set {assignments}, changed_at = now() where stream_id = %s"
+        self._count(statement, *values, row.stream_id)
+
+    def incarnation(self) -> str:
+        """Return when the server was started."""
+        return str(self._rows("select pg_postmaster_start_time()")[0][0])
+
+    def read_positions(self, stream_id: str) -> LandedPositions:
+        """Return where the stream stands."""
+        statement = f"select {POSITION_COLUMNS} from {{schema}}.offsets where stream_id = %s and not retired"
+        return positions_from(self._rows(statement, stream_id))
+
+    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+        """Compare-and-set each partition from its range's start to its end."""
+        rows = [
+            (
+                stream_id,
+                key.topic,
+                key.partition,
+                offsets.until_offset,
+                topic_ids.get(key.topic, ""),
+                offsets.from_offset,
+            )
+            for key, offsets in ranges.items()
+        ]
+        moved = self._values(
+            "update {schema}.offsets o set next_offset = v.until_offset from (values %s) "
+            "as v(stream_id, topic, partition, until_offset, topic_id, from_offset) "
+            "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition and not o.retired "
+            "and o.next_offset = v.from_offset returning o.topic, o.partition",
+            rows,
+            template="(%s, %s, %s, %s::bigint, %s, %s::bigint)",
+        )
+        known = {(topic, partition) for topic, partition in moved}
+        fresh = [row[:5] for row in rows if row[5] == 0 and (row[1], row[2]) not in known]
+        inserted = self._values(
+            "insert into {schema}.offsets as o (stream_id, topic, partition, next_offset, topic_id) values %s "
+            "on conflict (stream_id, topic, partition) do nothing returning o.topic, o.partition",
+            fresh,
+        )
+        return len(moved) + len(inserted)
+
+    def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
+        """Replace all positions; partitions that are left out are kept as retired."""
+        self._count("update {schema}.offsets set retired = true where stream_id = %s", stream_id)
+        rows = [
+            (stream_id, key.topic, key.partition, offset, landed.topic_ids.get(key.topic, ""))
+            for key, offset in landed.positions.items()
+        ]
+        self._values(
+            "insert into {schema}.offsets (stream_id, topic, partition, next_offset, topic_id) values %s "
+            "on conflict (stream_id, topic, partition) do update set "
+            "next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false returning 1",
+            rows,
+        )
+
+    def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
+        """Return one batch's row."""
+        rows = self._rows(
+            f"select {BATCH_COLUMNS} from {{schema}}.batches where stream_id = %s and batch = %s", stream_id, batch
+        )
+        return batch_from(rows[0]) if rows else None
+
+    def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
+        """Return the row of the batch given and of all later ones."""
+        rows = self._rows(
+            f"select {BATCH_COLUMNS} from {{schema}}.batches where stream_id = %s and batch >= %s order by batch",
+            stream_id,
+            batch or 0,
+        )
+        return tuple(batch_from(row) for row in rows)
+
+    def write_batch(self, stream_id: str, row: BatchRow) -> None:
+        """Insert or replace one batch's row."""
+        self._count(
+            "insert into {schema}.batches as b (stream_id, batch, epoch, status, ranges, records_read, rows_written, "
+            "dead_letters, note, landed_at) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
+            "case when %s then clock_timestamp() end) "
+            "on conflict (stream_id, batch) do update set epoch = excluded.epoch, status = excluded.status, "
+            "ranges = excluded.ranges, records_read = excluded.records_read, rows_written = excluded.rows_written, "
+            "dead_letters = excluded.dead_letters, note = excluded.note, "
+            "landed_at = coalesce(b.landed_at, excluded.landed_at)",
+            stream_id,
+            row.batch,
+            row.epoch,
+            str(row.status),
+            row.ranges.to_json(),
+            row.records_read,
+            row.rows_written,
+            row.dead_letters,
+            row.note,
+            row.status.landed,
+        )
+
+    def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
+        """Mark every later batch that has not landed as Superseded."""
+        self._count(
+            "update {schema}.batches set status = %s where stream_id = %s and batch > %s and status <> all(%s)",
+            str(BatchStatus.SUPERSEDED),
+            stream_id,
+            -1 if after is None else after,
+            _LANDED,
+        )
+
+    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
+        """Record failed ranges; a lost one may not overlap another lost one (a constraint)."""
+        for failure in failures:
+            self._count(
+                "insert into {schema}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, "
+                "brokers, error, given_up) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
+                "(select numrange(position_id * 1e19 + %s, position_id * 1e19 + %s) from {schema}.offsets "
+                "where %s and stream_id = %s and topic = %s and partition = %s)) "
+                "on conflict (stream_id, batch, topic, partition, from_offset) do update set "
+                "status = excluded.status, error = excluded.error, given_up = excluded.given_up, changed_at = now()",
+                stream_id,
+                failure.batch,
+                failure.partition.topic,
+                failure.partition.partition,
+                failure.from_offset,
+                failure.until_offset,
+                str(failure.status),
+                failure.brokers,
+                failure.error,
+                failure.from_offset,
+                failure.until_offset,
+                failure.status is FailureStatus.LOST,
+                stream_id,
+                failure.partition.topic,
+                failure.partition.partition,
+            )
+
+    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
+        """Give every open failure of the batch this status."""
+        self._count(
+            "update {schema}.failures set status = %s, changed_at = now() "
+            "where stream_id = %s and batch = %s and status = %s",
+            str(status),
+            stream_id,
+            batch,
+            str(FailureStatus.OPEN),
+        )
+
+    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.cursor() as cursor:
+            cursor.execute(self._ledger.named(statement), values or None)
+            return list(cursor.fetchall())
+
+    def _count(self, statement: str, *values: Any) -> int:
+        with self.cursor() as cursor:
+            cursor.execute(self._ledger.named(statement), values)
+            return int(cursor.rowcount)
+
+    def _values(self, statement: str, rows: list[Any], template: str | None = None) -> list[tuple[Any, ...]]:
+        if not rows:
+            return []
+        with self.waiting(), self.cursor() as cursor:
+            return list(execute_values(cursor, self._ledger.named(statement), rows, template, len(rows), fetch=True))

@@ -1,0 +1,137 @@
+"""Publish a generation: the one act that makes a checkpoint directory the stream's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    DatabaseIdentity,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    Owner,
+    StreamRow,
+)
+from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
+
+
+class PositionsMoved(ExactlyOnceError):
+    """The ledger's positions are not what was observed; look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A seeded generation to publish under an epoch.
+
+    `seed_batch` is the empty batch the generation starts with; `before` is where the stream stood when the decision was
+    made and `after` where the seed stands: the same, unless the verdict moves the position. `given_up` are ranges
+    whose records take no effect because of the move. `note` says why the generation was made.
+    """
+
+    epoch: Epoch
+    generation: int
+    path: str
+    seed_batch: BatchNumber
+    before: Positions
+    after: LandedPositions
+    note: str
+    given_up: tuple[FailureRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """New facts of a stream's identity to record: its owner, its database, its token."""
+
+    owner: Owner
+    database: DatabaseIdentity
+    token: str
+
+
+def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
+    """Make a seeded generation the stream's, and its seed the landed batch; safe to repeat.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+        PositionsMoved: if the ledger stands elsewhere than the decision saw.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        row = _unclaimed(transaction, stream_id, publication.epoch)
+        if row.checkpoint_path == publication.path:
+            return
+        landed = transaction.read_positions(stream_id)
+        if landed.positions != publication.before:
+            raise PositionsMoved(
+                f"{stream_id} stands at {landed.positions} in the ledger, not at {publication.before} as observed."
+            )
+        if landed != publication.after:
+            transaction.set_positions(stream_id, publication.after)
+        transaction.supersede_batches(stream_id, row.landed_batch)
+        transaction.write_batch(stream_id, _seed_row(publication))
+        transaction.write_failures(stream_id, publication.given_up)
+        transaction.update_stream(
+            replace(
+                row,
+                landed_batch=publication.seed_batch,
+                generation=publication.generation,
+                checkpoint_path=publication.path,
+                writer=None,
+                writer_released=False,
+            )
+        )
+
+
+def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> None:
+    """Record a new owner, database or token of a stream; safe to repeat.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        row = _unclaimed(transaction, stream_id, epoch)
+        transaction.update_stream(replace(row, owner=adoption.owner, database=adoption.database, token=adoption.token))
+
+
+def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, brokers: str) -> None:
+    """AtMostOnce: record that a batch was taken and may never have been written; safe to repeat.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+    """
+    error = f"the driver of epoch {lost.epoch} ended after it had taken batch {lost.batch} and before it had written it"
+    with ledger.transaction(evicting=True) as transaction:
+        _unclaimed(transaction, stream_id, epoch)
+        transaction.write_batch(stream_id, replace(lost, status=BatchStatus.LOST, note=error))
+        transaction.write_failures(stream_id, failures_of(lost, FailureStatus.LOST, brokers, error))
+
+
+def failures_of(batch: BatchRow, status: FailureStatus, brokers: str, error: str) -> tuple[FailureRow, ...]:
+    """Return a failure for each range of a batch that holds offsets. Performs no I/O."""
+    return tuple(
+        FailureRow(batch.batch, partition, offsets.from_offset, offsets.until_offset, status, brokers, error)
+        for partition, offsets in batch.ranges.non_empty().items()
+    )
+
+
+def _seed_row(publication: Publication) -> BatchRow:
+    return BatchRow(
+        batch=publication.seed_batch,
+        epoch=publication.epoch,
+        status=BatchStatus.SEEDED,
+        ranges=Ranges.empty_at(publication.after.positions),
+        records_read=0,
+        rows_written=0,
+        note=publication.note,
+    )
+
+
+def _unclaimed(transaction: LedgerTransaction, stream_id: str, epoch: Epoch) -> StreamRow:
+    row = transaction.lock_stream(stream_id, Lock.UPDATE)
+    if row is None or row.epoch != epoch or row.claim is not None:
+        found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
+        raise EpochOvertaken(f"The ledger of {stream_id} {found}; this pass acts for epoch {epoch}.")
+    return row

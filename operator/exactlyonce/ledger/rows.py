@@ -1,0 +1,144 @@
+"""The ledger's rows as typed objects. Performs no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseIdentity:
+    """Which database this is: the cluster's system identifier (`pg_control_system()`) and the database's oid."""
+
+    system_identifier: str
+    database_oid: int
+
+    def __str__(self) -> str:
+        return f"system {self.system_identifier} database {self.database_oid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The resource that a stream belongs to: the cluster it lives in and its uid there."""
+
+    cluster: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.uid} in {self.cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """One stream's row: whose it is, who may land, and how far it has landed.
+
+    `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last
+    claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released` says that this
+    process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until the first
+    generation is published. `stateful` is True once a batch of a stateful query has landed.
+    """
+
+    stream_id: str
+    token: str
+    owner: Owner
+    database: DatabaseIdentity
+    epoch: Epoch
+    claim: str | None = None
+    writer: Epoch | None = None
+    writer_released: bool = False
+    landed_batch: BatchNumber | None = None
+    generation: int | None = None
+    checkpoint_path: str | None = None
+    stateful: bool = False
+
+    def raised_to(self, epoch: Epoch) -> StreamRow:
+        """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""
+        return replace(self, epoch=epoch, claim=None)
+
+
+class BatchStatus(StrEnum):
+    """How far a batch has come."""
+
+    IN_PROGRESS = "InProgress"
+    """Its ranges are recorded; its rows may or may not have been written, and none count."""
+    TAKEN = "Taken"
+    """AtMostOnce: the positions have moved past it; its rows are being written."""
+    LANDED = "Landed"
+    """Its rows, or with AtLeastOnce at least its rows, are in the sink and the positions have moved past it."""
+    SEEDED = "Seeded"
+    """An empty batch that stands for the start of a generation."""
+    FAILED = "Failed"
+    """It ended with an error before it landed; it is tried again."""
+    LOST = "Lost"
+    """AtMostOnce: a crash after it was taken; some or all of its rows were never written."""
+    SUPERSEDED = "Superseded"
+    """A rebuilt generation reads its records again under another number."""
+
+    @property
+    def landed(self) -> bool:
+        """Whether the positions stand at or past the batch's end."""
+        return self in (BatchStatus.TAKEN, BatchStatus.LANDED, BatchStatus.SEEDED, BatchStatus.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """One batch: its status, all of its ranges, and what was counted."""
+
+    batch: BatchNumber
+    epoch: Epoch
+    status: BatchStatus
+    ranges: Ranges
+    records_read: int | None = None
+    rows_written: int | None = None
+    dead_letters: int | None = None
+    note: str = ""
+
+
+class FailureStatus(StrEnum):
+    """What became of ranges that failed."""
+
+    OPEN = "Open"
+    """The batch failed and has not landed yet."""
+    CLOSED = "Closed"
+    """The batch landed in a later try."""
+    LOST = "Lost"
+    """The records take no effect: retention took them, or AtMostOnce gave them up."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRow:
+    """The ranges of one partition that failed in one batch."""
+
+    batch: BatchNumber
+    partition: TopicPartition
+    from_offset: int
+    until_offset: int
+    status: FailureStatus
+    brokers: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LandedPositions:
+    """Where a stream stands in each partition, and the id of each topic as it was when it was first read."""
+
+    positions: Positions
+    topic_ids: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What one look at the ledger shows of a stream.
+
+    `batches` holds the rows that a decision may need: the landed batch and all that come after it.
+    """
+
+    stream: StreamRow
+    landed: LandedPositions
+    batches: tuple[BatchRow, ...] = ()
+
+    def batch(self, number: BatchNumber) -> BatchRow | None:
+        """Return the row of one batch, if it was looked at."""
+        return next((row for row in self.batches if row.batch == number), None)

@@ -1,0 +1,58 @@
+"""Carry out a decision's actions, in order. Each is safe to repeat after a crash."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from exactlyonce.checkpoint.generation import create_marker, replace_marker, write_seed
+from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.publish import Publication, adopt, publish, record_lost
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.verdicts import (
+    Action,
+    Launch,
+    RecordIdentity,
+    RecordLost,
+    SeedAndPublish,
+    WriteMarker,
+)
+
+
+def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
+    """Carry out one action under an epoch. `Launch` is the launcher's and does nothing here.
+
+    Raises:
+        EpochOvertaken: if another pass has gone further meanwhile; start over.
+        Unreachable: if a store does not answer; the whole pass may be repeated.
+    """
+    match action:
+        case RecordIdentity(adoption=adoption):
+            adopt(stores.ledger, stream_id, epoch, adoption)
+        case WriteMarker(marker=marker, replace=True):
+            replace_marker(stores.checkpoints, marker)
+        case WriteMarker(marker=marker):
+            if create_marker(stores.checkpoints, marker) != marker:
+                raise EpochOvertaken(f"{stores.checkpoints.location} was taken by another stream at this moment.")
+        case RecordLost(batch=batch):
+            record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
+        case SeedAndPublish():
+            write_seed(stores.checkpoints, action.generation, action.seed_batch, action.after.positions)
+            publish(stores.ledger, stream_id, _publication(stores, epoch, action))
+        case Launch():
+            pass
+        case _:
+            assert_never(action)
+
+
+def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Publication:
+    return Publication(
+        epoch=epoch,
+        generation=action.generation.number,
+        path=action.generation.path(stores.checkpoints.location),
+        seed_batch=action.seed_batch,
+        before=action.before,
+        after=action.after,
+        note=action.note,
+        given_up=action.given_up,
+    )

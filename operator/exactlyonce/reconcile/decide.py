@@ -1,0 +1,248 @@
+"""The decision: from one observation to one verdict and an ordered list of actions. Performs no I/O.
+
+Read `decide` first: it is the table of verdicts in the order in which they are looked for. docs/verdicts.md tells each
+one to a person at night.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exactlyonce.api.resource import ADOPT, FRESH, RESTART_STATE
+from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
+from exactlyonce.checkpoint.generation import Generation
+from exactlyonce.checkpoint.state import Readable
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LandedPositions, LedgerView
+from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
+from exactlyonce.reconcile.compare import compare_logs
+from exactlyonce.reconcile.identity import Identity, examine_identity
+from exactlyonce.reconcile.ledger_checks import ledger_contradiction
+from exactlyonce.reconcile.observation import MayLive, Observation
+from exactlyonce.reconcile.source_checks import first_missing, source_replaced, topic_left_out
+from exactlyonce.reconcile.verdicts import (
+    Action,
+    Contradiction,
+    ContradictionReason,
+    Decision,
+    Evidence,
+    FinishBatch,
+    FirstStart,
+    Launch,
+    RebuildFromSink,
+    RebuildReason,
+    RecordLost,
+    ReplayBatch,
+    Resume,
+    RewindToSink,
+    SeedAndPublish,
+    SkipLanded,
+    SourceTruncated,
+    Verdict,
+)
+
+_NOT_A_LOSS = {
+    RebuildReason.PREDECESSOR_MAY_LIVE,
+    RebuildReason.PARTLY_LANDED,
+    RebuildReason.LOCATION_CHANGED,
+}
+"""Reasons to rebuild that are no loss of the checkpoint, so onCheckpointLost has no say."""
+
+
+def decide(seen: Observation) -> Decision:
+    """Return what to do before the next driver starts."""
+    identity = examine_identity(seen)
+    if isinstance(identity, Contradiction):
+        return Decision(identity)
+    ledger = seen.ledger
+    if ledger is None or ledger.stream.landed_batch is None or identity.fresh:
+        return _first_start(seen, identity)
+    problem = ledger_contradiction(ledger) or topic_left_out(seen, ledger) or source_replaced(seen, ledger)
+    if problem is not None:
+        return Decision(problem)
+    lost = _lost(ledger)
+    missing = first_missing(seen, ledger)
+    decision = _source_truncated(seen, ledger, missing) if missing else _by_the_logs(seen, ledger)
+    verdict = _with_evidence(decision.verdict, identity.settled, lost)
+    if decision.halts:
+        return Decision(verdict, lost)
+    return Decision(verdict, (*identity.actions, *lost, *decision.actions))
+
+
+def _first_start(seen: Observation, identity: Identity) -> Decision:
+    """No batch ever landed, or a person asked to start anew."""
+    ledger = seen.ledger
+    before = Positions() if ledger is None else ledger.landed.positions
+    adopted = None
+    if seen.location.ran and not identity.fresh:
+        adopted = _end_of_adopted_checkpoint(seen) if identity.adopted else _restored_to_before_the_first_batch(seen)
+    if isinstance(adopted, Contradiction):
+        return Decision(adopted)
+    start = adopted if adopted is not None else seen.start
+    assert start is not None, "observe resolves the start of every stream that never started or starts anew"
+    number = _highest_batch(seen) + 1
+    reason = f"No batch ever landed; the stream starts at {start}."
+    if identity.fresh:
+        reason = f"The stream starts anew at {start}, as the annotation asks."
+    elif adopted is not None:
+        reason = f"The stream is adopted from its checkpoint and goes on at {start}."
+    seed = _seed(seen, before, start, BatchNumber(number), reason)
+    return Decision(FirstStart(reason, identity.settled), (*identity.actions, seed, Launch()))
+
+
+def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:
+    """Where a checkpoint without a ledger ends, when a person asked to adopt it."""
+    state = seen.checkpoint
+    if isinstance(state, Readable) and state.planned == state.checkpointed:
+        return state.planned_end
+    doubt = f"batch {state.planned}" if isinstance(state, Readable) else "its last batch"
+    return Contradiction(
+        ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+        f"{seen.request.location} cannot be adopted: without its ledger no one knows whether {doubt} landed. Compare the "
+        f"sink by hand, then annotate {FRESH} in place of {ADOPT}, with a start position that fits.",
+        (Evidence(f"the checkpoint is {state}"),),
+    )
+
+
+def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
+    """The stream's own checkpoint ran, and its ledger holds no batch: where it started is known to no one."""
+    assert seen.ledger is not None, "a location that ran without a ledger is no agreed identity"
+    token = seen.ledger.stream.token
+    return Contradiction(
+        ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+        f"{seen.request.location} has run and the ledger holds no batch of it: the database was restored to a moment before "
+        f"the first one. Restore a later backup, or annotate {FRESH}={token} with a start position that fits the sink.",
+        (Evidence(f"the latest checkpoint is {seen.checkpoint}"),),
+    )
+
+
+def _source_truncated(
+    seen: Observation, ledger: LedgerView, missing: dict[TopicPartition, tuple[int, int]]
+) -> Decision:
+    """The records `[next, earliest)` of some partitions are gone from the source."""
+    count = sum(earliest - wanted for wanted, earliest in missing.values())
+    told = ", ".join(f"{key} [{wanted}, {earliest})" for key, (wanted, earliest) in missing.items())
+    evidence = tuple(
+        Evidence(
+            f"{key}: the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone",
+            {"topic": key.topic, "partition": key.partition, "from": wanted, "until": earliest},
+        )
+        for key, (wanted, earliest) in missing.items()
+    )
+    reason = f"The source no longer holds {count} records that have not landed: {told}"
+    if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
+        advice = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them"
+        return Decision(SourceTruncated(False, f"{reason}; {advice}.", evidence))
+    reason = f"{reason}; the stream goes on without them, as the resource asks."
+    moved = Positions({**ledger.landed.positions, **{key: earliest for key, (_, earliest) in missing.items()}})
+    batch = BatchNumber(_highest_batch(seen) + 1)
+    given_up = tuple(
+        FailureRow(
+            batch, key, wanted, earliest, FailureStatus.LOST, "", "retention took the records before they landed"
+        )
+        for key, (wanted, earliest) in missing.items()
+    )
+    seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
+    return _unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, evidence), (seed, Launch()))
+
+
+def _by_the_logs(seen: Observation, ledger: LedgerView) -> Decision:
+    """The source holds all that is needed: the logs and the ledger decide."""
+    verdict = compare_logs(seen, ledger)
+    match verdict:
+        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
+            return _unless_predecessor_may_live(seen, ledger, verdict)
+        case RebuildFromSink() | RewindToSink():
+            return _rebuild(seen, ledger, verdict)
+
+
+def _unless_predecessor_may_live(
+    seen: Observation, ledger: LedgerView, verdict: Resume | ReplayBatch | SkipLanded | FinishBatch
+) -> Decision:
+    """A directory that a predecessor may still write is left to it, unless state ties the stream to it."""
+    if not isinstance(seen.predecessor, MayLive):
+        return Decision(verdict, (Launch(),))
+    evidence = Evidence(f"the last driver may still live: {seen.predecessor.why}")
+    assert isinstance(seen.checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
+    if ledger.stream.stateful and seen.checkpoint.state_survives_two_writers:
+        kept = Evidence("its state files have unique names, so the checkpoint is gone on with")
+        return Decision(replace(verdict, evidence=(*verdict.evidence, evidence, kept)), (Launch(),))
+    reason = (
+        f"The last driver may still write its checkpoint ({seen.predecessor.why}), so a new generation goes on at "
+        f"{ledger.landed.positions}."
+    )
+    rebuild = RebuildFromSink(RebuildReason.PREDECESSOR_MAY_LIVE, reason, (*verdict.evidence, evidence))
+    return _rebuild(seen, ledger, rebuild)
+
+
+def _rebuild(seen: Observation, ledger: LedgerView, verdict: RebuildFromSink | RewindToSink) -> Decision:
+    """A new generation starts where the sink stands, if the resource allows it and no state is lost."""
+    is_loss = not isinstance(verdict, RebuildFromSink) or verdict.why not in _NOT_A_LOSS
+    if is_loss and seen.request.on_checkpoint_lost is OnCheckpointLost.HALT:
+        return Decision(
+            Contradiction(
+                ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT,
+                f"{verdict.reason} The resource asks to halt here: set recovery.onCheckpointLost to RebuildFromSink to go on.",
+                verdict.evidence,
+            )
+        )
+    landed = ledger.landed.positions
+    seed = _seed(seen, landed, landed, BatchNumber(_highest_batch(seen) + 1), verdict.reason)
+    return _unless_state_is_lost(seen, ledger, verdict, (seed, Launch()))
+
+
+def _unless_state_is_lost(
+    seen: Observation, ledger: LedgerView, verdict: Verdict, actions: tuple[Action, ...]
+) -> Decision:
+    """Offsets alone rebuild no state: a stateful query halts unless a person accepts that its state starts anew."""
+    landed = str(ledger.stream.landed_batch)
+    if not ledger.stream.stateful:
+        return Decision(verdict, actions)
+    if seen.request.restart_state == landed:
+        words = "the state of the query starts empty, as the annotation asks"
+        return Decision(_with_evidence(verdict, (Evidence(words),), ()), actions)
+    return Decision(
+        Contradiction(
+            ContradictionReason.STATE_WOULD_BE_LOST,
+            f"{verdict.reason} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the "
+            f"checkpoint, or annotate {RESTART_STATE}={landed} to accept that the state starts empty.",
+            verdict.evidence,
+        )
+    )
+
+
+def _lost(ledger: LedgerView) -> tuple[RecordLost, ...]:
+    """AtMostOnce: batches that were taken and whose driver ended before it had written them."""
+    return tuple(RecordLost(row) for row in ledger.batches if row.status is BatchStatus.TAKEN)
+
+
+def _with_evidence(verdict: Verdict, settled: tuple[Evidence, ...], lost: tuple[RecordLost, ...]) -> Verdict:
+    gone = tuple(
+        Evidence(
+            f"batch {action.batch.batch} was taken and may not have been written: {action.batch.ranges} may be lost",
+            {"batch": action.batch.batch, "ranges": action.batch.ranges.to_json()},
+        )
+        for action in lost
+    )
+    return replace(verdict, evidence=(*verdict.evidence, *settled, *gone))
+
+
+def _highest_batch(seen: Observation) -> int:
+    """The highest number planned or landed anywhere; -1 where there is none."""
+    numbers: list[int] = [-1]
+    numbers += [
+        number for generation, number in seen.location.highest_planned.items() if generation in seen.location.ran
+    ]
+    if seen.ledger is not None:
+        numbers += [row.batch for row in seen.ledger.batches]
+        numbers += [] if seen.ledger.stream.landed_batch is None else [seen.ledger.stream.landed_batch]
+    return max(numbers)
+
+
+def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:
+    """Return the action that makes a new generation at `after`; topic ids are those the source has now."""
+    known = [generation.number for generation in seen.location.generations]
+    if seen.ledger is not None and seen.ledger.stream.generation is not None:
+        known.append(seen.ledger.stream.generation)
+    topic_ids = {partition.topic: seen.source.topic_ids.get(partition.topic, "") for partition in after}
+    generation = Generation(max(known, default=0) + 1, seen.epoch)
+    return SeedAndPublish(generation, batch, before, LandedPositions(after, topic_ids), note)

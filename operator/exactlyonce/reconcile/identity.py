@@ -1,0 +1,182 @@
+"""Whose is this? The stream, its ledger, its database and its location must agree. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from exactlyonce.api.resource import ADOPT, FRESH
+from exactlyonce.checkpoint.generation import Marker
+from exactlyonce.ledger.publish import Adoption
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.verdicts import (
+    Action,
+    Contradiction,
+    ContradictionReason,
+    Evidence,
+    RecordIdentity,
+    WriteMarker,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One thing that does not agree. `token` is what an annotation must hold to settle it; None if none can."""
+
+    why: ContradictionReason
+    words: str
+    token: str | None
+    sides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity is settled: what to write first, and whether a person asked to start anew or to adopt what is there."""
+
+    actions: tuple[Action, ...]
+    fresh: bool = False
+    adopted: bool = False
+    settled: tuple[Evidence, ...] = ()
+
+
+def examine_identity(seen: Observation) -> Identity | Contradiction:
+    """Return what the identity asks to be written, or the contradiction that only a person can settle."""
+    conflicts = [conflict for check in _CHECKS if (conflict := check(seen)) is not None]
+    if not conflicts:
+        return Identity(_routine_actions(seen))
+    asked = {annotation: value for annotation, value in _annotations(seen).items() if value is not None}
+    for conflict in conflicts:
+        if conflict.token is None or conflict.token not in asked.values():
+            return _contradiction(conflict)
+    fresh = any(conflict.token == seen.request.fresh for conflict in conflicts)
+    row = _row(seen)
+    token = seen.new_token if row is not None else _token(seen)
+    actions: list[Action] = []
+    if row is not None:
+        actions.append(RecordIdentity(Adoption(seen.request.owner, seen.database, token)))
+    actions.append(WriteMarker(Marker(seen.request.stream_id, token), replace=True))
+    words = "starts anew, as the annotation asks" if fresh else "is adopted, as the annotation asks"
+    settled = tuple(Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts)
+    return Identity(tuple(actions), fresh, not fresh, settled)
+
+
+def location_belongs_to_another(seen: Observation) -> Conflict | None:
+    """`stream.json` names another token than the ledger does."""
+    marker = seen.location.marker
+    if marker is None or marker.token == _token(seen):
+        return None
+    sides = {"location": f"{marker.stream_id} ({marker.token})", "ledger": f"{seen.request.stream_id} ({_token(seen)})"}
+    if marker.stream_id == seen.request.stream_id and not _published(seen):
+        return Conflict(
+            ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+            f"{seen.request.location} holds a checkpoint of {marker.stream_id}, and the ledger at "
+            f"{seen.database} knows nothing of it: the database was lost or is another one",
+            marker.token,
+            sides,
+        )
+    return Conflict(
+        ContradictionReason.LOCATION_TAKEN,
+        f"{seen.request.location} belongs to stream {marker.stream_id}, and {seen.request.stream_id} names it too",
+        marker.token,
+        sides,
+    )
+
+
+def location_holds_something_else(seen: Observation) -> Conflict | None:
+    """A stream that never started finds files where its checkpoint is to be."""
+    if seen.location.marker is not None or _published(seen):
+        return None
+    if seen.location.ran:
+        return Conflict(
+            ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+            f"{seen.request.location} holds generations that ran and no stream.json, and the ledger knows nothing of them",
+            _token(seen),
+            {"location": ", ".join(generation.folder for generation in sorted(seen.location.ran))},
+        )
+    if seen.location.foreign:
+        names = ", ".join(seen.location.foreign[:5])
+        return Conflict(
+            ContradictionReason.LOCATION_NOT_EMPTY,
+            f"{seen.request.location} holds {names}, which no stream of this project made; name an empty folder",
+            None,
+            {"location": names},
+        )
+    return None
+
+
+def owner_is_another(seen: Observation) -> Conflict | None:
+    """The ledger's row belongs to a resource that is not this one and may still exist."""
+    row = _row(seen)
+    if row is None or row.owner == seen.request.owner or _succeeds(seen, row):
+        return None
+    return Conflict(
+        ContradictionReason.OTHER_OWNER,
+        f"The ledger's {row.stream_id} belongs to the resource {row.owner}, and this is {seen.request.owner}",
+        row.token,
+        {"ledger": str(row.owner), "resource": str(seen.request.owner)},
+    )
+
+
+def database_is_another(seen: Observation) -> Conflict | None:
+    """The ledger was made in another database: this one is a copy or a restored dump."""
+    row = _row(seen)
+    if row is None or row.database == seen.database:
+        return None
+    return Conflict(
+        ContradictionReason.OTHER_DATABASE,
+        f"The ledger's {row.stream_id} was made in {row.database}, and this is {seen.database}: a copied database",
+        row.token,
+        {"ledger": str(row.database), "database": str(seen.database)},
+    )
+
+
+_CHECKS: tuple[Callable[[Observation], Conflict | None], ...] = (
+    location_belongs_to_another,
+    location_holds_something_else,
+    owner_is_another,
+    database_is_another,
+)
+
+
+def _routine_actions(seen: Observation) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    row = _row(seen)
+    if row is not None and row.owner != seen.request.owner:
+        actions.append(RecordIdentity(Adoption(seen.request.owner, row.database, row.token)))
+    if seen.location.marker is None:
+        actions.append(WriteMarker(Marker(seen.request.stream_id, _token(seen))))
+    return tuple(actions)
+
+
+def _contradiction(conflict: Conflict) -> Contradiction:
+    advice = ""
+    if conflict.token is not None:
+        advice = (
+            f"; if this resource is to go on as that stream, annotate it {ADOPT}={conflict.token}, "
+            f"or {FRESH}={conflict.token} to start anew"
+        )
+    return Contradiction(conflict.why, f"{conflict.words}{advice}.", (Evidence(conflict.words, conflict.sides),))
+
+
+def _annotations(seen: Observation) -> dict[str, str | None]:
+    return {ADOPT: seen.request.adopt, FRESH: seen.request.fresh}
+
+
+def _row(seen: Observation) -> StreamRow | None:
+    return None if seen.ledger is None else seen.ledger.stream
+
+
+def _published(seen: Observation) -> bool:
+    row = _row(seen)
+    return row is not None and row.landed_batch is not None
+
+
+def _token(seen: Observation) -> str:
+    row = _row(seen)
+    return seen.new_token if row is None else row.token
+
+
+def _succeeds(seen: Observation, row: StreamRow) -> bool:
+    """Whether this resource was made again in the place of one that is gone from this very cluster."""
+    return row.owner.cluster == seen.request.owner.cluster and seen.owner_is_gone

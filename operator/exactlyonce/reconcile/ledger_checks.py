@@ -1,0 +1,40 @@
+"""Does the ledger agree with itself? Performs no I/O."""
+
+from __future__ import annotations
+
+from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
+
+
+def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
+    """The landed batch's row must be there, and every position must be its end or the end of the one in progress."""
+    landed_batch = ledger.stream.landed_batch
+    assert landed_batch is not None, "a stream that never started is decided before"
+    row = ledger.batch(landed_batch)
+    if row is None or not row.status.landed:
+        return _contradiction(
+            f"the ledger names batch {landed_batch} as landed and its table of batches does not",
+            {"landedBatch": landed_batch, "status": None if row is None else str(row.status)},
+        )
+    current = ledger.batch(BatchNumber(landed_batch + 1))
+    landed, ends = ledger.landed.positions, row.ranges.ends
+    next_ends = current.ranges.ends if current is not None else Positions()
+    for key, offset in landed.items():
+        if offset not in (ends.get(key), next_ends.get(key)) and not (offset == 0 and key not in ends):
+            return _contradiction(
+                f"the ledger stands at {offset} in {key}, and its batch {landed_batch} ended at {ends.get(key)}",
+                {"topic": key.topic, "partition": key.partition, "landed": offset, "batchEnd": ends.get(key)},
+            )
+    absent = [str(key) for key in ends if key not in landed]
+    if absent:
+        return _contradiction(f"the ledger has lost its positions in {', '.join(absent)}", {"partitions": absent})
+    return None
+
+
+def _contradiction(words: str, data: dict[str, object]) -> Contradiction:
+    return Contradiction(
+        ContradictionReason.LEDGER_INCONSISTENT,
+        f"The ledger contradicts itself: {words}. Someone changed it by hand or restored a part of it; restore all of it.",
+        (Evidence(words, data),),
+    )

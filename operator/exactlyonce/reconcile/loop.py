@@ -1,0 +1,300 @@
+"""The loop of one stream: one level-triggered pass, the same for processes and pods.
+
+Every wake-up runs the whole pass; a missed one costs time, never truth. What is about to be done is in the status
+before it is done. A crash between any two lines leads to the same end: docs/adr/0003 goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, assert_never
+
+from exactlyonce.api.resource import Stream
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
+from exactlyonce.launch.port import Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
+from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
+from exactlyonce.ledger.publish import PositionsMoved
+from exactlyonce.ledger.rows import BatchStatus, LedgerView, Owner, StreamRow
+from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.reconcile.act import act
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from exactlyonce.reconcile.observe import Stores, new_token, observe, request_of
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+
+
+class StatusConflict(ExactlyOnceError):
+    """Another pass has written the status since it was read; start over."""
+
+
+class StatusStore(Protocol):
+    """Where the status of one stream is kept, with optimistic concurrency."""
+
+    def read(self) -> tuple[StreamStatus, str]:
+        """Return the status as it is now, and its version; a new status where there is none."""
+        ...
+
+    def write(self, status: StreamStatus, version: str) -> str:
+        """Replace the status of that version and return the new version.
+
+        Raises:
+            StatusConflict: if the status has another version by now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """A driver runs; look again when it ends."""
+
+    attempt: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is to be done before this moment."""
+
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """The stream stops until a person has acted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The stream drained, or completed what `availableNow` asked for."""
+
+    completed: bool
+
+
+PassResult = Watching | Waiting | Halted | Done
+
+Report = Callable[[str, str], None]
+"""Told of each event: its reason, a CamelCase word, and a sentence."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What a stream's loop works with. `owner_is_gone` tells whether a resource no longer exists in this cluster."""
+
+    stores: Stores
+    launcher: Launcher
+    statuses: StatusStore
+    owner: Owner
+    owner_is_gone: Callable[[Owner], bool]
+    report: Report
+    now: Callable[[], datetime]
+
+
+class StreamLoop:
+    """The passes of one stream."""
+
+    def __init__(self, stream: Stream, world: World) -> None:
+        self._stream = stream
+        self._world = world
+
+    def run_pass(self) -> PassResult:
+        """Look, and do what is to be done now. Never raises for what the outside world does."""
+        try:
+            return self._pass()
+        except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
+            return Waiting(self._world.now(), str(problem))
+        except Unreachable as problem:
+            return self._put_off(str(problem))
+        except LaunchFailed as problem:
+            return self._put_off(str(problem))
+        except Refused as problem:
+            return self._halt(str(problem))
+
+    def _pass(self) -> PassResult:
+        status, version = self._world.statuses.read()
+        if status.phase is Phase.HALTED:
+            return Halted(status.message)
+        if status.phase is Phase.COMPLETED:
+            return Done(completed=True)
+        attempt = Epoch(status.attempt)
+        state = self._world.launcher.look(attempt) if attempt else NeverStarted()
+        match state:
+            case Running():
+                if status.phase is not Phase.RUNNING:
+                    self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
+                return Watching(attempt)
+            case Ended() | Gone():
+                if status.driver is None or status.driver.attempt != attempt or status.driver.ended is None:
+                    return self._record_ending(status, version, state)
+            case NeverStarted():
+                pass
+            case _:
+                assert_never(state)
+        retry_at = status.trouble.retry_at
+        if retry_at is not None and retry_at > self._world.now():
+            return Waiting(retry_at, status.message)
+        return self._launch(status, version)
+
+    def _record_ending(self, status: StreamStatus, version: str, ending: Ended | Gone) -> PassResult:
+        """Write down how the driver ended and what follows, before anything follows."""
+        world = self._world
+        landed_at_start = None
+        if status.driver is not None and status.driver.attempt == status.attempt:
+            landed_at_start = status.driver.landed_at_start
+        view = world.stores.ledger.look(self._stream.stream_id)
+        step = after_ending(
+            ending,
+            None if landed_at_start is None else BatchNumber(landed_at_start),
+            None if view is None else view.stream.landed_batch,
+            _in_progress(view),
+            status.trouble,
+            self._stream.spec.recovery,
+            world.now(),
+        )
+        kind, told = _told(ending)
+        world.report(kind, f"Attempt {status.attempt} ended: {told}")
+        driver = DriverStatus(
+            attempt=status.attempt,
+            landed_at_start=landed_at_start,
+            ended=kind,
+            proof=ending.proof if isinstance(ending, Ended) else None,
+            message=told,
+        )
+        match step:
+            case Finished(completed=completed):
+                phase = Phase.COMPLETED if completed else Phase.SUSPENDED
+                self._write(status, version, phase=phase, message=told, driver=driver, trouble=Trouble())
+                return Done(completed)
+            case HaltStream(reason=reason, trouble=trouble):
+                self._write(status, version, phase=Phase.HALTED, message=reason, driver=driver, trouble=trouble)
+                world.report("Halted", reason)
+                return Halted(reason)
+            case Restart(at=at, trouble=trouble):
+                self._write(status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, trouble=trouble)
+                return Waiting(at, told)
+            case _:
+                assert_never(step)
+
+    def _launch(self, status: StreamStatus, version: str) -> PassResult:
+        """Choose, record, raise, observe, decide, act: in this order."""
+        world, stream_id = self._world, self._stream.stream_id
+        world.stores.ledger.prepare()
+        before = world.stores.ledger.look(stream_id)
+        attempt = Epoch(max(status.attempt, 0 if before is None else before.stream.epoch) + 1)
+        status, version = self._write(status, version, attempt=attempt, phase=Phase.RECONCILING)
+        raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
+        seen = observe(
+            world.stores,
+            request_of(self._stream, world.owner),
+            attempt,
+            self._predecessor(raised.before, status),
+            world.owner_is_gone,
+        )
+        decision = decide(seen)
+        status, version = self._record_verdict(status, version, decision, attempt)
+        for action in decision.actions:
+            act(world.stores, stream_id, attempt, action)
+        if decision.halts:
+            self._write(status, version, phase=Phase.HALTED)
+            return Halted(decision.verdict.reason)
+        driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger))
+        status, version = self._write(status, version, driver=driver)
+        world.launcher.start(attempt)
+        self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
+        return Watching(attempt)
+
+    def _new_stream(self) -> NewStream:
+        """What the stream's row says when the raise makes it; the token is this very pass's."""
+        world = self._world
+        return NewStream(self._stream.stream_id, new_token(), world.owner, world.stores.ledger.database_identity())
+
+    def _predecessor(self, before: StreamRow | None, status: StreamStatus) -> Predecessor:
+        """Who last wrote the published checkpoint, and whether its death is proven."""
+        if before is None or before.writer is None:
+            return NoPredecessor()
+        if before.writer_released:
+            return ProvenDead(f"the driver of attempt {before.writer} said that it has stopped")
+        state = self._world.launcher.look(before.writer)
+        if isinstance(state, Ended):
+            return ProvenDead(state.proof)
+        known = status.driver
+        if known is not None and known.attempt == before.writer and known.proof is not None:
+            return ProvenDead(known.proof)
+        why = (
+            state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {before.writer} ended"
+        )
+        return MayLive(why)
+
+    def _record_verdict(
+        self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch
+    ) -> tuple[StreamStatus, str]:
+        verdict = decision.verdict
+        kind = kind_of(verdict)
+        recorded = VerdictStatus(
+            kind=kind,
+            reason=verdict.reason,
+            attempt=attempt,
+            at=self._world.now(),
+            batch=batch_of(verdict),
+            evidence=tuple({"words": item.words, **item.data} for item in verdict.evidence),
+        )
+        written = self._write(status, version, phase=Phase.LAUNCHING, message=verdict.reason, verdict=recorded)
+        self._world.report(kind, f"Attempt {attempt}: {verdict.reason}")
+        return written
+
+    def _put_off(self, reason: str) -> PassResult:
+        """Something did not answer: nothing is known, so nothing is decided; try again later."""
+        try:
+            status, version = self._world.statuses.read()
+            step = after_trouble(status.trouble, self._stream.spec.recovery, self._world.now())
+            phase = Phase.RUNNING if status.phase is Phase.RUNNING else Phase.BACKING_OFF
+            self._write(status, version, phase=phase, message=reason, trouble=step.trouble)
+        except StatusConflict as problem:
+            return Waiting(self._world.now(), str(problem))
+        self._world.report("PutOff", reason)
+        return Waiting(step.at, reason)
+
+    def _halt(self, reason: str) -> PassResult:
+        try:
+            status, version = self._world.statuses.read()
+            self._write(status, version, phase=Phase.HALTED, message=reason)
+        except StatusConflict as problem:
+            return Waiting(self._world.now(), str(problem))
+        self._world.report("Halted", reason)
+        return Halted(reason)
+
+    def _write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
+        changed = status.model_copy(update=changes)
+        return changed, self._world.statuses.write(changed, version)
+
+
+def _in_progress(view: LedgerView | None) -> BatchNumber | None:
+    if view is None:
+        return None
+    waiting = (BatchStatus.IN_PROGRESS, BatchStatus.FAILED)
+    return next((row.batch for row in view.batches if row.status in waiting), None)
+
+
+def _landed_after(decision: Decision, ledger: LedgerView | None) -> int | None:
+    """The landed batch when the driver starts: a seed's number where one was published."""
+    for action in decision.actions:
+        if isinstance(action, SeedAndPublish):
+            return action.seed_batch
+    return None if ledger is None else ledger.stream.landed_batch
+
+
+def _told(ending: Ended | Gone) -> tuple[str, str]:
+    """Return a word and a sentence for how a driver ended."""
+    match ending:
+        case Gone(why=why):
+            return "Lost", why
+        case Ended(words=None, detail=detail):
+            return "Died", detail
+        case Ended(words=words):
+            assert words is not None
+            return str(words.ending), words.message

@@ -1,0 +1,98 @@
+"""Everything a decision depends on, gathered once. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exactlyonce.api.sink import Commit
+from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated
+from exactlyonce.checkpoint.generation import Generation, Marker
+from exactlyonce.checkpoint.state import CheckpointState
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.source.bounds import SourceView
+
+
+@dataclass(frozen=True, slots=True)
+class NoPredecessor:
+    """No driver ever wrote to the published checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenDead:
+    """The last driver has ended and writes nothing any more; `proof` says how that is known."""
+
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class MayLive:
+    """The last driver claimed its epoch and its death is not proven; `why` says what is missing."""
+
+    why: str
+
+
+Predecessor = NoPredecessor | ProvenDead | MayLive
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the resource asks for, as far as a decision depends on it.
+
+    `adopt` and `fresh` hold the token they are meant for and `restart_state` the landed batch, so that an annotation
+    that was left behind has no further effect.
+    """
+
+    stream_id: str
+    owner: Owner
+    location: str
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    commit: Commit = Commit.BATCH
+    on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
+    on_source_truncated: OnSourceTruncated = OnSourceTruncated.HALT
+    adopt: str | None = None
+    fresh: str | None = None
+    restart_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocationView:
+    """What stands at the checkpoint location: whose it is, its generations with the highest batch each planned.
+
+    `ran` are the generations that planned a batch beyond their seed; `foreign` are names that are not this project's.
+    """
+
+    marker: Marker | None = None
+    generations: tuple[Generation, ...] = ()
+    highest_planned: Mapping[Generation, BatchNumber] = field(default_factory=dict)
+    ran: frozenset[Generation] = frozenset()
+    foreign: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever put there."""
+        return self.marker is None and not self.generations and not self.foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at everything, for one attempt.
+
+    `ledger` is None when the stream has no row, which only a look without a raise can see. `checkpoint` is the state of
+    the published generation, or of the latest one that ran where none is published. `start` is where a stream that
+    starts now would start; None where that is not asked. `owner_is_gone` tells whether the ledger's owner, where it is
+    another one, no longer exists in this cluster. `new_token` is a random token for a row that needs a new one.
+    """
+
+    epoch: Epoch
+    request: Request
+    new_token: str
+    database: DatabaseIdentity
+    ledger: LedgerView | None
+    location: LocationView
+    checkpoint: CheckpointState
+    predecessor: Predecessor
+    source: SourceView
+    start: Positions | None = None
+    owner_is_gone: bool = False

@@ -1,0 +1,139 @@
+"""Gather once what a decision depends on. Observing changes nothing anywhere."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from exactlyonce.api.resource import ADOPT, FRESH, RESTART_STATE, Stream
+from exactlyonce.checkpoint.generation import (
+    Generation,
+    foreign_entries,
+    list_generations,
+    parse_generation,
+    read_marker,
+)
+from exactlyonce.checkpoint.state import Absent, CheckpointState, read_generation
+from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import LedgerView, Owner
+from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.reconcile.observation import (
+    LocationView,
+    Observation,
+    Predecessor,
+    Request,
+)
+from exactlyonce.source.bounds import Source
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The three places one stream's truth is in."""
+
+    ledger: Ledger
+    checkpoints: LogStore
+    source: Source
+
+
+def new_token() -> str:
+    """Return a random token for the identity of a stream."""
+    return str(uuid.uuid4())
+
+
+def request_of(stream: Stream, owner: Owner) -> Request:
+    """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O."""
+    spec, annotations = stream.spec, stream.metadata.annotations
+    return Request(
+        stream_id=stream.stream_id,
+        owner=owner,
+        location=spec.checkpoint.location,
+        delivery=spec.delivery,
+        commit=spec.sink.postgres.commit,
+        on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
+        on_source_truncated=spec.recovery.on_source_truncated,
+        adopt=annotations.get(ADOPT),
+        fresh=annotations.get(FRESH),
+        restart_state=annotations.get(RESTART_STATE),
+    )
+
+
+def observe(
+    stores: Stores,
+    request: Request,
+    epoch: Epoch,
+    predecessor: Predecessor,
+    owner_is_gone: Callable[[Owner], bool],
+) -> Observation:
+    """Look at ledger, location, checkpoint and source, in this order, and return what was seen.
+
+    The ledger is looked at first: after the raise nothing lands any more, so what the logs then show cannot be behind
+    a landing that the ledger look missed.
+
+    Raises:
+        Unreachable: if a store does not answer; then nothing is known and nothing may be decided.
+        Refused: if a store refuses, or a start position cannot be resolved.
+    """
+    ledger = stores.ledger.look(request.stream_id)
+    location, states = _look_at_location(stores.checkpoints, ledger)
+    checkpoint = _checkpoint(stores.checkpoints, ledger, location, states)
+    read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
+    source = stores.source.view(read_before)
+    seen = Observation(
+        epoch=epoch,
+        request=request,
+        new_token=new_token(),
+        database=stores.ledger.database_identity(),
+        ledger=ledger,
+        location=location,
+        checkpoint=checkpoint,
+        predecessor=predecessor,
+        source=source,
+        owner_is_gone=ledger is not None
+        and ledger.stream.owner != request.owner
+        and owner_is_gone(ledger.stream.owner),
+    )
+    if _may_start_anew(seen):
+        return replace(seen, start=stores.source.start(source))
+    return seen
+
+
+def _may_start_anew(seen: Observation) -> bool:
+    never_started = seen.ledger is None or seen.ledger.stream.landed_batch is None
+    return never_started or seen.request.fresh is not None
+
+
+def _look_at_location(
+    store: LogStore, ledger: LedgerView | None
+) -> tuple[LocationView, dict[Generation, CheckpointState]]:
+    """Read the published generation and all later ones; the numbers of earlier ones are below its seed's."""
+    published = 0 if ledger is None else ledger.stream.generation or 0
+    generations = list_generations(store)
+    states = {
+        generation: read_generation(store, generation.folder)
+        for generation in generations
+        if generation.number >= published
+    }
+    highest: dict[Generation, BatchNumber] = {
+        generation: state.highest_planned for generation, state in states.items() if state.highest_planned is not None
+    }
+    ran = frozenset(generation for generation, state in states.items() if state.has_run)
+    return LocationView(read_marker(store), generations, highest, ran, foreign_entries(store)), states
+
+
+def _checkpoint(
+    store: LogStore,
+    ledger: LedgerView | None,
+    location: LocationView,
+    states: dict[Generation, CheckpointState],
+) -> CheckpointState:
+    """Return the state of the published generation, or of the latest that ran where none is published."""
+    path = None if ledger is None else ledger.stream.checkpoint_path
+    if path is None:
+        latest = max(location.ran, default=None)
+        return Absent() if latest is None else states[latest]
+    generation = parse_generation(path.rsplit("/", 1)[-1])
+    if generation is None or generation.path(store.location) != path:
+        return Absent()
+    return states.get(generation, Absent())

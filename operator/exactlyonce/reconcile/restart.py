@@ -1,0 +1,105 @@
+"""After a driver has ended: start the next one, wait, halt, or be done. Performs no I/O.
+
+The first restart after a landed batch is immediate; the wait doubles only while nothing lands. A batch that fails
+`maxFailuresPerBatch` times halts the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from exactlyonce.api.spec import Recovery
+from exactlyonce.api.status import Trouble
+from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.port import Ended, Gone
+from exactlyonce.offsets import BatchNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Reconcile and start the next driver at `at`."""
+
+    at: datetime
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class HaltStream:
+    """Stop until a person has acted; `reason` says on what."""
+
+    reason: str
+    trouble: Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The stream is done: it drained, or it landed all that `availableNow` asked for."""
+
+    completed: bool
+
+
+NextStep = Restart | HaltStream | Finished
+
+
+def after_ending(
+    ending: Ended | Gone,
+    landed_at_start: BatchNumber | None,
+    landed_now: BatchNumber | None,
+    in_progress: BatchNumber | None,
+    trouble: Trouble,
+    recovery: Recovery,
+    now: datetime,
+) -> NextStep:
+    """Return the step that follows the end of a driver.
+
+    `in_progress` is the batch that the ledger says was begun and has not landed; it is what a driver that left no words
+    failed on. `landed_at_start` and `landed_now` are the landed batch when the driver was started and now.
+    """
+    words = ending.words if isinstance(ending, Ended) else None
+    if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED):
+        return Finished(completed=words.ending is Ending.COMPLETED)
+    landed = landed_now is not None and landed_now != landed_at_start
+    counted = _count(trouble, landed, _failed_batch(words, ending, in_progress))
+    if words is not None and words.ending is Ending.REFUSED:
+        return HaltStream(words.message, counted)
+    if counted.batch_failures >= recovery.max_failures_per_batch:
+        said = words.message if words is not None else "the driver ended without a word"
+        return HaltStream(
+            f"Batch {counted.batch} has failed {counted.batch_failures} times; the last time: {said} Mend the cause, "
+            "then start the stream again.",
+            counted,
+        )
+    wait = timedelta(0)
+    if counted.endings > 1:
+        wait = min(recovery.backoff.initial * 2 ** min(counted.endings - 2, 20), recovery.backoff.max)
+    if words is not None and words.ending is Ending.UNREACHABLE:
+        wait = max(wait, recovery.backoff.initial)
+    return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
+
+
+def after_trouble(trouble: Trouble, recovery: Recovery, now: datetime) -> Restart:
+    """Return when to try again after a pass that could not do its work because a store did not answer."""
+    counted = trouble.model_copy(update={"endings": trouble.endings + 1})
+    wait = min(recovery.backoff.initial * 2 ** min(counted.endings - 1, 20), recovery.backoff.max)
+    return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
+
+
+def _failed_batch(words: LastWords | None, ending: Ended | Gone, in_progress: BatchNumber | None) -> BatchNumber | None:
+    """The batch whose failure this ending is; None when the batch is not to blame."""
+    if isinstance(ending, Gone):
+        return None
+    if words is None:
+        return in_progress
+    if words.ending is Ending.BATCH_FAILED and words.batch is not None:
+        return BatchNumber(words.batch)
+    return None
+
+
+def _count(trouble: Trouble, landed: bool, failed: BatchNumber | None) -> Trouble:
+    endings = 1 if landed else trouble.endings + 1
+    if failed is None:
+        kept = 0 if landed else trouble.batch_failures
+        return Trouble(endings=endings, batch=None if landed else trouble.batch, batch_failures=kept)
+    failures = trouble.batch_failures + 1 if trouble.batch == failed else 1
+    return Trouble(endings=endings, batch=failed, batch_failures=failures)

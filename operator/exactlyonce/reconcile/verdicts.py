@@ -1,0 +1,217 @@
+"""What reconciliation can decide: a closed union of verdicts, each with its evidence. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from exactlyonce.checkpoint.generation import Generation, Marker
+from exactlyonce.ledger.publish import Adoption
+from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions
+from exactlyonce.offsets import BatchNumber, Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that was seen, in words and as data."""
+
+    words: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RebuildReason(StrEnum):
+    """Why the checkpoint is not gone on with."""
+
+    CHECKPOINT_LOST = "CheckpointLost"
+    CHECKPOINT_DAMAGED = "CheckpointDamaged"
+    CHECKPOINT_OLDER = "CheckpointOlderThanSink"
+    PLANNED_OTHERWISE = "PlannedOtherwiseThanLanded"
+    PARTLY_LANDED = "PartlyLanded"
+    PREDECESSOR_MAY_LIVE = "PredecessorMayLive"
+    LOCATION_CHANGED = "LocationChanged"
+
+
+class ContradictionReason(StrEnum):
+    """Why nothing may be done without a person."""
+
+    CHECKPOINT_WITHOUT_LEDGER = "CheckpointWithoutLedger"
+    LOCATION_TAKEN = "LocationTaken"
+    LOCATION_NOT_EMPTY = "LocationNotEmpty"
+    OTHER_OWNER = "OtherOwner"
+    OTHER_DATABASE = "OtherDatabase"
+    LEDGER_INCONSISTENT = "LedgerInconsistent"
+    TOPIC_LEFT_OUT = "TopicLeftOut"
+    STATE_WOULD_BE_LOST = "StateWouldBeLost"
+    CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStart:
+    """No ledger row and an empty location: the start position is resolved and seeded as the empty batch 0."""
+
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Planned, checkpointed and landed agree: Spark goes on with the next batch."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayBatch:
+    """The batch was planned and has not landed: Spark runs it again with the same ranges."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkipLanded:
+    """The batch landed with identical ranges and Spark does not know: the sink recognises it and writes nothing."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FinishBatch:
+    """The batch landed for some partitions only: the rest lands, the landed part is recognised."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildFromSink:
+    """The checkpoint cannot be gone on with: a new generation starts where the sink stands."""
+
+    why: RebuildReason
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewindToSink:
+    """The checkpoint is ahead of the sink, which was restored: a new generation starts where the sink stands."""
+
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTruncated:
+    """The source no longer holds the next record; `resumes` when the resource accepts going on from the earliest."""
+
+    resumes: bool
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReplaced:
+    """The source is not the one that was read: a topic is gone, was made anew, or ends before what landed."""
+
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Anything else: the facts do not fit together, and only a person can say what is right."""
+
+    why: ContradictionReason
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+Verdict = (
+    FirstStart
+    | Resume
+    | ReplayBatch
+    | SkipLanded
+    | FinishBatch
+    | RebuildFromSink
+    | RewindToSink
+    | SourceTruncated
+    | SourceReplaced
+    | Contradiction
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIdentity:
+    """Write a new owner, database or token of the stream to its row."""
+
+    adoption: Adoption
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarker:
+    """Make `stream.json` say whose the location is; `replace` what it said before."""
+
+    marker: Marker
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLost:
+    """AtMostOnce: record that a batch that was taken may never have been written."""
+
+    batch: BatchRow
+
+
+@dataclass(frozen=True, slots=True)
+class SeedAndPublish:
+    """Write a new generation after the empty batch `seed_batch` and make it the stream's."""
+
+    generation: Generation
+    seed_batch: BatchNumber
+    before: Positions
+    after: LandedPositions
+    note: str
+    given_up: tuple[FailureRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start the driver."""
+
+
+Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One verdict and what to do about it, in order; a decision that does not end with Launch halts the stream."""
+
+    verdict: Verdict
+    actions: tuple[Action, ...] = ()
+
+    @property
+    def halts(self) -> bool:
+        """Whether the stream stops until a person has acted."""
+        return Launch() not in self.actions
+
+
+def kind_of(verdict: Verdict) -> str:
+    """Return the verdict's name as a resource, an event and a metric show it."""
+    return type(verdict).__name__
+
+
+def batch_of(verdict: Verdict) -> BatchNumber | None:
+    """Return the batch that a verdict is about, if it is about one."""
+    match verdict:
+        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
+            return verdict.batch
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""What the source holds: earliest, latest, identity. Observed, never decided on here."""

@@ -1,0 +1,63 @@
+"""What a source holds at one moment. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from exactlyonce.offsets import Positions, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets one partition holds: `earliest` is the first that can be read, `latest` one past the last."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """The partitions that were asked about with their bounds, and each topic's id.
+
+    A topic's id is made anew when the topic is deleted and made again (KIP-516). `selected` are the partitions that the
+    spec reads now; others were asked about because the stream has read them. `missing` are topics without an answer
+    because they do not exist.
+    """
+
+    bounds: Mapping[TopicPartition, Bounds]
+    topic_ids: Mapping[str, str]
+    selected: frozenset[TopicPartition]
+    missing: tuple[str, ...] = field(default=())
+
+    @property
+    def earliest(self) -> Positions:
+        """The first offset that can be read, a partition."""
+        return Positions({partition: bounds.earliest for partition, bounds in self.bounds.items()})
+
+    @property
+    def latest(self) -> Positions:
+        """One past the last offset, a partition."""
+        return Positions({partition: bounds.latest for partition, bounds in self.bounds.items()})
+
+
+class Source(Protocol):
+    """A source that can be asked for its bounds; every call is bounded in time and raises SourceUnreachable past that."""
+
+    @property
+    def brokers(self) -> str:
+        """What a person calls the source: its bootstrap servers."""
+        ...
+
+    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
+        """Return what the partitions that the spec reads, and those in `also`, hold now."""
+        ...
+
+    def start(self, view: SourceView) -> Positions:
+        """Resolve where the stream is to start, once, against what the source holds.
+
+        Raises:
+            TopicMissing, StartInvalid: if that cannot be resolved.
+        """
+        ...

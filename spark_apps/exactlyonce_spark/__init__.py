@@ -1,0 +1,1 @@
+"""What runs inside the Spark driver and its executors: the batch loop, the sinks, the formats."""

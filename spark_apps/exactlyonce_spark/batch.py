@@ -1,0 +1,292 @@
+"""One batch from its plan to its landing: the order of acts for each delivery and commit. No pyspark here.
+
+Before: the ranges of the executed plan are compared with the ledger and recorded. Then the rows are written where they
+do not count yet, the source is asked whether it still is what was read, and one transaction lands the batch.
+docs/adr/0005 tells each path and its crash points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.api.sink import Commit
+from exactlyonce.api.spec import Delivery
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.publish import failures_of
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
+from exactlyonce.offsets import BatchNumber, Ranges
+from exactlyonce_spark import tasks
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.landing import (
+    AlreadyLanded,
+    Begun,
+    PlannedBatch,
+    StagedRowsLost,
+    Written,
+    begin_batch,
+    complete_taken,
+    finish_partitions,
+    land_batch,
+    planned_row,
+    require_permit,
+)
+from exactlyonce_spark.source_check import RecordsLost, SourceCheck, require_all_was_there
+from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
+
+
+class PlanUnfit(ExactlyOnceError):
+    """The query's plan cannot keep the promise with the sink as it is configured."""
+
+
+class LedgerWentBack(ExactlyOnceError):
+    """The ledger holds less than this very process has landed: the database was restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedPlan:
+    """What Spark's executed plan says: all ranges, the range each task reads, and whether the query keeps state.
+
+    `task_ranges` is None where a task is not exactly one Kafka range.
+    """
+
+    ranges: Ranges
+    task_ranges: tuple[TaskRange, ...] | None
+    stateful: bool
+
+
+class SparkBatch(Protocol):
+    """A micro-batch in Spark's hands."""
+
+    @property
+    def number(self) -> BatchNumber:
+        """Its number."""
+        ...
+
+    def plan(self) -> ExecutedPlan:
+        """Read the executed plan, never the offset log: another process may have written that."""
+        ...
+
+    def collect(self) -> Any | None:
+        """Run the query and return its rows to the driver, or None when they turn out to be too large for that."""
+        ...
+
+    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
+        """Run the query and give each task's rows to `job`; return what each successful task reports."""
+        ...
+
+    def run_without_rows(self) -> None:
+        """Run the query for the state it keeps, and write nothing."""
+        ...
+
+    def records_read(self) -> int | None:
+        """How many records the scan has read, after the query has run."""
+        ...
+
+    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        """Return the malformed records of the ranges; read again unless the run counted none (`certain`: read anyway)."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself."""
+
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    commit: Commit = Commit.BATCH
+    dead_letters: bool = False
+    small_batch_records: int = 2000
+
+
+class BatchLoop:
+    """Lands one batch after another under one permit."""
+
+    def __init__(
+        self, ledger: Ledger, permit: Permit, target: Target, source: SourceCheck, settings: BatchSettings
+    ) -> None:
+        self._ledger = ledger
+        self._permit = permit
+        self._target = target
+        self._source = source
+        self._settings = settings
+        self._topic_ids: dict[str, str] = {}
+        self._landed: BatchNumber | None = None
+        self.in_hand: PlannedBatch | None = None
+
+    def check_still_valid(self) -> None:
+        """Between batches: require that this process may still land, and that the ledger has not gone back.
+
+        A driver without records to read would otherwise not notice a successor, nor a sink that was restored.
+
+        Raises:
+            Fenced: this process may not land any more.
+            LedgerWentBack: the sink was restored; reconciliation rewinds to it.
+        """
+        view = require_permit(self._ledger, self._permit)
+        landed = view.stream.landed_batch
+        if self._landed is not None and (landed is None or landed < self._landed):
+            raise LedgerWentBack(
+                f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
+            )
+
+    def run(self, batch: SparkBatch) -> None:
+        """Land a batch, or recognise that it has landed; any error means that it has not landed by this call.
+
+        Raises:
+            Fenced: this process may not land any more.
+            ExactlyOnceError: what does not fit, by name; what Spark or the sink raises passes as it is.
+        """
+        plan = batch.plan()
+        reached("batch.planned", batch.number)
+        planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
+        self.in_hand = planned
+        by_partition = self._by_partition
+        begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition)
+        reached("batch.begun", batch.number)
+        if isinstance(begun, AlreadyLanded):
+            if plan.stateful:
+                batch.run_without_rows()
+            self._landed, self.in_hand = batch.number, None
+            return
+        if by_partition:
+            self._land_by_partition(batch, plan, planned, begun)
+        elif self._settings.delivery is Delivery.AT_MOST_ONCE:
+            self._land_at_most_once(batch, planned, begun)
+        elif self._landed_small(batch, planned):
+            pass
+        elif self._settings.delivery is Delivery.AT_LEAST_ONCE:
+            self._land_at_least_once(batch, planned, begun)
+        else:
+            self._land_staged(batch, planned)
+        reached("batch.landed", batch.number)
+        self._landed, self.in_hand = batch.number, None
+
+    @property
+    def _by_partition(self) -> bool:
+        exactly_once = self._settings.delivery is Delivery.EXACTLY_ONCE
+        return exactly_once and self._settings.commit is Commit.PARTITION
+
+    def _landed_small(self, batch: SparkBatch, planned: PlannedBatch) -> bool:
+        """The driver takes the rows and writes them in the landing transaction itself, where they are few."""
+        if planned.ranges.record_count > self._settings.small_batch_records:
+            return False
+        rows = batch.collect()
+        if rows is None:
+            return False
+        reached("batch.rows-written", batch.number)
+        records_read, letters = self._check_after_reading(batch, planned)
+        self._land(planned, lambda transaction: self._target.write(transaction, rows), letters, records_read)
+        return True
+
+    def _land_staged(self, batch: SparkBatch, planned: PlannedBatch) -> None:
+        """Tasks stage; the landing transaction moves what successful tasks staged, and no other rows."""
+        reports = batch.run_tasks(tasks.StageJob(batch.number))
+        staged = [Staged(report.tag, report.rows) for report in reports]
+        reached("batch.rows-written", batch.number)
+        records_read, letters = self._check_after_reading(batch, planned)
+        expected = sum(part.rows for part in staged)
+
+        def move(transaction: LedgerTransaction) -> int:
+            moved = self._target.move_staged(transaction, batch.number, staged)
+            if moved != expected:
+                raise StagedRowsLost(
+                    f"Batch {batch.number} staged {expected} rows and {moved} are there; it was rolled back and runs again."
+                )
+            return moved
+
+        self._land(planned, move, letters, records_read)
+        self._target.clear_staging(batch.number)
+
+    def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
+        """Tasks write; then the positions move. A crash in between writes the batch again."""
+        reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=False))
+        rows = sum(report.rows for report in reports)
+        reached("batch.rows-written", batch.number)
+        records_read, letters = self._check_after_reading(batch, planned)
+        self._land(planned, lambda transaction: rows, letters, records_read, begun.incarnation)
+
+    def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
+        """The positions move; then tasks write, each once. A crash in between loses at most this batch."""
+        self._check_source(planned, records_read=None)
+        land_batch(self._ledger, self._permit, planned, lambda _: Written(None), status=BatchStatus.TAKEN)
+        reached("batch.landed", batch.number)
+        reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=True))
+        rows = sum(report.rows for report in reports)
+        reached("batch.rows-written", batch.number)
+        letters = self._letters(batch, planned.ranges, certain=False)
+        if letters:
+            with self._ledger.transaction() as transaction:
+                self._target.write_dead_letters(transaction, batch.number, letters)
+        written, records_read = Written(rows, len(letters)), batch.records_read()
+        lost: tuple[FailureRow, ...] = ()
+        try:
+            self._check_source(planned, records_read)
+        except RecordsLost as problem:
+            taken = planned_row(self._permit, planned, BatchStatus.TAKEN, written, records_read)
+            lost = failures_of(taken, FailureStatus.LOST, self._source.brokers, str(problem))
+        complete_taken(self._ledger, self._permit, planned, written, records_read, begun.incarnation, lost)
+
+    def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
+        """Each task lands its partition; then the batch is closed."""
+        if plan.task_ranges is None:
+            raise PlanUnfit(
+                f"Batch {batch.number}: commit: Partition needs a query whose every task reads exactly one Kafka range "
+                "and nothing else (no join, aggregation, union or repartition); set sink.postgres.commit to Batch."
+            )
+        remaining = Ranges(
+            {part.partition: part.offsets for part in plan.task_ranges if part.partition not in begun.finished}
+        )
+        letters: Sequence[DeadLetter] = ()
+        rows: int | None = None
+        if remaining:
+            require_all_was_there(self._source, batch.number, remaining, planned.topic_ids)
+            letters = self._letters(batch, remaining, certain=True)
+            job = tasks.PartitionJob(
+                batch.number, self._permit, plan.task_ranges, begun.finished, dict(planned.topic_ids), tuple(letters)
+            )
+            reports = batch.run_tasks(job)
+            all_known = not begun.finished and all(report.known for report in reports)
+            rows = sum(report.rows for report in reports) if all_known else None
+        reached("batch.rows-written", batch.number)
+        records_read = batch.records_read() if remaining else None
+        finish_partitions(self._ledger, self._permit, planned, Written(rows, len(letters)), records_read)
+
+    def _land(
+        self,
+        planned: PlannedBatch,
+        write: Callable[[LedgerTransaction], int],
+        letters: Sequence[DeadLetter],
+        records_read: int | None,
+        incarnation: str | None = None,
+    ) -> None:
+        def write_all(transaction: LedgerTransaction) -> Written:
+            rows = write(transaction)
+            if letters:
+                self._target.write_dead_letters(transaction, planned.number, letters)
+            return Written(rows, len(letters))
+
+        land_batch(self._ledger, self._permit, planned, write_all, records_read=records_read, incarnation=incarnation)
+
+    def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
+        letters = self._letters(batch, planned.ranges, certain=False)
+        records_read = batch.records_read()
+        self._check_source(planned, records_read)
+        reached("batch.source-checked", batch.number)
+        return records_read, letters
+
+    def _letters(self, batch: SparkBatch, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()
+
+    def _check_source(self, planned: PlannedBatch, records_read: int | None) -> None:
+        require_all_was_there(self._source, planned.number, planned.ranges, planned.topic_ids, records_read)
+
+    def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
+        """Return each topic's id, asked once a topic; the check before each commit compares with the source's."""
+        unknown = [key for key in ranges if key.topic not in self._topic_ids]
+        if unknown:
+            _, topic_ids = self._source.earliest_and_ids(unknown)
+            self._topic_ids.update(topic_ids)
+        return {key.topic: self._topic_ids[key.topic] for key in ranges}

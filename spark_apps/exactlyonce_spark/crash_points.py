@@ -1,0 +1,104 @@
+"""Named points at which a test may end, freeze or cut off this process.
+
+Nothing happens unless the environment variable EXACTLYONCE_CRASH is set, which only tests do, to one or more of
+`POINT[@BATCH]=ACTION,FILE` separated by spaces. FILE is created when the point fires, and a point fires once, so that
+the process's successor passes it. Actions: `kill` this process, `kill-driver` (the driver, its JVM and this process),
+`freeze` the driver and this process, `freeze-self`, `raise` an error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+
+VARIABLE = "EXACTLYONCE_CRASH"
+DRIVER_PID = "EXACTLYONCE_DRIVER_PID"
+
+POINTS = (
+    "driver.claimed",
+    "driver.session-started",
+    "batch.planned",
+    "batch.begun",
+    "batch.rows-written",
+    "batch.source-checked",
+    "land.fenced",
+    "land.rows-moved",
+    "land.positions-advanced",
+    "land.before-commit",
+    "batch.landed",
+    "task.started",
+    "task.fenced",
+    "task.advanced",
+    "task.copying",
+    "task.before-commit",
+    "task.committed",
+)
+"""Every point, in the order in which a batch passes them; the fault tests go through all of them."""
+
+
+class CrashRequested(RuntimeError):
+    """A test asked for an error at this point."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One crash that a test asked for."""
+
+    point: str
+    batch: int | None
+    action: str
+    fired_file: str
+
+    @classmethod
+    def parse(cls, text: str) -> Crash:
+        """Read `POINT[@BATCH]=ACTION,FILE`."""
+        where, _, how = text.partition("=")
+        point, _, batch = where.partition("@")
+        action, _, fired_file = how.partition(",")
+        assert point in POINTS, f"{point} is no crash point"
+        return cls(point, int(batch) if batch else None, action, fired_file)
+
+
+_asked = [Crash.parse(word) for word in os.environ.get(VARIABLE, "").split()]
+
+
+def reached(point: str, batch: int | None = None) -> None:
+    """Tell that the process is at `point` of `batch`; returns at once unless a test asked for a crash here."""
+    for crash in _asked:
+        if crash.point == point and crash.batch in (None, batch) and _first_time(crash):
+            _carry_out(crash)
+
+
+def _first_time(crash: Crash) -> bool:
+    try:
+        os.close(os.open(crash.fired_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _carry_out(crash: Crash) -> None:
+    driver = int(os.environ.get(DRIVER_PID, os.getpid()))
+    match crash.action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "kill-driver":
+            _signal_driver(driver, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "freeze":
+            _signal_driver(driver, signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "freeze-self":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "raise":
+            raise CrashRequested(f"a test asked for an error at {crash.point}")
+        case other:
+            raise AssertionError(f"{other} is no crash action")
+
+
+def _signal_driver(driver: int, how: signal.Signals) -> None:
+    """Signal the driver's process group, which its JVM is in too; the group's number is the driver's id."""
+    with suppress(ProcessLookupError):
+        os.killpg(driver, how)

@@ -1,0 +1,427 @@
+"""The transactions that land a batch, written once over the ledger's port.
+
+Each function is one transaction, or looks at the outcome of one. What is written to the sink is given as a callable, so
+the same code runs over Postgres and over the in-memory store of the simulation. No pyspark here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.ledger.fence import Fenced, Permit, fence
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.publish import failures_of
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    LedgerView,
+    StreamRow,
+)
+from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges, TopicPartition
+from exactlyonce_spark.crash_points import reached
+
+Answer = TypeVar("Answer")
+
+LANDING_TRIES = 3
+
+
+class LandingRefused(ExactlyOnceError):
+    """What the batch would land does not follow on what has landed; nothing was written."""
+
+
+class BatchPlannedOtherwise(LandingRefused):
+    """A batch of this number landed with other ranges."""
+
+
+class PositionsDiffer(LandingRefused):
+    """The batch does not start where the sink stands."""
+
+
+class TopicReplaced(LandingRefused):
+    """A topic was deleted and made again since the stream first read it."""
+
+
+class StagedRowsLost(ExactlyOnceError):
+    """Fewer or more staged rows are there than the tasks wrote: the database crashed in between. The batch is run again."""
+
+
+class RowsInDoubt(ExactlyOnceError):
+    """Rows were written in transactions before this one, and the database may have lost them since."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch as Spark's executed plan has it: its number, all of its ranges, and the ids of its topics.
+
+    `stateful` tells whether its query keeps state in the checkpoint.
+    """
+
+    number: BatchNumber
+    ranges: Ranges
+    topic_ids: Mapping[str, str]
+    stateful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a batch's writer wrote, as far as it is known."""
+
+    rows: int | None
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyLanded:
+    """The batch, or the partition, landed before with identical ranges; nothing is to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`).
+
+    `incarnation` is the server's at this moment; rows written before another one begins may be gone.
+    """
+
+    incarnation: str
+    finished: frozenset[TopicPartition] = frozenset()
+
+
+def begin_batch(
+    ledger: Ledger, permit: Permit, batch: PlannedBatch, *, by_partition: bool = False
+) -> Begun | AlreadyLanded:
+    """Recognise a batch that landed before, by one query; otherwise check that it follows and record it in progress.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        LandingRefused: if the batch does not follow on what has landed.
+    """
+    view = require_permit(ledger, permit)
+    if view.stream.landed_batch == batch.number:
+        _require_same(batch, view.batch(batch.number))
+        return AlreadyLanded()
+    _require_next(view.stream, batch)
+    finished = _finished(view.landed, batch.ranges) if by_partition else frozenset()
+    _require_start(view.landed, batch, except_for=finished)
+    # Partitions that land one by one are explained by this record alone until the batch is closed, so it has to last;
+    # for a batch that lands whole it is evidence only.
+    with ledger.transaction(lasting=by_partition) as transaction:
+        fence(transaction, permit, Lock.SHARE)
+        incarnation = transaction.incarnation()
+        transaction.write_batch(
+            permit.stream_id, planned_row(permit, batch, BatchStatus.IN_PROGRESS, Written(None), None)
+        )
+    return Begun(incarnation, finished)
+
+
+def require_permit(ledger: Ledger, permit: Permit) -> LedgerView:
+    """Look at the ledger without a lock, and return what is there while the permit holds.
+
+    A hint that saves work; only the fence under the lock decides what may land.
+
+    Raises:
+        Fenced: if the permit no longer holds.
+    """
+    view = ledger.look(permit.stream_id)
+    if view is None or (view.stream.epoch, view.stream.claim) != (permit.epoch, permit.claim):
+        at = "without a row" if view is None else f"at epoch {view.stream.epoch}"
+        raise Fenced(f"Epoch {permit.epoch} of {permit.stream_id} may not land: the ledger is {at}.")
+    return view
+
+
+def land_batch(
+    ledger: Ledger,
+    permit: Permit,
+    batch: PlannedBatch,
+    write: Callable[[LedgerTransaction], Written],
+    *,
+    records_read: int | None = None,
+    status: BatchStatus = BatchStatus.LANDED,
+    incarnation: str | None = None,
+) -> None:
+    """Land a whole batch in one transaction: fence, batch number, positions, rows.
+
+    With `status` TAKEN only the positions move, and `write` writes nothing: AtMostOnce. With `incarnation`, rows that
+    were written before count only if the server is the one it was then: AtLeastOnce.
+
+    Raises:
+        Fenced, LandingRefused: nothing was written.
+        CommitOutcomeUnknown: if the outcome could not be settled.
+    """
+
+    def once() -> None:
+        with ledger.transaction(evicting=True) as transaction:
+            stream = fence(transaction, permit, Lock.UPDATE)
+            reached("land.fenced", batch.number)
+            _require_next(stream, batch)
+            if incarnation is not None and transaction.incarnation() != incarnation:
+                raise RowsInDoubt(f"The database was restarted or restored while batch {batch.number} was written.")
+            if status is BatchStatus.TAKEN:
+                _require_completed(transaction, permit.stream_id, BatchNumber(batch.number - 1))
+            landed = transaction.read_positions(permit.stream_id)
+            _require_start(landed, batch)
+            written = write(transaction)
+            reached("land.rows-moved", batch.number)
+            _advance(transaction, permit.stream_id, batch, landed)
+            reached("land.positions-advanced", batch.number)
+            _close(
+                transaction, permit, stream, planned_row(permit, batch, status, written, records_read), batch.stateful
+            )
+            reached("land.before-commit", batch.number)
+
+    _settled(once, lambda: _has_landed(ledger, permit, batch))
+
+
+def land_partition(
+    ledger: Ledger,
+    permit: Permit,
+    batch: BatchNumber,
+    partition: TopicPartition,
+    offsets: OffsetRange,
+    topic_ids: Mapping[str, str],
+    write: Callable[[LedgerTransaction], int],
+) -> int | AlreadyLanded:
+    """Land one partition of a batch in one transaction, and return its rows: `commit: Partition`, in a task.
+
+    The position moves first: another run of this task waits there for this one's outcome, then finds it moved.
+
+    Raises:
+        Fenced, LandingRefused: nothing was written.
+        CommitOutcomeUnknown: the task is run again and then finds out.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        stream = fence(transaction, permit, Lock.SHARE)
+        reached("task.fenced", batch)
+        if stream.landed_batch == batch:
+            return AlreadyLanded()
+        if stream.landed_batch != batch - 1:
+            raise LandingRefused(
+                f"Batch {batch} does not follow on batch {stream.landed_batch}, the latest that landed."
+            )
+        if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids)) != 1:
+            found = transaction.read_positions(permit.stream_id).positions.get(partition, 0)
+            if found == offsets.until_offset:
+                return AlreadyLanded()
+            raise PositionsDiffer(
+                f"Batch {batch} of {permit.stream_id} reads {partition} {offsets} and the sink stands at {found}."
+            )
+        reached("task.advanced", batch)
+        rows = write(transaction)
+        reached("task.before-commit", batch)
+    reached("task.committed", batch)
+    return rows
+
+
+def finish_partitions(
+    ledger: Ledger, permit: Permit, batch: PlannedBatch, written: Written, records_read: int | None
+) -> None:
+    """Close a batch whose partitions have all landed: the batch number moves.
+
+    Raises:
+        Fenced, LandingRefused: nothing was changed.
+        CommitOutcomeUnknown: if the outcome could not be settled.
+    """
+
+    def once() -> None:
+        with ledger.transaction(evicting=True) as transaction:
+            stream = fence(transaction, permit, Lock.UPDATE)
+            reached("land.fenced", batch.number)
+            _require_next(stream, batch)
+            landed = transaction.read_positions(permit.stream_id)
+            unfinished = [str(key) for key, end in batch.ranges.ends.items() if landed.positions.get(key, 0) != end]
+            if unfinished:
+                raise PositionsDiffer(f"Batch {batch.number} has not landed for {', '.join(unfinished)}.")
+            _advance(transaction, permit.stream_id, batch, landed)
+            _close(
+                transaction,
+                permit,
+                stream,
+                planned_row(permit, batch, BatchStatus.LANDED, written, records_read),
+                batch.stateful,
+            )
+            reached("land.before-commit", batch.number)
+
+    _settled(once, lambda: _has_landed(ledger, permit, batch))
+
+
+def write_under_fence(
+    ledger: Ledger,
+    permit: Permit,
+    batch: BatchNumber,
+    landed_batch: BatchNumber,
+    write: Callable[[LedgerTransaction], int],
+) -> int:
+    """Write rows in a transaction of their own that checks the fence: AtLeastOnce and AtMostOnce, in a task.
+
+    `landed_batch` is what the ledger holds as landed while these tasks write: with AtMostOnce the batch itself.
+
+    Raises:
+        Fenced, LandingRefused: nothing was written.
+        CommitOutcomeUnknown: AtLeastOnce runs the task again; AtMostOnce gives the batch up.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        stream = fence(transaction, permit, Lock.SHARE)
+        reached("task.fenced", batch)
+        if stream.landed_batch != landed_batch:
+            raise LandingRefused(
+                f"The rows of batch {batch} belong after batch {landed_batch} and the ledger is at {stream.landed_batch}."
+            )
+        rows = write(transaction)
+        reached("task.before-commit", batch)
+    reached("task.committed", batch)
+    return rows
+
+
+def complete_taken(
+    ledger: Ledger,
+    permit: Permit,
+    batch: PlannedBatch,
+    written: Written,
+    records_read: int | None,
+    incarnation: str,
+    lost: tuple[FailureRow, ...] = (),
+) -> None:
+    """AtMostOnce: record that all rows of a batch that was taken have been written, or which ranges are `lost`.
+
+    Raises:
+        RowsInDoubt: if the database was restarted since `incarnation`; reconciliation then records the batch as lost.
+    """
+    status = BatchStatus.LOST if lost else BatchStatus.LANDED
+    with ledger.transaction(evicting=True) as transaction:
+        fence(transaction, permit, Lock.UPDATE)
+        if transaction.incarnation() != incarnation:
+            raise RowsInDoubt(f"The database was restarted or restored while batch {batch.number} was written.")
+        transaction.write_batch(permit.stream_id, planned_row(permit, batch, status, written, records_read))
+        transaction.write_failures(permit.stream_id, lost)
+
+
+def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, brokers: str, error: str) -> None:
+    """Record that a batch failed, with its ranges, unless it has landed.
+
+    Raises:
+        Fenced: if this process may not write to the ledger any more.
+    """
+    with ledger.transaction() as transaction:
+        stream = fence(transaction, permit, Lock.SHARE)
+        if stream.landed_batch is not None and stream.landed_batch >= batch.number:
+            return
+        row = replace(planned_row(permit, batch, BatchStatus.FAILED, Written(None), None), note=error)
+        transaction.write_batch(permit.stream_id, row)
+        failures = failures_of(row, FailureStatus.OPEN, brokers, error)
+        transaction.write_failures(permit.stream_id, failures)
+
+
+def _settled(once: Callable[[], None], has_landed: Callable[[], bool]) -> None:
+    """Run a landing; when the outcome of its COMMIT is unknown, look under the lock, and run it again if it is not there."""
+    for remaining in reversed(range(LANDING_TRIES)):
+        try:
+            once()
+            return
+        except CommitOutcomeUnknown:
+            if has_landed():
+                return
+            if not remaining:
+                raise
+
+
+def _has_landed(ledger: Ledger, permit: Permit, batch: PlannedBatch) -> bool:
+    """Look under the stream's lock, which waits for the transaction whose outcome is unknown to end.
+
+    Raises:
+        Fenced: if the epoch was raised meanwhile; the successor finds out what landed.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        stream = fence(transaction, permit, Lock.UPDATE)
+        if stream.landed_batch != batch.number:
+            return False
+        _require_same(batch, transaction.read_batch(permit.stream_id, batch.number))
+        return True
+
+
+def _require_same(batch: PlannedBatch, landed: BatchRow | None) -> None:
+    if landed is None or landed.ranges != batch.ranges:
+        found = "no ranges" if landed is None else str(landed.ranges)
+        raise BatchPlannedOtherwise(f"Batch {batch.number} landed with {found} and Spark plans {batch.ranges}.")
+
+
+def _require_next(stream: StreamRow, batch: PlannedBatch) -> None:
+    if stream.landed_batch != batch.number - 1:
+        raise LandingRefused(
+            f"Batch {batch.number} does not follow on batch {stream.landed_batch}, the latest that landed."
+        )
+
+
+def _require_completed(transaction: LedgerTransaction, stream_id: str, before: BatchNumber) -> None:
+    """AtMostOnce: the batch before was written or given up; only a database restored to a moment in between says neither."""
+    row = transaction.read_batch(stream_id, before)
+    if row is not None and row.status is BatchStatus.TAKEN:
+        raise LandingRefused(
+            f"Batch {before} was taken and never completed; reconciliation has to record what it lost."
+        )
+
+
+def _require_start(
+    landed: LandedPositions, batch: PlannedBatch, except_for: frozenset[TopicPartition] = frozenset()
+) -> None:
+    """Every partition, empty ranges too, starts where the sink stands; one that the ledger does not know starts at 0."""
+    absent = [str(key) for key in landed.positions if key not in batch.ranges]
+    if absent:
+        raise PositionsDiffer(f"Batch {batch.number} does not read {', '.join(absent)}, which the stream has read.")
+    for key, offsets in batch.ranges.items():
+        known = landed.positions.get(key, 0)
+        if known != offsets.from_offset and key not in except_for:
+            raise PositionsDiffer(
+                f"Batch {batch.number} reads {key} from {offsets.from_offset}, the sink stands at {known}."
+            )
+    for topic, topic_id in batch.topic_ids.items():
+        first = landed.topic_ids.get(topic)
+        if first and first != topic_id:
+            raise TopicReplaced(
+                f"Topic {topic} has the id {topic_id}, and {first} is the one whose records have landed."
+            )
+
+
+def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[TopicPartition]:
+    """The partitions of a batch in progress that have landed already."""
+    ends = ranges.non_empty().ends
+    return frozenset(key for key, end in ends.items() if landed.positions.get(key) == end)
+
+
+def _advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch, landed: LandedPositions) -> None:
+    """Move what has not moved yet, and enter partitions that are new, empty or not."""
+    pending = Ranges(
+        {
+            key: offsets
+            for key, offsets in batch.ranges.items()
+            if key not in landed.positions or landed.positions[key] != offsets.until_offset
+        }
+    )
+    moved = transaction.advance_positions(stream_id, pending, dict(batch.topic_ids))
+    if moved != len(pending):
+        raise PositionsDiffer(f"Batch {batch.number} moved {moved} of {len(pending)} partitions; nothing was changed.")
+
+
+def _close(transaction: LedgerTransaction, permit: Permit, stream: StreamRow, row: BatchRow, stateful: bool) -> None:
+    transaction.write_batch(permit.stream_id, row)
+    transaction.settle_failures(permit.stream_id, row.batch, FailureStatus.CLOSED)
+    transaction.update_stream(replace(stream, landed_batch=row.batch, stateful=stream.stateful or stateful))
+
+
+def planned_row(
+    permit: Permit, batch: PlannedBatch, status: BatchStatus, written: Written, records_read: int | None
+) -> BatchRow:
+    """Return the row of a batch as this permit writes it. Performs no I/O."""
+    return BatchRow(
+        batch=batch.number,
+        epoch=permit.epoch,
+        status=status,
+        ranges=batch.ranges,
+        records_read=records_read,
+        rows_written=written.rows,
+        dead_letters=written.dead_letters,
+    )

@@ -1,0 +1,64 @@
+"""The port to a sink's table, and what tasks tell the driver. No pyspark here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.offsets import BatchNumber, OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one successful task staged: the random tag that its rows carry, and how many they are."""
+
+    tag: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRange:
+    """The range that a task reads, handed to it by the driver (`commit: Partition`)."""
+
+    partition: TopicPartition
+    offsets: OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One malformed record."""
+
+    partition: TopicPartition
+    offset: int
+    timestamp: str | None
+    key: bytes | None
+    value: bytes | None
+    error: str
+
+
+class Target(Protocol):
+    """A table of the sink; each method says how many rows it wrote.
+
+    `rows` is whatever the sink's tasks are given, and `transaction` one of the sink's own ledger.
+    """
+
+    def stage(self, batch: BatchNumber, tag: int, rows: Any) -> int:
+        """Write rows with batch and tag into the staging table of this epoch, in a transaction of its own."""
+        ...
+
+    def move_staged(self, transaction: Any, batch: BatchNumber, staged: Sequence[Staged]) -> int:
+        """Write the staged rows that carry one of these tags to the table, and return how many were found staged."""
+        ...
+
+    def write(self, transaction: Any, rows: Any) -> int:
+        """Write rows to the table."""
+        ...
+
+    def write_dead_letters(self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter]) -> int:
+        """Write malformed records to the ledger's table of them; one that is there already is left as it is."""
+        ...
+
+    def clear_staging(self, batch: BatchNumber) -> None:
+        """Forget what was staged for a batch that has landed; what cannot be forgotten now may stay."""
+        ...

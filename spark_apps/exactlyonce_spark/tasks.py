@@ -1,0 +1,128 @@
+"""What a task does with its rows: stage them, land its partition, or write them. Runs on executors; no pyspark here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.landing import AlreadyLanded, land_partition, write_under_fence
+from exactlyonce_spark.source_check import SourceCheck, require_all_was_there
+from exactlyonce_spark.target import DeadLetter, Target, TaskRange
+
+
+class SecondTry(ExactlyOnceError):
+    """AtMostOnce: Spark runs a task a second time, which might write rows twice; the task refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Which task this is: its index in the stage, and how often the task and its stage were started before."""
+
+    index: int
+    attempt: int
+    stage_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a successful task did. `known` is False where it found its partition landed and cannot count the rows."""
+
+    tag: int
+    rows: int
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class TaskTools:
+    """What a task works with on its executor."""
+
+    ledger: Ledger
+    target: Target
+    source: SourceCheck
+
+
+class Job(Protocol):
+    """The work of a batch's tasks; pickled, sent to the executors and called there once a task."""
+
+    def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
+        """Write the rows of one task and report."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """Stage the rows under a tag of this very run of the task, so that rows of another run are never taken for them."""
+
+    batch: BatchNumber
+
+    def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
+        """Stage the rows."""
+        reached("task.started", self.batch)
+        tag = secrets.randbits(63)
+        count = tools.target.stage(self.batch, tag, rows)
+        reached("task.committed", self.batch)
+        return TaskReport(tag, count)
+
+
+@dataclass(frozen=True)
+class PartitionJob:
+    """Land one Kafka partition in one transaction. `ranges` has the range of each task by its index."""
+
+    batch: BatchNumber
+    permit: Permit
+    ranges: tuple[TaskRange, ...]
+    finished: frozenset[TopicPartition]
+    topic_ids: Mapping[str, str]
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+    def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
+        """Land the partition; rows of one that landed before are not read."""
+        reached("task.started", self.batch)
+        mine = self.ranges[place.index]
+        if mine.partition in self.finished:
+            return TaskReport(0, 0, known=False)
+        letters = [letter for letter in self.dead_letters if letter.partition == mine.partition]
+
+        def write(transaction: LedgerTransaction) -> int:
+            count = tools.target.write(transaction, rows)
+            require_all_was_there(tools.source, self.batch, Ranges({mine.partition: mine.offsets}), self.topic_ids)
+            if letters:
+                tools.target.write_dead_letters(transaction, self.batch, letters)
+            return count
+
+        landed = land_partition(
+            tools.ledger, self.permit, self.batch, mine.partition, mine.offsets, self.topic_ids, write
+        )
+        return TaskReport(0, 0, known=False) if isinstance(landed, AlreadyLanded) else TaskReport(0, landed)
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """Write rows under the fence alone; with `once`, a second run of the task refuses."""
+
+    batch: BatchNumber
+    permit: Permit
+    once: bool
+
+    def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
+        """Write the rows."""
+        reached("task.started", self.batch)
+        if self.once and (place.attempt or place.stage_attempt):
+            raise SecondTry(
+                f"Task {place.index} of batch {self.batch} was started again (try {place.attempt}, stage try "
+                f"{place.stage_attempt}); with AtMostOnce its rows are given up rather than written twice."
+            )
+        landed_batch = self.batch if self.once else BatchNumber(self.batch - 1)
+
+        def write(transaction: LedgerTransaction) -> int:
+            return tools.target.write(transaction, rows)
+
+        count = write_under_fence(tools.ledger, self.permit, self.batch, landed_batch, write)
+        return TaskReport(0, count)

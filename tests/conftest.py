@@ -1,0 +1,77 @@
+"""Servers shared by all tests of a run: started when the first test asks, ended with the run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+
+_counter = itertools.count(1)
+
+QUICK = Limits(connect_seconds=3, lock_seconds=20, patience_seconds=0.3, transaction_seconds=60)
+"""Limits for tests: what a frozen holder costs is seconds, not minutes."""
+
+SASL_USER, SASL_PASSWORD = "reader", 'pass "word" with \\ in it'
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the servers' logs and data."""
+    return tmp_path_factory.mktemp("servers")
+
+
+@pytest.fixture(scope="session")
+def postgres_18(servers: Path) -> Iterator[Postgres]:
+    """PostgreSQL 18 with the durability of production."""
+    with Postgres(servers / "postgres-18", settings={"max_connections": "200"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_16(servers: Path) -> Iterator[Postgres]:
+    """PostgreSQL 16, which has no transaction_timeout."""
+    with Postgres(servers / "postgres-16", version=16) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(servers: Path) -> Iterator[Kafka]:
+    """A Kafka broker, with a second listener that asks for a login."""
+    with Kafka(servers / "kafka", users={SASL_USER: "plain-secret"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test of the run uses."""
+    return f"n{next(_counter)}"
+
+
+@pytest.fixture
+def database(postgres_18: Postgres, name: str) -> str:
+    """The connection string of an empty database."""
+    return postgres_18.create_database(name)
+
+
+@pytest.fixture
+def address(postgres_18: Postgres, name: str, database: str) -> PostgresAddress:
+    """The address of that database."""
+    return address_of(postgres_18, name)
+
+
+def address_of(server: Postgres, database: str, user: str = "postgres", password: str | None = None) -> PostgresAddress:
+    """Return the address of a database as a secret gives it."""
+    secret = {
+        "host": "127.0.0.1",
+        "port": str(server.port),
+        "dbname": database,
+        "user": user,
+        "password": server.password if password is None else password,
+    }
+    return PostgresAddress.from_secret("warehouse", secret)

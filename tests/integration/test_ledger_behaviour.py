@@ -1,0 +1,302 @@
+"""One suite of claims over both ledgers: the one in Postgres and the simulation's in memory.
+
+What the simulation proves is worth as much as its ledger is like the real one; this suite holds them together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from exactlyonce.ledger.fence import (
+    EpochOvertaken,
+    Fenced,
+    NewStream,
+    Permit,
+    claim_epoch,
+    fence,
+    raise_epoch,
+    release,
+)
+from exactlyonce.ledger.port import Ledger, Lock
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.publish import PositionsMoved, Publication, publish
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    Owner,
+)
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from testbed.postgres import Postgres
+from tests.conftest import QUICK, address_of
+from tests.simulation.database import MemoryDatabase, MemoryLedger
+
+STREAM = "shop/orders"
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+IDS = {"orders": "id-1"}
+
+
+@pytest.fixture(params=["memory", "postgres 18", "postgres 16"])
+def ledger(request: pytest.FixtureRequest, name: str) -> Iterator[Ledger]:
+    if request.param == "memory":
+        yield MemoryLedger(MemoryDatabase())
+        return
+    server: Postgres = request.getfixturevalue(f"postgres_{request.param.split()[1]}")
+    server.create_database(name)
+    made = PostgresLedger(address_of(server, name), limits=QUICK)
+    made.prepare()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stream(ledger: Ledger) -> NewStream:
+    return NewStream(STREAM, "token-1", Owner("cluster-1", "uid-1"), ledger.database_identity())
+
+
+def started(ledger: Ledger, stream: NewStream, epoch: int = 1) -> Permit:
+    """A stream at position 0 of two partitions, its epoch claimed."""
+    raise_epoch(ledger, stream, Epoch(epoch))
+    seed = Publication(
+        epoch=Epoch(epoch),
+        generation=1,
+        path=f"/c/generation-000001-a{epoch}",
+        seed_batch=BatchNumber(0),
+        before=Positions(),
+        after=LandedPositions(Positions({P0: 0, P1: 0}), IDS),
+        note="first",
+    )
+    publish(ledger, STREAM, seed)
+    permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1")
+    return permit
+
+
+def row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
+    return BatchRow(BatchNumber(batch), Epoch(1), status, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 0)}), 5, 5, 0)
+
+
+def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
+    assert ledger.look("shop/none") is None
+
+
+def test_the_first_raise_makes_the_row_and_the_second_keeps_its_token(ledger: Ledger, stream: NewStream) -> None:
+    first = raise_epoch(ledger, stream, Epoch(3))
+    second = raise_epoch(ledger, replace(stream, token="token-2"), Epoch(4))
+    assert first.before is None
+    assert second.before == first.row
+    assert (second.row.token, second.row.epoch, second.row.claim) == ("token-1", 4, None)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_an_epoch_that_is_not_newer_is_refused(ledger: Ledger, stream: NewStream, epoch: int) -> None:
+    raise_epoch(ledger, stream, Epoch(2))
+    with pytest.raises(EpochOvertaken):
+        raise_epoch(ledger, stream, Epoch(epoch))
+
+
+def test_an_epoch_is_claimed_by_one_process_only(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    assert claim_epoch(ledger, STREAM, Epoch(1), "claim-1")[0].claim == "claim-1", "the same process may ask again"
+    with pytest.raises(Fenced):
+        claim_epoch(ledger, STREAM, Epoch(1), "claim-2")
+
+
+def test_an_epoch_without_a_published_checkpoint_cannot_be_claimed(ledger: Ledger, stream: NewStream) -> None:
+    raise_epoch(ledger, stream, Epoch(1))
+    with pytest.raises(Fenced):
+        claim_epoch(ledger, STREAM, Epoch(1), "claim-1")
+
+
+def test_a_raise_fences_the_claimed_epoch_and_keeps_who_wrote_the_checkpoint(ledger: Ledger, stream: NewStream) -> None:
+    permit = started(ledger, stream)
+    raise_epoch(ledger, stream, Epoch(2))
+    raised = raise_epoch(ledger, stream, Epoch(3))
+    assert raised.before is not None
+    assert raised.before.writer == 1, "two raises later the directory's last writer is still known"
+    with pytest.raises(Fenced), ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.SHARE)
+
+
+def test_a_release_says_that_the_writer_has_stopped(ledger: Ledger, stream: NewStream) -> None:
+    release(ledger, started(ledger, stream))
+    raised = raise_epoch(ledger, stream, Epoch(2))
+    assert raised.before is not None
+    assert raised.before.writer_released
+
+
+def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    raise_epoch(ledger, stream, Epoch(2))
+    seed = Publication(
+        Epoch(2),
+        2,
+        "/c/generation-000002-a2",
+        BatchNumber(1),
+        Positions({P0: 0, P1: 0}),
+        LandedPositions(Positions({P0: 7, P1: 0}), IDS),
+        "moved",
+        (FailureRow(BatchNumber(1), P0, 0, 7, FailureStatus.LOST, "brokers", "retention"),),
+    )
+    publish(ledger, STREAM, seed)
+    publish(ledger, STREAM, seed)
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert (view.stream.landed_batch, view.stream.generation, view.stream.writer) == (1, 2, None)
+    assert view.landed == LandedPositions(Positions({P0: 7, P1: 0}), IDS)
+    raise_epoch(ledger, stream, Epoch(3))
+    with pytest.raises(EpochOvertaken):
+        publish(ledger, STREAM, replace(seed, generation=3, path="/c/generation-000003-a2"))
+
+
+def test_a_publication_made_for_other_positions_is_refused(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    raise_epoch(ledger, stream, Epoch(2))
+    elsewhere = LandedPositions(Positions({P0: 9, P1: 0}), IDS)
+    seed = Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 3, P1: 0}), elsewhere, "moved")
+    with pytest.raises(PositionsMoved):
+        publish(ledger, STREAM, seed)
+
+
+def test_partitions_that_a_publication_leaves_out_are_no_longer_read(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    raise_epoch(ledger, stream, Epoch(2))
+    less = LandedPositions(Positions({P0: 0}), IDS)
+    publish(ledger, STREAM, Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 0, P1: 0}), less, "less"))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.positions == Positions({P0: 0})
+
+
+def test_positions_advance_from_where_they_stand_and_from_nowhere_else(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    with ledger.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS) == 1
+        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(1, 3)}), IDS) == 0
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.positions == Positions({P0: 5, P1: 0})
+
+
+def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    fresh, late = TopicPartition("orders", 2), TopicPartition("orders", 3)
+    with ledger.transaction() as transaction:
+        ranges = Ranges({fresh: OffsetRange(0, 0), late: OffsetRange(4, 9)})
+        assert transaction.advance_positions(STREAM, ranges, IDS) == 1
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.positions == Positions({P0: 0, P1: 0, fresh: 0})
+
+
+def test_a_block_that_raises_leaves_nothing_behind(ledger: Ledger, stream: NewStream) -> None:
+    permit = started(ledger, stream)
+    with pytest.raises(RuntimeError, match="on purpose"), ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.UPDATE)
+        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
+        transaction.write_batch(STREAM, row(1))
+        raise RuntimeError("on purpose")
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.positions[P0] == 0
+    assert view.batch(BatchNumber(1)) is None
+
+
+def test_a_transaction_sees_its_own_changes(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    with ledger.transaction() as transaction:
+        transaction.write_batch(STREAM, row(1))
+        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == row(1)
+        assert transaction.read_positions(STREAM).positions[P0] == 5
+        assert [found.batch for found in transaction.read_batches_after(STREAM, BatchNumber(0))] == [0, 1]
+
+
+def test_a_batch_row_is_replaced_by_the_next_write(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    for status in (BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.LANDED):
+        with ledger.transaction() as transaction:
+            transaction.write_batch(STREAM, row(1, status))
+    with ledger.transaction() as transaction:
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == row(1)
+
+
+def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: NewStream) -> None:
+    permit = started(ledger, stream)
+    for batch in (1, 2):
+        with ledger.transaction() as transaction:
+            landed = fence(transaction, permit, Lock.UPDATE)
+            transaction.write_batch(STREAM, row(batch))
+            transaction.update_stream(replace(landed, landed_batch=BatchNumber(batch)))
+    with ledger.transaction() as transaction:
+        transaction.write_batch(STREAM, row(3, BatchStatus.IN_PROGRESS))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert [(found.batch, found.status) for found in view.batches] == [
+        (2, BatchStatus.LANDED),
+        (3, BatchStatus.IN_PROGRESS),
+    ]
+
+
+def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger, stream)
+    with ledger.transaction() as transaction:
+        for batch, status in ((1, BatchStatus.LANDED), (2, BatchStatus.FAILED), (3, BatchStatus.IN_PROGRESS)):
+            transaction.write_batch(STREAM, row(batch, status))
+        transaction.supersede_batches(STREAM, BatchNumber(0))
+        found = [transaction.read_batch(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
+    statuses = [None if batch is None else batch.status for batch in found]
+    assert statuses == [BatchStatus.LANDED, BatchStatus.SUPERSEDED, BatchStatus.SUPERSEDED]
+
+
+def test_landing_waits_until_shared_holders_are_done(ledger: Ledger, stream: NewStream) -> None:
+    if isinstance(ledger, MemoryLedger):
+        pytest.skip("the memory ledger waits through the simulation's scheduler, where tests/simulation drives it")
+    permit = started(ledger, stream)
+    order: list[str] = []
+    holding = threading.Event()
+
+    def raise_meanwhile() -> None:
+        holding.wait(10)
+        raise_epoch(ledger, stream, Epoch(2))
+        order.append("raised")
+
+    other = threading.Thread(target=raise_meanwhile)
+    other.start()
+    with ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.SHARE)
+        holding.set()
+        _wait_until_blocked(ledger)
+        order.append("landing")
+    other.join(20)
+    assert order == ["landing", "raised"]
+
+
+def _wait_until_blocked(ledger: Ledger) -> None:
+    """Wait until some session of the database waits for a lock."""
+    assert isinstance(ledger, PostgresLedger)
+    _eventually(lambda: _count(ledger, "wait_event_type = 'Lock'") > 0)
+
+
+def _count(ledger: PostgresLedger, condition: str) -> int:
+    with ledger.session() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f"select count(*) from pg_stat_activity where datname = current_database() and {condition}"  # noqa: S608
+        )
+        found = cursor.fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+def _eventually(condition: Callable[[], bool], looks: int = 500) -> None:
+    pause = threading.Event()
+    for _ in range(looks):
+        if condition():
+            return
+        pause.wait(0.02)
+    raise AssertionError("it never came to be")

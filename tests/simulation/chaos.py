@@ -1,0 +1,135 @@
+"""What goes wrong, and when: drawn from the seed, between any two steps."""
+
+from __future__ import annotations
+
+from exactlyonce.offsets import TopicPartition
+from tests.simulation.database import Tables
+from tests.simulation.scheduler import Process
+from tests.simulation.source import TOPIC
+from tests.simulation.world import SimulatedWorld
+
+
+class Chaos:
+    """Strikes a world. `losses` are the records that retention took before they landed."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+        self._backup: Tables | None = None
+        self._produced = 0
+
+    def between_steps(self) -> None:
+        """Let time pass: records come, and perhaps something goes wrong."""
+        world = self._world
+        dice = world.random
+        if dice.random() < 0.08:
+            self._produce()
+        if world.calm or dice.random() > 0.06:
+            return
+        for process in self._live_drivers():
+            if world.strikes("kill driver", 0.15):
+                world.simulation.kill(process)
+            elif world.strikes("freeze driver", 0.15):
+                process.frozen = not process.frozen
+        for drivers in world.drivers.values():
+            if world.strikes("lose driver", 0.05):
+                for driver in drivers:
+                    driver.given_up = True
+        self._strike_operators()
+        self._strike_database()
+        self._strike_files()
+        self._strike_source()
+
+    def calm_down(self) -> None:
+        """Nothing goes wrong any more; what was frozen goes on, what was left open is settled."""
+        world = self._world
+        world.calm = True
+        world.topic.up = True
+        while self._produced < world.records_to_produce:
+            self._produce()
+        for transaction in list(world.database.pending):
+            world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
+        for process in self._live_drivers():
+            process.frozen = False
+        if all(operator.ended for operator in world.operators):
+            world.start_operator("operator last")
+
+    def _produce(self) -> None:
+        world = self._world
+        if self._produced >= world.records_to_produce:
+            return
+        key = world.random.choice(list(world.topic.ends))
+        count = world.random.randint(1, 5)
+        world.topic.ends[key] += count
+        self._produced += count
+
+    def _live_drivers(self) -> list[Process]:
+        found = [driver.process for drivers in self._world.drivers.values() for driver in drivers]
+        return [process for process in found if not process.ended]
+
+    def _strike_operators(self) -> None:
+        world = self._world
+        for process in world.operators:
+            if not process.ended and world.strikes("kill operator", 0.1):
+                world.simulation.kill(process)
+        if all(operator.ended for operator in world.operators):
+            world.start_operator(f"operator {len(world.operators) + 1}")
+        if world.strikes("lose status", 0.05):
+            world.statuses.status = type(world.statuses.status)()
+            world.statuses.version += 1
+            world.simulation.trace.append("-- the status is lost")
+
+    def _strike_database(self) -> None:
+        world = self._world
+        if world.strikes("database crash", 0.1):
+            world.simulation.trace.append("-- the database crashes")
+            world.database.crash()
+        if self._backup is None and world.strikes("restore", 0.2):
+            self._backup = world.database.tables.copy()
+        elif self._backup is not None and world.strikes("restore", 0.05):
+            world.simulation.trace.append("-- the database is restored from a backup")
+            world.database.restore(self._backup)
+            self._backup = None
+        for transaction in list(world.database.pending):
+            if world.random.random() < 0.3:
+                world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
+
+    def _strike_files(self) -> None:
+        world = self._world
+        if world.strikes("lose checkpoint", 0.05):
+            world.simulation.trace.append("-- the checkpoint is lost")
+            world.store.files.clear()
+        if world.store.files and world.strikes("tear checkpoint", 0.05) and not world.stateful:
+            path = world.random.choice(sorted(path for path in world.store.files if "stream.json" not in path) or [""])
+            if path:
+                world.simulation.trace.append(f"-- {path} is torn")
+                world.store.files[path] = world.store.files[path][: world.random.randint(0, 6)]
+        if world.foreign_writes and world.strikes("foreign writes", 0.1):
+            self._overwrite_latest_plan()
+
+    def _overwrite_latest_plan(self) -> None:
+        """Another process writes its own idea of the latest batch over Spark's."""
+        world = self._world
+        plans = sorted(path for path in world.store.files if "/offsets/" in path)
+        if not plans:
+            return
+        path = world.random.choice(plans)
+        lines = world.store.files[path].decode().split("\n")
+        if len(lines) < 3 or lines[2] == "-":
+            return
+        from exactlyonce.offsets import Positions
+
+        other = Positions({key: max(0, end - 1) for key, end in Positions.from_json(lines[2]).items()})
+        world.simulation.trace.append(f"-- {path} is overwritten")
+        world.store.files[path] = "\n".join([*lines[:2], other.to_json()]).encode()
+
+    def _strike_source(self) -> None:
+        world = self._world
+        if world.strikes("brokers down", 0.1):
+            world.topic.up = not world.topic.up
+        if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
+            world.topic.ends[TopicPartition(TOPIC, len(world.topic.ends))] = 0
+        if world.strikes("retention", 0.1):
+            key = world.random.choice(list(world.topic.ends))
+            floor = world.topic.earliest(key)
+            world.topic.starts[key] = min(world.topic.ends[key], floor + world.random.randint(0, 6))
+            world.simulation.trace.append(f"-- retention: {key} begins at {world.topic.starts[key]}")

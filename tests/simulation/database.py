@@ -1,0 +1,402 @@
+"""An in-memory database with transactions at READ COMMITTED, row locks, eviction, crashes and restores.
+
+It carries out the statements of the ledger's port and of the sink's; the rules about them are the product's own code.
+The same behaviour suite runs over it and over Postgres (tests/integration/test_ledger_behaviour.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable, LockHeldByOther
+from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    DatabaseIdentity,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    LedgerView,
+    StreamRow,
+)
+from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
+from exactlyonce_spark.target import DeadLetter, Staged
+
+Key = tuple[Any, ...]
+
+GONE = object()
+PATIENCE_LOOKS = 30
+LOCK_TIMEOUT_LOOKS = 400
+
+
+@dataclass
+class Tables:
+    """What is committed. Values are immutable, so a shallow copy is a snapshot."""
+
+    rows: dict[Key, Any] = field(default_factory=dict)
+    target: Counter[Hashable] = field(default_factory=Counter)
+
+    def copy(self) -> Tables:
+        """Return a snapshot."""
+        return Tables(dict(self.rows), Counter(self.target))
+
+
+@dataclass
+class Hooks:
+    """How the database meets the scheduler; the defaults let it be used alone, without waiting for anything."""
+
+    step: Callable[[str], None] = lambda label: None
+    wait: Callable[[str, Callable[[], bool]], None] = lambda label, may_go: None
+    commit_fate: Callable[[], str] = lambda: "answered"
+
+
+class MemoryDatabase:
+    """The server: committed tables, locks, open transactions, unlogged staging."""
+
+    def __init__(self, hooks: Hooks | None = None) -> None:
+        self.hooks = hooks or Hooks()
+        self.tables = Tables()
+        self.staging: list[tuple[Any, int, int, Hashable]] = []
+        self.identity = DatabaseIdentity("7000000000000000001", 5)
+        self.up = True
+        self.starts = 1
+        self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
+        self._open: list[MemoryTransaction] = []
+        self._undo_unflushed: list[Tables] = []
+        self.pending: list[MemoryTransaction] = []
+        self.on_commit: Callable[[], None] = lambda: None
+
+    def can_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> bool:
+        """Whether nobody else holds the resource in a way that excludes this lock."""
+        others = [held for holder, held in self._locks.get(resource, {}).items() if holder is not who]
+        return not others if lock is Lock.UPDATE else Lock.UPDATE not in others
+
+    def holders(self, resource: Key, who: MemoryTransaction) -> list[MemoryTransaction]:
+        """Who else holds the resource."""
+        return [holder for holder in self._locks.get(resource, {}) if holder is not who]
+
+    def take_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> None:
+        """Give the lock; a held UPDATE stays one."""
+        held = self._locks.setdefault(resource, {})
+        held[who] = Lock.UPDATE if held.get(who) is Lock.UPDATE else lock
+
+    def begin(self, transaction: MemoryTransaction) -> None:
+        """Open a transaction."""
+        if not self.up:
+            raise LedgerUnreachable("the database is down")
+        self._open.append(transaction)
+
+    def end(self, transaction: MemoryTransaction, *, apply: bool) -> None:
+        """Close a transaction: commit its changes or forget them; its locks are free."""
+        if transaction.closed:
+            return
+        transaction.closed = True
+        if apply:
+            if transaction.lasting:
+                self._undo_unflushed.clear()
+            else:
+                self._undo_unflushed.append(self.tables.copy())
+            for key, value in transaction.writes.items():
+                if value is GONE:
+                    self.tables.rows.pop(key, None)
+                else:
+                    self.tables.rows[key] = value
+            self.tables.target.update(transaction.appended)
+            self.on_commit()
+        self._open.remove(transaction)
+        for held in self._locks.values():
+            held.pop(transaction, None)
+
+    def terminate(self, transaction: MemoryTransaction) -> None:
+        """End a session from the server's side, as pg_terminate_backend does."""
+        transaction.terminated = True
+        if transaction in self.pending:
+            self.pending.remove(transaction)
+        self.end(transaction, apply=False)
+
+    def settle_pending(self, transaction: MemoryTransaction, *, apply: bool) -> None:
+        """Finish a COMMIT whose client has long lost its connection."""
+        self.pending.remove(transaction)
+        self.end(transaction, apply=apply)
+
+    def crash(self) -> None:
+        """A crash of the server: sessions end, unlogged tables are empty, commits that did not wait for the disk go."""
+        for transaction in list(self._open):
+            self.terminate(transaction)
+        self.staging.clear()
+        self.starts += 1
+        if self._undo_unflushed:
+            self.tables = self._undo_unflushed[0]
+            self._undo_unflushed.clear()
+
+    def restore(self, backup: Tables) -> None:
+        """Put back an earlier state of everything."""
+        self.crash()
+        self.tables = backup.copy()
+
+
+class MemoryLedger:
+    """A `Ledger` for one client of the database."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self.database = database
+
+    @contextmanager
+    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[MemoryTransaction]:
+        """Open a transaction; see `Ledger.transaction`."""
+        database = self.database
+        database.hooks.step("begin")
+        transaction = MemoryTransaction(database, evicting, lasting)
+        database.begin(transaction)
+        try:
+            yield transaction
+        except BaseException:
+            database.end(transaction, apply=False)
+            raise
+        self._commit(transaction)
+
+    def _commit(self, transaction: MemoryTransaction) -> None:
+        database = self.database
+        try:
+            database.hooks.step("commit")
+        except BaseException:
+            database.end(transaction, apply=False)
+            raise
+        fate = database.hooks.commit_fate()
+        if transaction.terminated:
+            raise CommitOutcomeUnknown("the session was ended during COMMIT")
+        if fate == "pending":
+            database.pending.append(transaction)
+            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
+        database.end(transaction, apply=fate != "lost")
+        if fate != "answered":
+            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
+        database.hooks.step("committed")
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream."""
+        self.database.hooks.step("look")
+        if not self.database.up:
+            raise LedgerUnreachable("the database is down")
+        rows = self.database.tables.rows
+        stream = rows.get(("stream", stream_id))
+        if stream is None:
+            return None
+        first = stream.landed_batch or 0
+        batches = [row for key, row in rows.items() if key[0] == "batch" and key[1] == stream_id and row.batch >= first]
+        return LedgerView(stream, _landed(rows, stream_id), tuple(sorted(batches, key=lambda row: row.batch)))
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which database this is."""
+        return self.database.identity
+
+    def prepare(self) -> None:
+        """There is no schema to make."""
+
+
+@dataclass(eq=False)
+class MemoryTransaction:
+    """A `LedgerTransaction`, and the sink's statements beside it."""
+
+    database: MemoryDatabase
+    evicting: bool
+    lasting: bool
+    writes: dict[Key, Any] = field(default_factory=dict)
+    appended: Counter[Hashable] = field(default_factory=Counter)
+    closed: bool = False
+    terminated: bool = False
+
+    def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
+        """Lock the stream's row."""
+        self._step(f"lock stream {lock.value}")
+        self._lock(("stream", stream_id), lock)
+        row: StreamRow | None = self._get(("stream", stream_id))
+        return row
+
+    def insert_stream(self, row: StreamRow) -> bool:
+        """Insert the stream's row unless there is one."""
+        self._step("insert stream")
+        key = ("stream", row.stream_id)
+        self._lock(key, Lock.UPDATE)
+        if self._get(key) is not None:
+            return False
+        self.writes[key] = row
+        return True
+
+    def update_stream(self, row: StreamRow) -> None:
+        """Write the row."""
+        self._step("update stream")
+        self._lock(("stream", row.stream_id), Lock.UPDATE)
+        self.writes[("stream", row.stream_id)] = row
+
+    def incarnation(self) -> str:
+        """Return how often the server was started."""
+        self._step("read incarnation")
+        return str(self.database.starts)
+
+    def read_positions(self, stream_id: str) -> LandedPositions:
+        """Return where the stream stands."""
+        self._step("read positions")
+        return _landed({**self.database.tables.rows, **self.writes}, stream_id)
+
+    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+        """Compare-and-set each partition."""
+        self._step("advance positions")
+        moved = 0
+        for partition, offsets in ranges.items():
+            key = ("position", stream_id, partition)
+            self._lock(key, Lock.UPDATE)
+            known = self._get(key)
+            topic_id = topic_ids.get(partition.topic, "") if known is None else known[1]
+            if (0 if known is None else known[0]) == offsets.from_offset:
+                self.writes[key] = (offsets.until_offset, topic_id)
+                moved += 1
+        return moved
+
+    def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
+        """Replace all positions."""
+        self._step("set positions")
+        for key in list(self.database.tables.rows):
+            if key[0] == "position" and key[1] == stream_id:
+                self.writes[key] = GONE
+        for partition, offset in landed.positions.items():
+            topic_id = landed.topic_ids.get(partition.topic, "")
+            self.writes[("position", stream_id, partition)] = (offset, topic_id)
+
+    def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
+        """Return one batch's row."""
+        self._step("read batch")
+        row: BatchRow | None = self._get(("batch", stream_id, batch))
+        return row
+
+    def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
+        """Return the row of the batch given and of all later ones."""
+        self._step("read batches")
+        rows = {**self.database.tables.rows, **self.writes}
+        found = [row for key, row in rows.items() if key[0] == "batch" and key[1] == stream_id]
+        return tuple(sorted((row for row in found if row.batch >= (batch or 0)), key=lambda row: row.batch))
+
+    def write_batch(self, stream_id: str, row: BatchRow) -> None:
+        """Insert or replace one batch's row."""
+        self._step("write batch")
+        self.writes[("batch", stream_id, row.batch)] = row
+
+    def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
+        """Mark every later batch that has not landed."""
+        for row in self.read_batches_after(stream_id, BatchNumber(-1 if after is None else after)):
+            if row.batch > (-1 if after is None else after) and not row.status.landed:
+                self.writes[("batch", stream_id, row.batch)] = replace(row, status=BatchStatus.SUPERSEDED)
+
+    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
+        """Record failed ranges."""
+        self._step("write failures")
+        for failure in failures:
+            self.writes[("failure", stream_id, failure.batch, failure.partition, failure.from_offset)] = failure
+
+    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
+        """Give every open failure of the batch this status."""
+        self._step("settle failures")
+        for key, row in list({**self.database.tables.rows, **self.writes}.items()):
+            if key[:3] == ("failure", stream_id, batch) and row.status is FailureStatus.OPEN:
+                self.writes[key] = replace(row, status=status)
+
+    def append(self, rows: Sequence[Hashable]) -> int:
+        """Write rows to the target table."""
+        self._step("write rows")
+        self.appended.update(rows)
+        return len(rows)
+
+    def _step(self, label: str) -> None:
+        self.database.hooks.step(label)
+        self._require_alive()
+
+    def _require_alive(self) -> None:
+        if self.terminated:
+            raise LedgerUnreachable("the session was ended by the server")
+
+    def _get(self, key: Key) -> Any:
+        value = self.writes.get(key, self.database.tables.rows.get(key))
+        return None if value is GONE else value
+
+    def _lock(self, resource: Key, lock: Lock) -> None:
+        """Wait until the lock can be had; evict holders when patience runs out, give up when the timeout does."""
+        database = self.database
+        looks = 0
+
+        def may_go() -> bool:
+            nonlocal looks
+            looks += 1
+            if self.terminated or database.can_lock(resource, lock, self) or looks > LOCK_TIMEOUT_LOOKS:
+                return True
+            if self.evicting and looks > PATIENCE_LOOKS:
+                for holder in database.holders(resource, self):
+                    database.terminate(holder)
+                return True
+            return False
+
+        if not database.can_lock(resource, lock, self):
+            database.hooks.wait(f"lock on {resource}", may_go)
+            self._require_alive()
+            if not database.can_lock(resource, lock, self):
+                raise LockHeldByOther("the row is locked by another session")
+        database.take_lock(resource, lock, self)
+
+
+class MemoryTarget:
+    """A `Target`: rows are hashable ids, counted as often as they were written."""
+
+    def __init__(self, database: MemoryDatabase, epoch: int, copied: Callable[[], None] = lambda: None) -> None:
+        self._database = database
+        self._epoch = epoch
+        self._copied = copied
+
+    def stage(self, batch: BatchNumber, tag: int, rows: Sequence[Hashable]) -> int:
+        """Stage rows; they are there once this returns."""
+        self._database.hooks.step("stage rows")
+        staged = [(self._epoch, batch, tag, row) for row in rows]
+        self._database.staging.extend(staged)
+        self._database.hooks.step("rows staged")
+        return len(staged)
+
+    def move_staged(self, transaction: MemoryTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
+        """Move what successful tasks staged."""
+        tags = {part.tag for part in staged}
+        found = [
+            row for epoch, number, tag, row in self._database.staging
+            if epoch == self._epoch and number == batch and tag in tags
+        ]  # fmt: skip
+        return transaction.append(found)
+
+    def write(self, transaction: MemoryTransaction, rows: Sequence[Hashable]) -> int:
+        """Write rows."""
+        count = transaction.append(list(rows))
+        self._copied()
+        return count
+
+    def write_dead_letters(
+        self, transaction: MemoryTransaction, batch: BatchNumber, letters: Sequence[DeadLetter]
+    ) -> int:
+        """The simulation's records are all well-formed."""
+        assert not letters
+        return 0
+
+    def clear_staging(self, batch: BatchNumber) -> None:
+        """Forget what was staged for a batch."""
+        self._database.hooks.step("clear staging")
+        kept = [row for row in self._database.staging if row[0] != self._epoch or row[1] != batch]
+        self._database.staging[:] = kept
+
+
+def _landed(rows: dict[Key, Any], stream_id: str) -> LandedPositions:
+    positions: dict[TopicPartition, int] = {}
+    topic_ids: dict[str, str] = {}
+    for key, value in rows.items():
+        if key[0] == "position" and key[1] == stream_id and value is not GONE:
+            positions[key[2]] = value[0]
+            topic_ids[key[2].topic] = value[1]
+    return LandedPositions(Positions(positions), topic_ids)

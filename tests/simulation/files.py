@@ -1,0 +1,50 @@
+"""An in-memory `LogStore`, shared by the operator and the model of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
+
+
+class MemoryStore:
+    """Files by path; every create is atomic."""
+
+    location = "/checkpoints/orders"
+
+    def __init__(self, step: Callable[[str], None] = lambda label: None) -> None:
+        self.files: dict[str, bytes] = {}
+        self._step = step
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder."""
+        prefix = f"{folder}/" if folder else ""
+        names: dict[str, Entry] = {}
+        for path, content in self.files.items():
+            if path.startswith(prefix):
+                name, slash, _ = path[len(prefix) :].partition("/")
+                names[name] = Entry(name, len(content), bool(slash))
+        return tuple(names[name] for name in sorted(names))
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content."""
+        try:
+            return self.files[path]
+        except KeyError:
+            raise FileMissing(path) from None
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file unless its name is taken."""
+        self._step(f"create {path}")
+        if path in self.files:
+            return AlreadyExists(self.files[path])
+        self.files[path] = content
+        return Created()
+
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file that holds what is expected."""
+        self._step(f"replace {path}")
+        if self.files.get(path) != expected:
+            return False
+        self.files[path] = content
+        return True

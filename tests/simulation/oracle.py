@@ -1,0 +1,192 @@
+"""What must be true, by counting unique records; nothing here asks the code under test whether it did well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+
+from exactlyonce.api.spec import Delivery
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
+from exactlyonce.offsets import TopicPartition
+from exactlyonce.reconcile.loop import Halted
+from tests.simulation.chaos import Chaos
+from tests.simulation.world import STREAM_ID, Scenario, SimulatedWorld, no_real_randomness
+
+TAIL = 120
+CHAOS_STEPS = 1500
+MOST_STEPS = 40_000
+
+
+class Violation(AssertionError):
+    """A record was lost or doubled, or the stream did not come to an end that is right."""
+
+
+def run_seed(seed: int, scenario: Scenario | None = None) -> SimulatedWorld:
+    """Run one seed to its end and check it.
+
+    Raises:
+        Violation: with the seed, the scenario and the last steps.
+    """
+    world = SimulatedWorld(seed, scenario)
+    try:
+        with no_real_randomness(seed):
+            _run(world)
+        check(world)
+    except Exception as problem:
+        tail = "\n".join(world.simulation.trace[-TAIL:])
+        raise Violation(f"seed {seed}: {problem!r}\n{world.scenario}\n{tail}") from problem
+    return world
+
+
+def _run(world: SimulatedWorld) -> None:
+    chaos = Chaos(world)
+    for number in range(world.scenario.operators):
+        world.start_operator(f"operator {number + 1}")
+    world.database.on_commit = lambda: _check_no_double(world)
+    chaos_steps = world.random.randint(CHAOS_STEPS // 4, CHAOS_STEPS)
+    while world.simulation.steps < chaos_steps:
+        chaos.between_steps()
+        _require_single(world)
+        if not world.simulation.run_one() and world.simulation.steps:
+            chaos.calm_down()
+            break
+    chaos.calm_down()
+    idle = 0
+    while world.simulation.steps < MOST_STEPS:
+        _require_single(world)
+        settled = _is_settled(world)
+        world.draining = world.draining or (settled and idle > 10)
+        if world.simulation.run_one():
+            idle = idle if settled else 0
+            continue
+        idle += 1
+        if world.draining or _halted(world):
+            return
+        if idle > 100:
+            raise Violation("nothing goes on and the stream is neither landed nor halted")
+        chaos.calm_down()
+    raise Violation(f"not at an end after {MOST_STEPS} steps")
+
+
+def check(world: SimulatedWorld) -> None:
+    """Check the end of a run."""
+    counts = world.database.tables.target
+    given_up = _given_up(world)
+    landed = _landed(world)
+    expected_all = not _halted(world)
+    for key, end in world.topic.ends.items():
+        upto = end if expected_all else landed.get(key, 0)
+        for offset in range(upto):
+            record = (world.topic.topic_id, key.partition, offset)
+            _check_record(world, record, counts, record in given_up, key)
+    unknown = [record for record in counts if not _is_known(world, record, landed)]
+    if unknown:
+        raise Violation(f"rows beyond what landed: {unknown}")
+    if world.stateful:
+        _check_emitted(world, counts)
+    if _halted(world) and not _may_halt(world):
+        raise Violation(f"halted without a reason: {world.statuses.status.message}")
+
+
+def _check_record(
+    world: SimulatedWorld, record: Hashable, counts: Counter[Hashable], given_up: bool, key: TopicPartition
+) -> None:
+    count = counts[record]
+    match world.scenario.delivery:
+        case Delivery.EXACTLY_ONCE:
+            right = count == (0 if given_up else 1)
+        case Delivery.AT_LEAST_ONCE:
+            right = given_up or count >= 1
+        case Delivery.AT_MOST_ONCE:
+            right = count <= 1 and (given_up or count == 1)
+    if not right:
+        raise Violation(f"{record} is there {count} times{' though it was given up' if given_up else ''}")
+
+
+def _require_single(world: SimulatedWorld) -> None:
+    if world.doubled:
+        raise Violation(f"doubled: {world.doubled}")
+
+
+def _check_no_double(world: SimulatedWorld) -> None:
+    """After every commit, so that the trace ends where the double was made."""
+    if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+        return
+    if world.doubled:
+        return
+    doubled = [record for record, count in world.database.tables.target.items() if count > 1]
+    world.doubled = doubled
+
+
+def _check_emitted(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
+    """What a stateful query emits belongs to a batch, not to records: once for every batch that landed."""
+    rows = world.database.tables.rows
+    landed = [row.batch for key, row in rows.items() if key[0] == "batch" and row.status is BatchStatus.LANDED]
+    for batch in landed:
+        if counts[("emitted", batch)] != 1:
+            raise Violation(f"what batch {batch} emitted is there {counts[('emitted', batch)]} times")
+    # From the first landed batch on the state forbids another generation, so the numbers have no holes.
+    missing = [number for number in range(min(landed, default=0), max(landed, default=0)) if number not in landed]
+    if missing:
+        raise Violation(f"batches {missing} never landed")
+
+
+def _given_up(world: SimulatedWorld) -> set[Hashable]:
+    """Records that the ledger says are lost."""
+    found: set[Hashable] = set()
+    for key, row in world.database.tables.rows.items():
+        if key[0] == "failure" and isinstance(row, FailureRow) and row.status is FailureStatus.LOST:
+            offsets = range(row.from_offset, row.until_offset)
+            found |= {(world.topic.topic_id, row.partition.partition, offset) for offset in offsets}
+    start = _first_positions(world)
+    for partition, offset in start.items():
+        found |= {(world.topic.topic_id, partition.partition, before) for before in range(offset)}
+    return found
+
+
+def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
+    """Where the stream started: the first seed."""
+    rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
+    first = min(rows, key=lambda row: row.batch, default=None)
+    return {} if first is None else dict(first.ranges.starts)
+
+
+def _landed(world: SimulatedWorld) -> dict[TopicPartition, int]:
+    rows = world.database.tables.rows.items()
+    return {key[2]: value[0] for key, value in rows if key[0] == "position"}
+
+
+def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[TopicPartition, int]) -> bool:
+    assert isinstance(record, tuple)
+    if record[0] == "emitted":
+        return world.stateful
+    if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+        return True
+    return any(key.partition == record[1] and record[2] < end for key, end in landed.items())
+
+
+def _is_settled(world: SimulatedWorld) -> bool:
+    """Whether everything that was produced has landed, or the stream has halted."""
+    landed = _landed(world)
+    return all(landed.get(key, 0) == end for key, end in world.topic.ends.items()) or _halted(world)
+
+
+def _halted(world: SimulatedWorld) -> bool:
+    return world.statuses.status.phase == "Halted" or any(
+        isinstance(result, Halted) for result in world.results.values() if world.statuses.status.phase == "Halted"
+    )
+
+
+def _may_halt(world: SimulatedWorld) -> bool:
+    """Halts that the scenario's hazards can bring about."""
+    verdict = world.statuses.status.verdict
+    assert verdict is not None
+    allowed = {
+        "SourceTruncated": "retention" in world.scenario.hazards,
+        # A location that is deleted while the first generation is written may look like a checkpoint without a ledger.
+        "Contradiction": bool({"restore", "lose checkpoint"} & world.scenario.hazards) or world.stateful,
+    }
+    return allowed.get(verdict.kind, False)
+
+
+_ = STREAM_ID

@@ -1,0 +1,126 @@
+"""A deterministic scheduler: every actor is a greenlet, every effect a step, the seed decides who goes next.
+
+The code under test is the product's own, unchanged: it calls its ports, the ports call `step`, and between any two
+steps another actor may run, or the actor's process may be killed or frozen. The same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenlet import greenlet
+
+
+class Killed(BaseException):
+    """Ends an actor as SIGKILL does: no handler of the code under test may answer it."""
+
+
+@dataclass
+class Process:
+    """Actors that live and die together."""
+
+    name: str
+    dead: bool = False
+    frozen: bool = False
+    actors: list[Actor] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was killed or all of its actors have returned."""
+        return self.dead or all(actor.done for actor in self.actors)
+
+
+@dataclass
+class Actor:
+    """One thread of control."""
+
+    name: str
+    process: Process
+    run: greenlet
+    may_go: Callable[[], bool] | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has returned, or was killed before its first step."""
+        return bool(self.run.dead) or (self.process.dead and not self.run)
+
+
+class Simulation:
+    """Runs actors one step at a time in the order that the seed gives."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.steps = 0
+        self.now = 0
+        self.trace: list[str] = []
+        self._actors: list[Actor] = []
+        self._hub = greenlet.getcurrent()
+        self._current: Actor | None = None
+
+    def spawn(self, process: Process, name: str, work: Callable[[], Any]) -> Actor:
+        """Add an actor; it starts when the scheduler first picks it."""
+
+        def body() -> None:
+            try:
+                actor.result = work()
+            except Killed:
+                pass
+            except BaseException as problem:
+                actor.error = problem
+
+        actor = Actor(name, process, greenlet(body, self._hub))
+        process.actors.append(actor)
+        self._actors.append(actor)
+        return actor
+
+    def step(self, label: str) -> None:
+        """Give others the chance to run before the effect that `label` names."""
+        actor = self._current
+        if actor is None or actor.process.dead:
+            return
+        self.trace.append(f"{actor.name}: {label}")
+        self._hub.switch()
+
+    def wait(self, label: str, may_go: Callable[[], bool]) -> None:
+        """Let others run until `may_go()`."""
+        actor = self._current
+        if actor is None or actor.process.dead:
+            return
+        self.trace.append(f"{actor.name}: waits for {label}")
+        actor.may_go = may_go
+        self._hub.switch()
+
+    def kill(self, process: Process) -> None:
+        """End a process as SIGKILL does; its database sessions end with it."""
+        process.dead = True
+        self.trace.append(f"-- {process.name} is killed")
+        for actor in process.actors:
+            if actor.run:  # started and not yet returned
+                before, self._current = self._current, actor
+                actor.run.throw(Killed)
+                self._current = before
+
+    def run_one(self) -> bool:
+        """Let one actor take one step; False when none can."""
+        self._actors = [actor for actor in self._actors if not actor.done]
+        ready = [
+            actor
+            for actor in self._actors
+            if not (actor.process.frozen or actor.process.dead) and (actor.may_go is None or actor.may_go())
+        ]
+        if not ready:
+            self.now += 50
+            return False
+        actor = ready[int(self.random.random() * len(ready))]
+        actor.may_go = None
+        self.steps += 1
+        self.now += 1
+        self._current = actor
+        actor.run.switch()
+        self._current = None
+        return True

@@ -1,0 +1,54 @@
+"""A model of a Kafka topic: partitions with growing ends, retention, and an id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from exactlyonce.errors import SourceUnreachable
+from exactlyonce.offsets import OffsetRange, Positions, TopicPartition
+from exactlyonce.source.bounds import Bounds, SourceView
+
+TOPIC = "orders"
+
+
+@dataclass
+class MemoryTopic:
+    """One topic. A record is its partition and offset."""
+
+    ends: dict[TopicPartition, int]
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    topic_id: str = "id-1"
+    up: bool = True
+    step: Callable[[str], None] = lambda label: None
+
+    brokers = "memory"
+
+    def earliest(self, partition: TopicPartition) -> int:
+        """The first offset that can be read."""
+        return self.starts.get(partition, 0)
+
+    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
+        """Return what the topic holds."""
+        self._ask("ask the source for its bounds")
+        bounds = {key: Bounds(self.earliest(key), end) for key, end in self.ends.items()}
+        return SourceView(bounds, {TOPIC: self.topic_id}, frozenset(self.ends))
+
+    def start(self, view: SourceView) -> Positions:
+        """Start at the earliest."""
+        return view.earliest
+
+    def earliest_and_ids(self, partitions: list[TopicPartition]) -> tuple[Positions, dict[str, str]]:
+        """Return the earliest offsets and the topic's id."""
+        self._ask("ask the source for earliest and ids")
+        return Positions({key: self.earliest(key) for key in partitions}), {TOPIC: self.topic_id}
+
+    def read(self, partition: TopicPartition, offsets: OffsetRange) -> list[tuple[str, int, int]]:
+        """Return the records of a range that are there: retention takes them without a word."""
+        first = max(offsets.from_offset, self.earliest(partition))
+        return [(self.topic_id, partition.partition, offset) for offset in range(first, offsets.until_offset)]
+
+    def _ask(self, what: str) -> None:
+        self.step(what)
+        if not self.up:
+            raise SourceUnreachable("the brokers do not answer")

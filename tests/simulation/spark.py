@@ -1,0 +1,244 @@
+"""A model of Spark's micro-batch execution: its logs, its restart, its tasks.
+
+It does what the restart table of docs/checkpoint-states.md says Spark 4.2.0 does, the harmful rows included. The batch
+itself is landed by the product's own `BatchLoop` and task jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
+from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce_spark import tasks
+from exactlyonce_spark.batch import BatchLoop, ExecutedPlan
+from exactlyonce_spark.target import DeadLetter, TaskRange
+from tests.simulation.scheduler import Actor, Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedWorld
+
+TASK_TRIES = 4
+STATE_CONF = {
+    "spark.sql.streaming.stateStore.providerClass": "x.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
+
+class SparkFailed(Exception):
+    """The query ended with an error."""
+
+
+class Query:
+    """One streaming query in one driver process, on one checkpoint directory."""
+
+    def __init__(
+        self, world: SimulatedWorld, process: Process, path: str, loop: BatchLoop, draining: Callable[[], bool]
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._folder = path.rsplit("/", 1)[-1]
+        self._loop = loop
+        self._draining = draining
+        self._store: LogStore = world.store
+
+    def run(self) -> None:
+        """Run batches until the process is asked to drain; raises what ends a query with an error."""
+        number, start, end = self._restart_point()
+        while True:
+            if end is None:
+                end = self._wait_for_records(start, number)
+                if end is None:
+                    return
+                self._write(f"offsets/{number}", self._offsets_file(end))
+            batch = Batch(self._world, self._process, number, start, end, self._folder)
+            self._loop.run(batch)
+            self._write(f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}')
+            number, start, end = BatchNumber(number + 1), end, None
+
+    def _restart_point(self) -> tuple[BatchNumber, Positions, Positions | None]:
+        """MicroBatchExecution.populateStartOffsets."""
+        planned = self._numbers("offsets")
+        committed = self._numbers("commits")
+        if not planned:
+            return (
+                BatchNumber(0),
+                Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends}),
+                None,
+            )
+        latest = planned[-1]
+        end = self._read_offsets(latest)
+        if latest > 0 and latest - 1 not in planned:
+            raise SparkFailed(f"batch {latest - 1} doesn't exist")
+        if committed and committed[-1] == latest:
+            assert end is not None
+            return BatchNumber(latest + 1), end, None
+        start = self._read_offsets(latest - 1) if latest > 0 else None
+        if start is None:  # batch 0, or the batch after a void offset: nothing says where it started
+            start = Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends})
+        return BatchNumber(latest), start, end
+
+    def _wait_for_records(self, start: Positions, number: BatchNumber) -> Positions | None:
+        """Return the end of the next batch, once there is one to run; None when the process is to drain."""
+        world = self._world
+        topic = world.topic
+        if self._is_empty_batch(number):
+            return start
+        while not self._draining() and self._next_end(start) == start:
+            self._wait_at_most(100, lambda: self._draining() or self._next_end(start) != start)
+            self._loop.check_still_valid()
+        if self._next_end(start) == start or self._draining():
+            return None
+        if any(key not in topic.ends for key in start):
+            raise SparkFailed("partitions are gone")
+        if any(topic.earliest(key) > 0 for key in topic.ends if key not in start):
+            raise SparkFailed("added partitions do not start from 0")
+        return self._next_end(start)
+
+    def _wait_at_most(self, time: int, may_go: Callable[[], bool]) -> None:
+        simulation = self._world.simulation
+        timer = simulation.now + time
+        simulation.wait("records", lambda: may_go() or simulation.now > timer)
+
+    def _is_empty_batch(self, number: BatchNumber) -> bool:
+        """A stateful query runs a batch without records after one with records; here every even one is such."""
+        return self._world.stateful and number > 0 and number % 2 == 0
+
+    def _next_end(self, start: Positions) -> Positions:
+        limit = self._world.batch_records
+        return Positions({key: min(end, start.get(key, 0) + limit) for key, end in self._world.topic.ends.items()})
+
+    def _offsets_file(self, end: Positions) -> bytes:
+        conf = STATE_CONF if self._world.stateful else {}
+        metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
+        return f"v1\n{metadata}\n{end.to_json()}".encode()
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = f"{self._folder}/{name}"
+        if self._world.foreign_writes:
+            self._world.simulation.step(f"overwrite {path}")
+            self._world.store.files[path] = content
+            return
+        if isinstance(self._store.create(path, content), AlreadyExists):
+            raise SparkFailed(f"CONCURRENT_STREAM_LOG_UPDATE on {path}")
+
+    def _numbers(self, log: str) -> list[int]:
+        names = [entry.name for entry in self._store.list(f"{self._folder}/{log}")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _read_offsets(self, number: int) -> Positions | None:
+        try:
+            text = self._store.read(f"{self._folder}/offsets/{number}").decode().split("\n")[2]
+        except (FileMissing, IndexError):
+            raise SparkFailed(f"offsets/{number} cannot be read") from None
+        return None if text == "-" else Positions.from_json(text)
+
+
+class Batch:
+    """A `SparkBatch` of the model; a task reads one Kafka range."""
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        process: Process,
+        number: BatchNumber,
+        start: Positions,
+        end: Positions,
+        folder: str,
+    ) -> None:
+        self._world = world
+        self._process = process
+        self.number = number
+        self._ranges = start.ranges_until(end)
+        self._folder = folder
+
+    def plan(self) -> ExecutedPlan:
+        """Return the plan as it is in memory."""
+        self._world.simulation.step("read the plan")
+        pieces = tuple(TaskRange(key, offsets) for key, offsets in self._ranges.non_empty().items())
+        return ExecutedPlan(self._ranges, pieces, self._world.stateful)
+
+    def collect(self) -> Sequence[Hashable] | None:
+        """Read everything in the driver."""
+        rows: list[Hashable] = []
+        for key, offsets in self._ranges.non_empty().items():
+            self._world.simulation.step(f"read {key}")
+            rows += self._world.topic.read(key, offsets)
+        return rows + self._emitted()
+
+    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
+        """Run a task a range, each in an executor that may outlive the driver; failed tasks are tried again."""
+        world = self._world
+        executor = world.new_process(f"executor of {self._process.name}")
+        sent = pickle.dumps(job)
+        pieces = list(self._ranges.non_empty().items())
+        reports: list[tasks.TaskReport | None] = [None] * len(pieces)
+        running: list[tuple[int, int, Actor]] = []
+
+        def start(index: int, attempt: int) -> None:
+            key, offsets = pieces[index]
+            work = self._task(pickle.loads(sent), index, attempt, key, offsets)
+            name = f"task {index}.{attempt} of batch {self.number} of {self._process.name}"
+            running.append((index, attempt, world.simulation.spawn(executor, name, work)))
+
+        for index in range(len(pieces)):
+            start(index, 0)
+        while any(report is None for report in reports):
+            world.simulation.wait(
+                "tasks", lambda: any(actor.done or world.task_is_lost(actor) for *_, actor in running)
+            )
+            for entry in list(running):
+                index, attempt, actor = entry
+                if actor.done and actor.error is None and actor.result is not None:
+                    running.remove(entry)
+                    reports[index] = reports[index] or actor.result
+                elif actor.done or world.task_is_lost(actor):
+                    running.remove(entry)
+                    if attempt + 1 >= TASK_TRIES:
+                        raise SparkFailed(f"task {index} failed: {actor.error!r}")
+                    if reports[index] is None:
+                        start(index, attempt + 1)
+        if world.stateful:
+            reports.append(self._emit_by_task(job))
+        return [report for report in reports if report is not None]
+
+    def run_without_rows(self) -> None:
+        """Run for the state's sake."""
+        self._world.simulation.step("run without rows")
+
+    def records_read(self) -> int | None:
+        """The model does not count."""
+        return None
+
+    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        """The model's records are all well-formed."""
+        return ()
+
+    def _task(
+        self, job: Any, index: int, attempt: int, key: TopicPartition, offsets: OffsetRange
+    ) -> Callable[[], tasks.TaskReport]:
+        world = self._world
+
+        def work() -> tasks.TaskReport:
+            world.simulation.step(f"read {key} {offsets}")
+            rows = world.topic.read(key, offsets)
+            report: tasks.TaskReport = job.run(
+                world.task_tools(self._process), tasks.TaskPlace(index, attempt, 0), rows
+            )
+            world.simulation.step("report")
+            if world.task_fails_late():
+                raise SparkFailed("the task failed after its work was done")
+            return report
+
+        return work
+
+    def _emitted(self) -> list[Hashable]:
+        return [("emitted", self.number)] if self._world.stateful else []
+
+    def _emit_by_task(self, job: Any) -> tasks.TaskReport:
+        place = tasks.TaskPlace(len(self._ranges.non_empty()), 0, 0)
+        copy: tasks.Job = pickle.loads(pickle.dumps(job))
+        return copy.run(self._world.task_tools(self._process), place, self._emitted())

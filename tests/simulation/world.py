@@ -1,0 +1,295 @@
+"""The simulated world: an operator or two, drivers, a database, a topic, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from unittest import mock
+
+from exactlyonce.api.resource import Stream, parse_stream
+from exactlyonce.api.sink import Commit
+from exactlyonce.api.spec import Delivery
+from exactlyonce.api.status import StreamStatus
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
+from exactlyonce.ledger.fence import Fenced, claim_epoch
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.offsets import Epoch, TopicPartition
+from exactlyonce.reconcile.loop import Done, Halted, PassResult, StatusConflict, StreamLoop, Waiting, Watching, World
+from exactlyonce.reconcile.observe import Stores
+from exactlyonce_spark import tasks
+from exactlyonce_spark.batch import BatchLoop, BatchSettings
+from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger, MemoryTarget
+from tests.simulation.files import MemoryStore
+from tests.simulation.scheduler import Actor, Process, Simulation
+from tests.simulation.source import TOPIC, MemoryTopic
+from tests.simulation.spark import Query
+
+STREAM_ID = "shop/orders"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a seed is about: how the stream lands, and which hazards may strike."""
+
+    delivery: Delivery
+    commit: Commit
+    small_batches: bool
+    stateful: bool
+    operators: int
+    hazards: frozenset[str]
+
+    @classmethod
+    def draw(cls, dice: random.Random) -> Scenario:
+        """Draw a scenario; about half of the hazards strike in each."""
+        delivery = dice.choices(list(Delivery), weights=[8, 1, 1])[0]
+        stateful = delivery is Delivery.EXACTLY_ONCE and dice.random() < 0.15
+        commit = Commit.BATCH if stateful else dice.choice(list(Commit))
+        hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
+        if stateful:
+            hazards -= {"restore", "lose checkpoint", "retention", "foreign writes"}
+        return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
+
+
+HAZARDS = (
+    "kill driver",
+    "kill operator",
+    "freeze driver",
+    "lose driver",
+    "start twice",
+    "task fails late",
+    "lose task",
+    "cut at commit",
+    "database crash",
+    "restore",
+    "lose checkpoint",
+    "tear checkpoint",
+    "retention",
+    "foreign writes",
+    "lose status",
+    "new partition",
+    "brokers down",
+)
+
+
+@dataclass
+class MemoryStatuses:
+    """The status, with optimistic concurrency."""
+
+    step: Callable[[str], None]
+    status: StreamStatus = field(default_factory=StreamStatus)
+    version: int = 0
+
+    def read(self) -> tuple[StreamStatus, str]:
+        """Return the status and its version."""
+        self.step("read status")
+        return self.status, str(self.version)
+
+    def write(self, status: StreamStatus, version: str) -> str:
+        """Replace the status of that version."""
+        self.step("write status")
+        if version != str(self.version):
+            raise StatusConflict("the status was written meanwhile")
+        self.status = status
+        self.version += 1
+        return str(self.version)
+
+
+@dataclass
+class Driver:
+    """A driver process, as the launcher knows it."""
+
+    process: Process
+    given_up: bool = False
+    words: LastWords | None = None
+
+
+class SimulatedWorld:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
+        self.simulation = Simulation(seed)
+        self.random = self.simulation.random
+        drawn = Scenario.draw(self.random)
+        self.scenario = scenario or drawn
+        self.stateful = self.scenario.stateful
+        self.batch_records = self.random.randint(2, 6)
+        self.records_to_produce = self.random.randint(20, 60)
+        step = self.simulation.step
+        self.store = MemoryStore(step)
+        partitions = [TopicPartition(TOPIC, number) for number in range(self.random.randint(1, 3))]
+        self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step)
+        self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.statuses = MemoryStatuses(step)
+        self.drivers: dict[Epoch, list[Driver]] = {}
+        self.operators: list[Process] = []
+        self.results: dict[str, PassResult] = {}
+        self.doubled: list[Hashable] = []
+        self.draining = False
+        self.drained: set[Epoch] = set()
+        self.calm = False
+        self.clock = datetime(2026, 1, 1, tzinfo=UTC)
+        self.lost_tasks: set[int] = set()
+        self.stream = self._stream()
+
+    @property
+    def foreign_writes(self) -> bool:
+        """Whether Spark's log files are overwritten without a condition, as on an object store."""
+        return "foreign writes" in self.scenario.hazards
+
+    def strikes(self, hazard: str, chance: float) -> bool:
+        """Whether a hazard of this scenario strikes now."""
+        return not self.calm and hazard in self.scenario.hazards and self.random.random() < chance
+
+    def new_process(self, name: str) -> Process:
+        """Return a process without actors."""
+        return Process(name)
+
+    def start_operator(self, name: str) -> None:
+        """Start an operator that passes over the stream until it is done, halts or is killed."""
+        process = self.new_process(name)
+        self.operators.append(process)
+        self.simulation.spawn(process, name, lambda: self._operate(name))
+
+    def task_tools(self, driver: Process) -> tasks.TaskTools:
+        """Return what a task works with."""
+        ledger = MemoryLedger(self.database)
+        epoch = int(driver.name.split()[1].split(".")[0])
+        return tasks.TaskTools(ledger, MemoryTarget(self.database, epoch, lambda: None), self.topic)
+
+    def task_is_lost(self, actor: Actor) -> bool:
+        """Whether Spark has given up a task that may still run: its executor was lost."""
+        return id(actor) in self.lost_tasks
+
+    def task_fails_late(self) -> bool:
+        """Whether a task is to fail after its work was done, so that Spark runs it again."""
+        return self.strikes("task fails late", 0.1)
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """The launcher: how is the driver of an attempt?"""
+        self.simulation.step(f"look at driver {attempt}")
+        drivers = self.drivers.get(attempt)
+        if not drivers:
+            return NeverStarted()
+        if all(driver.process.ended for driver in drivers):
+            return Ended("the process is gone", drivers[0].words, "it was killed")
+        return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
+
+    def start(self, attempt: Epoch) -> None:
+        """The launcher: start the driver of an attempt, unless there is one."""
+        self.simulation.step(f"start driver {attempt}")
+        if attempt in self.drivers:
+            return
+        copies = 2 if self.strikes("start twice", 0.2) else 1
+        self.drivers[attempt] = []
+        for copy in range(copies):
+            process = self.new_process(f"driver {attempt}.{copy}")
+            driver = Driver(process)
+            self.drivers[attempt].append(driver)
+            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt))
+
+    def drain(self, attempt: Epoch) -> None:
+        """The launcher: ask a driver to end after the batch in hand."""
+        self.drained.add(attempt)
+
+    def _operate(self, name: str) -> None:
+        stores = Stores(MemoryLedger(self.database), self.store, self.topic)
+        owner = Owner("cluster-1", "uid-1")
+        world = World(
+            stores, self, self.statuses, owner, lambda _: True, lambda kind, words: self._report(kind, words), self._now
+        )
+        loop = StreamLoop(self.stream, world)
+        while True:
+            result = loop.run_pass()
+            self.results[name] = result
+            match result:
+                case Watching(attempt=attempt):
+                    self._watch(attempt)
+                    if self.draining and all(driver.process.ended for driver in self.drivers.get(attempt, [])):
+                        return
+                case Waiting(until=until):
+                    self.clock = max(self.clock, until) + timedelta(milliseconds=1)
+                    self.simulation.step("waited")
+                case Halted() | Done():
+                    return
+
+    def _watch(self, attempt: Epoch) -> None:
+        timer = self.simulation.now + self.random.randint(20, 200)
+        self.simulation.wait("the driver", lambda: self._is_over(attempt) or self.simulation.now > timer)
+
+    def _is_over(self, attempt: Epoch) -> bool:
+        drivers = self.drivers.get(attempt, [])
+        latest = self.statuses.status.attempt
+        gone = all(driver.process.ended for driver in drivers) or any(driver.given_up for driver in drivers)
+        return gone or latest != attempt
+
+    def _drive(self, driver: Driver, attempt: Epoch) -> None:
+        """What a driver process does: claim, take the path from the ledger, run the query."""
+        ledger = MemoryLedger(self.database)
+        claim = f"{driver.process.name}"
+        try:
+            permit, row = claim_epoch(ledger, STREAM_ID, attempt, claim)
+            assert row.checkpoint_path is not None
+            settings = BatchSettings(
+                self.scenario.delivery,
+                self.scenario.commit,
+                small_batch_records=1000 if self.scenario.small_batches else 0,
+            )
+            target = MemoryTarget(self.database, attempt)
+            loop = BatchLoop(ledger, permit, target, self.topic, settings)
+            Query(
+                self, driver.process, row.checkpoint_path, loop, lambda: self.draining or attempt in self.drained
+            ).run()
+            driver.words = LastWords(Ending.DRAINED, "drained")
+        except Fenced as problem:
+            driver.words = LastWords(Ending.FENCED, str(problem))
+        except ExactlyOnceError as problem:
+            driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
+        except Exception as problem:  # what a query fails with is the driver's last words
+            driver.words = LastWords(Ending.FAILED, repr(problem))
+
+    def _commit_fate(self) -> str:
+        if not self.strikes("cut at commit", 0.04):
+            return "answered"
+        return self.random.choice(["applied", "lost", "pending"])
+
+    def _report(self, kind: str, words: str) -> None:
+        self.simulation.trace.append(f"## {kind}: {words}")
+
+    def _now(self) -> datetime:
+        return self.clock
+
+    def _stream(self) -> Stream:
+        truncated = self.random.choice(["Halt", "ResumeFromEarliest"])
+        return parse_stream(
+            {
+                "apiVersion": "exactlyonce.dev/v1alpha1",
+                "kind": "ExactlyOnceStream",
+                "metadata": {"name": "orders", "namespace": "shop"},
+                "spec": {
+                    "delivery": str(self.scenario.delivery),
+                    "source": {
+                        "kafka": {"bootstrapServers": "memory", "topics": [TOPIC]},
+                        "format": {"schema": "id BIGINT"},
+                    },
+                    "sink": {
+                        "postgres": {
+                            "secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(self.scenario.commit)
+                        }
+                    },
+                    "checkpoint": {"location": self.store.location},
+                    "recovery": {"onSourceTruncated": truncated, "maxFailuresPerBatch": 1000},
+                },
+            },
+            "the simulation",
+        )  # fmt: skip
+
+
+def no_real_randomness(seed: int) -> mock._patch[object]:
+    """Make the random tags and tokens of the code under test follow the seed."""
+    dice = random.Random(seed)
+    return mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: dice.getrandbits(bits))
