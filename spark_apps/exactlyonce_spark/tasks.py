@@ -23,11 +23,13 @@ class SecondTry(ExactlyOnceError):
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Which task this is: its index in the stage, and how often the task and its stage were started before."""
+    """Which task this is: its index in the stage, and how often it was started before.
+
+    A stage is never run again where that matters: spark.stage.maxConsecutiveAttempts is 1 with AtMostOnce.
+    """
 
     index: int
     attempt: int
-    stage_attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,10 @@ class WriteJob:
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Write the rows."""
         reached("task.started", self.batch)
-        if self.once and (place.attempt or place.stage_attempt):
+        if self.once and place.attempt:
             raise SecondTry(
-                f"Task {place.index} of batch {self.batch} was started again (try {place.attempt}, stage try "
-                f"{place.stage_attempt}); with AtMostOnce its rows are given up rather than written twice."
+                f"Task {place.index} of batch {self.batch} was started again (try {place.attempt}); with AtMostOnce its "
+                "rows are given up rather than written twice."
             )
         landed_batch = self.batch if self.once else BatchNumber(self.batch - 1)
 

@@ -78,7 +78,9 @@ def started(ledger: Ledger, stream: NewStream, epoch: int = 1) -> Permit:
 
 
 def row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
-    return BatchRow(BatchNumber(batch), Epoch(1), status, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 0)}), 5, 5, 0)
+    return BatchRow(
+        BatchNumber(batch), Epoch(1), status, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 0)}), 5, 5, 0
+    )
 
 
 def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
@@ -196,11 +198,16 @@ def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStr
 
 def test_a_block_that_raises_leaves_nothing_behind(ledger: Ledger, stream: NewStream) -> None:
     permit = started(ledger, stream)
-    with pytest.raises(RuntimeError, match="on purpose"), ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
-        transaction.write_batch(STREAM, row(1))
-        raise RuntimeError("on purpose")
+
+    def change_and_fail() -> None:
+        with ledger.transaction() as transaction:
+            fence(transaction, permit, Lock.UPDATE)
+            transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
+            transaction.write_batch(STREAM, row(1))
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        change_and_fail()
     view = ledger.look(STREAM)
     assert view is not None
     assert view.landed.positions[P0] == 0
@@ -285,9 +292,7 @@ def _wait_until_blocked(ledger: Ledger) -> None:
 
 def _count(ledger: PostgresLedger, condition: str) -> int:
     with ledger.session() as connection, connection.cursor() as cursor:
-        cursor.execute(
-            f"select count(*) from pg_stat_activity where datname = current_database() and {condition}"  # noqa: S608
-        )
+        cursor.execute(f"select count(*) from pg_stat_activity where datname = current_database() and {condition}")
         found = cursor.fetchone()
         assert found is not None
         return int(found[0])

@@ -270,7 +270,7 @@ def second_tries_are_let_through() -> Iterator[None]:
     run = tasks.WriteJob.run
 
     def always_first(self: tasks.WriteJob, tools: Any, place: tasks.TaskPlace, rows: Any) -> tasks.TaskReport:
-        return run(self, tools, replace(place, attempt=0, stage_attempt=0), rows)
+        return run(self, tools, replace(place, attempt=0), rows)
 
     with mock.patch.object(tasks.WriteJob, "run", always_first):
         yield

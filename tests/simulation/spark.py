@@ -225,9 +225,7 @@ class Batch:
         def work() -> tasks.TaskReport:
             world.simulation.step(f"read {key} {offsets}")
             rows = world.topic.read(key, offsets)
-            report: tasks.TaskReport = job.run(
-                world.task_tools(self._process), tasks.TaskPlace(index, attempt, 0), rows
-            )
+            report: tasks.TaskReport = job.run(world.task_tools(self._process), tasks.TaskPlace(index, attempt), rows)
             world.simulation.step("report")
             if world.task_fails_late():
                 raise SparkFailed("the task failed after its work was done")
@@ -239,6 +237,6 @@ class Batch:
         return [("emitted", self.number)] if self._world.stateful else []
 
     def _emit_by_task(self, job: Any) -> tasks.TaskReport:
-        place = tasks.TaskPlace(len(self._ranges.non_empty()), 0, 0)
+        place = tasks.TaskPlace(len(self._ranges.non_empty()), 0)
         copy: tasks.Job = pickle.loads(pickle.dumps(job))
         return copy.run(self._world.task_tools(self._process), place, self._emitted())

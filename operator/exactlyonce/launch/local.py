@@ -1,1 +1,198 @@
-"""Drivers as processes of this machine."""
+"""Drivers as processes of this machine.
+
+A process and all its children carry a marker in their environment, so a driver is found again by whoever looks, its
+launcher or not, and its death is proven by the absence of every marked process. psutil reads the process table.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from exactlyonce.launch.last_words import parse_last_words
+from exactlyonce.launch.port import DriverState, Ended, Gone, LaunchFailed, NeverStarted, Running
+from exactlyonce.launch.secrets import SECRETS_FOLDER
+from exactlyonce.offsets import Epoch
+
+MARKER = "EXACTLYONCE_LAUNCH"
+_STRAGGLERS_SECONDS = 20.0
+
+
+class Unresponsive(StrEnum):
+    """What is done with a driver that has stopped touching its heartbeat."""
+
+    KILL = "kill"
+    ABANDON = "abandon"
+    """It is left as it is, as a lost node leaves it: a successor is started and the fence holds."""
+
+
+@dataclass
+class LocalLauncher:
+    """A `Launcher` of processes: one folder an attempt below `folder`, with spec, log, heartbeat and last words.
+
+    `spec` is the driver's spec as JSON. `run_id` tells this stream's processes from those of another state folder. With
+    `read_only` nothing is killed when it is looked at; what is left of a driver then counts as alive.
+    """
+
+    folder: Path
+    spec: str
+    secrets: Path
+    run_id: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unresponsive: Unresponsive = Unresponsive.KILL
+    unresponsive_seconds: float = 60.0
+    with_parent: bool = True
+    read_only: bool = False
+    _children: dict[Epoch, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return how the driver is, from the process table."""
+        home = self._home(attempt)
+        if not home.exists():
+            return NeverStarted()
+        child = self._children.get(attempt)
+        status = None if child is None else child.poll()
+        if (home / "abandoned").exists() and any(self._processes(attempt)):
+            return Gone("it did not answer any more and was left as it is")
+        if status is None and (child is not None or self._main(attempt) is not None):
+            return self._if_responsive(attempt)
+        if self.read_only and any(self._processes(attempt)):
+            return Gone("its main process has ended and others of it have not")
+        self._end_stragglers(attempt)
+        words = parse_last_words(_text_of(home / "last-words.json"))
+        ended = "was killed" if status is not None and status < 0 else "ended"
+        detail = (
+            f"it {ended}{'' if status is None else f' (status {status})'} without last words; its log is {home / 'log'}"
+        )
+        return Ended(f"no process of attempt {attempt} is left on this machine", words, detail)
+
+    def start(self, attempt: Epoch) -> None:
+        """Start the driver in a session of its own; one that was started before is left as it is."""
+        home = self._home(attempt)
+        try:
+            home.mkdir(parents=True)
+        except FileExistsError:
+            return
+        (home / "spec.json").write_text(self.spec)
+        command = [sys.executable, "-m", "exactlyonce_spark", "--spec", str(home / "spec.json")]
+        command += ["--epoch", str(attempt), "--last-words", str(home / "last-words.json")]
+        command += ["--heartbeat", str(home / "heartbeat")]
+        if self.with_parent:
+            command += ["--parent", str(os.getpid())]
+        environment = {
+            **os.environ,
+            **self.environment,
+            MARKER: self._marker(attempt),
+            SECRETS_FOLDER: str(self.secrets),
+        }
+        try:
+            with (home / "log").open("wb") as log:
+                self._children[attempt] = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as problem:
+            raise LaunchFailed(f"The driver cannot be started ({problem}); its folder is {home}.") from problem
+
+    def drain(self, attempt: Epoch) -> None:
+        """Send SIGTERM to the driver's main process."""
+        self._signal_main(attempt, signal.SIGTERM)
+
+    def kill(self, attempt: Epoch, how: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to every process of the driver."""
+        for process in self._processes(attempt):
+            _send(process, how)
+
+    def wait(self, attempt: Epoch, seconds: float) -> None:
+        """Return when the driver's main process has ended, and after `seconds` at the latest."""
+        child = self._children.get(attempt)
+        if child is None:
+            threading.Event().wait(min(seconds, 0.2))
+            return
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def log_of(self, attempt: Epoch) -> Path:
+        """The file that holds the driver's log."""
+        return self._home(attempt) / "log"
+
+    def _if_responsive(self, attempt: Epoch) -> DriverState:
+        home = self._home(attempt)
+        beat = home / "heartbeat"
+        silent = time.time() - (beat if beat.exists() else home).stat().st_mtime
+        if silent < self.unresponsive_seconds:
+            return Running(f"processes of this machine; its log is {home / 'log'}")
+        if self.read_only:
+            return Gone(f"it has not answered for {silent:.0f} s")
+        if self.unresponsive is Unresponsive.ABANDON:
+            (home / "abandoned").touch()
+            return Gone(f"it has not answered for {silent:.0f} s and was left as it is")
+        self._end_stragglers(attempt)
+        detail = f"it had not answered for {silent:.0f} s and was killed; its log is {home / 'log'}"
+        return Ended(f"no process of attempt {attempt} is left on this machine", None, detail)
+
+    def _end_stragglers(self, attempt: Epoch) -> None:
+        """Kill what is left of a driver, its JVM and its workers, and wait until none is."""
+        deadline = time.monotonic() + _STRAGGLERS_SECONDS
+        while left := list(self._processes(attempt)):
+            for process in left:
+                _send(process, signal.SIGKILL)
+            psutil.wait_procs(left, timeout=1)
+            if time.monotonic() > deadline:
+                raise LaunchFailed(
+                    f"Processes {[process.pid for process in left]} of attempt {attempt} cannot be killed."
+                )
+
+    def _main(self, attempt: Epoch) -> psutil.Process | None:
+        """The process that leads the driver's session: the JVM and the workers are in it or below it."""
+        for process in self._processes(attempt):
+            if os.getsid(process.pid) == process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        return None
+
+    def _signal_main(self, attempt: Epoch, how: signal.Signals) -> None:
+        main = self._main(attempt)
+        if main is not None:
+            _send(main, how)
+
+    def _processes(self, attempt: Epoch) -> Iterator[psutil.Process]:
+        marker = self._marker(attempt)
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARKER) == marker:
+                    yield process
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+
+    def _home(self, attempt: Epoch) -> Path:
+        return self.folder / f"attempt-{attempt:06d}"
+
+    def _marker(self, attempt: Epoch) -> str:
+        return f"{self.run_id}/{attempt}"
+
+
+def _send(process: psutil.Process, how: signal.Signals) -> None:
+    try:
+        process.send_signal(how)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _text_of(file: Path) -> str:
+    return file.read_text() if file.exists() else ""

@@ -83,7 +83,10 @@ class PostgresLedger:
     def look(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream, in one query."""
         with self.session() as connection, connection.cursor() as cursor:
-            cursor.execute(self.named(LOOK), (stream_id,))
+            try:
+                cursor.execute(self.named(LOOK), (stream_id,))
+            except psycopg2.errors.UndefinedTable:
+                return None  # no stream has ever been run against this database
             row = cursor.fetchone()
         return None if row is None else view_from(row)
 
@@ -95,12 +98,6 @@ class PostgresLedger:
                 "from pg_database where datname = current_database()"
             )
             return DatabaseIdentity(*_only_row(cursor))
-
-    def exists(self) -> bool:
-        """Tell whether the ledger's tables are there, without making anything."""
-        with self.session() as connection, connection.cursor() as cursor:
-            cursor.execute("select to_regclass(%s) is not null", (f"{_quoted(self.schema)}.streams",))
-            return bool(_only_row(cursor)[0])
 
     def prepare(self) -> None:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.

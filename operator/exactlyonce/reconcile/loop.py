@@ -192,7 +192,7 @@ class StreamLoop:
             world.stores,
             request_of(self._stream, world.owner),
             attempt,
-            self._predecessor(raised.before, status),
+            predecessor_of(raised.before, status, world.launcher),
             world.owner_is_gone,
         )
         decision = decide(seen)
@@ -212,23 +212,6 @@ class StreamLoop:
         """What the stream's row says when the raise makes it; the token is this very pass's."""
         world = self._world
         return NewStream(self._stream.stream_id, new_token(), world.owner, world.stores.ledger.database_identity())
-
-    def _predecessor(self, before: StreamRow | None, status: StreamStatus) -> Predecessor:
-        """Who last wrote the published checkpoint, and whether its death is proven."""
-        if before is None or before.writer is None:
-            return NoPredecessor()
-        if before.writer_released:
-            return ProvenDead(f"the driver of attempt {before.writer} said that it has stopped")
-        state = self._world.launcher.look(before.writer)
-        if isinstance(state, Ended):
-            return ProvenDead(state.proof)
-        known = status.driver
-        if known is not None and known.attempt == before.writer and known.proof is not None:
-            return ProvenDead(known.proof)
-        why = (
-            state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {before.writer} ended"
-        )
-        return MayLive(why)
 
     def _record_verdict(
         self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch
@@ -271,6 +254,22 @@ class StreamLoop:
     def _write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
         changed = status.model_copy(update=changes)
         return changed, self._world.statuses.write(changed, version)
+
+
+def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launcher) -> Predecessor:
+    """Return who last wrote the published checkpoint of a stream, and whether its death is proven."""
+    if row is None or row.writer is None:
+        return NoPredecessor()
+    if row.writer_released:
+        return ProvenDead(f"the driver of attempt {row.writer} said that it has stopped")
+    state = launcher.look(row.writer)
+    if isinstance(state, Ended):
+        return ProvenDead(state.proof)
+    known = status.driver
+    if known is not None and known.attempt == row.writer and known.proof is not None:
+        return ProvenDead(known.proof)
+    why = state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
+    return MayLive(why)
 
 
 def _in_progress(view: LedgerView | None) -> BatchNumber | None:

@@ -1,0 +1,81 @@
+"""`exactlyonce explain`: the verdict and its evidence, with nothing changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.loop import predecessor_of
+from exactlyonce.reconcile.observe import observe, request_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+
+EXIT_LAUNCHES, EXIT_HALTS = 0, 2
+
+
+def explain_stream(opened: LocalStream, *, as_json: bool) -> int:
+    """Print the decision for a stream as it stands, and return the exit status."""
+    decision = decide_without_acting(opened)
+    click.echo(json.dumps(as_data(opened, decision), indent=2, default=str) if as_json else as_text(opened, decision))
+    return EXIT_HALTS if decision.halts else EXIT_LAUNCHES
+
+
+def decide_without_acting(opened: LocalStream) -> Decision:
+    """Observe and decide as the next attempt would, without recording, raising or acting."""
+    view = opened.ledger.look(opened.stream.stream_id)
+    status, _ = opened.statuses.read()
+    attempt = Epoch(max(status.attempt, 0 if view is None else view.stream.epoch) + 1)
+    predecessor = predecessor_of(None if view is None else view.stream, status, opened.launcher)
+    request = request_of(opened.stream, opened.owner)
+    return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone))
+
+
+def as_text(opened: LocalStream, decision: Decision) -> str:
+    """Render a decision for a person."""
+    verdict = decision.verdict
+    number = batch_of(verdict)
+    lines = [
+        f"Stream   {opened.stream.stream_id}",
+        f"Verdict  {kind_of(verdict)}{'' if number is None else f'({number})'}",
+        f"Reason   {verdict.reason}",
+        "Evidence",
+        *(f"  - {item.words}" for item in verdict.evidence),
+        "Actions",
+        *(f"  {place}. {_told(action)}" for place, action in enumerate(decision.actions, 1)),
+    ]
+    if decision.halts:
+        lines.append("  the stream halts until a person has acted")
+    return "\n".join(lines)
+
+
+def as_data(opened: LocalStream, decision: Decision) -> dict[str, object]:
+    """Render a decision for a program."""
+    verdict = decision.verdict
+    return {
+        "streamId": opened.stream.stream_id,
+        "verdict": kind_of(verdict),
+        "batch": batch_of(verdict),
+        "reason": verdict.reason,
+        "evidence": [asdict(item) for item in verdict.evidence],
+        "actions": [type(action).__name__ for action in decision.actions],
+        "halts": decision.halts,
+    }
+
+
+def _told(action: object) -> str:
+    if isinstance(action, SeedAndPublish):
+        return (
+            f"seed {action.generation.folder} as the empty batch {action.seed_batch} at {action.after.positions} and "
+            "publish it"
+        )
+    names = {
+        "RecordIdentity": "record the stream's new owner, database or token in the ledger",
+        "WriteMarker": "write stream.json at the checkpoint location",
+        "RecordLost": "record the ranges of a batch that was taken and may not have been written",
+        "Launch": "start the driver",
+    }
+    return names[type(action).__name__]

@@ -1,0 +1,119 @@
+"""Put one stream of a file together with this machine: its stores, its launcher, its status."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
+from exactlyonce.api.spec import Delivery
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.cli.status_file import StatusFile
+from exactlyonce.launch.local import LocalLauncher
+from exactlyonce.launch.secrets import read_secret
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.reconcile.loop import StreamLoop, World
+from exactlyonce.reconcile.observe import Stores
+from exactlyonce.source.kafka import KafkaBounds
+
+TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
+
+
+@dataclass(frozen=True)
+class LocalStream:
+    """A stream and what it works with on this machine."""
+
+    stream: Stream
+    ledger: PostgresLedger
+    stores: Stores
+    statuses: StatusFile
+    launcher: LocalLauncher
+    state_root: Path
+
+    @property
+    def owner(self) -> Owner:
+        """The owner as the ledger knows it: this machine, and the uid of the status file."""
+        return Owner(machine(), self.statuses.uid)
+
+    def loop(self, report: Callable[[str, str], None]) -> StreamLoop:
+        """Return the stream's loop."""
+        world = World(
+            self.stores, self.launcher, self.statuses, self.owner, self.owner_is_gone, report, lambda: datetime.now(UTC)
+        )
+        return StreamLoop(self.stream, world)
+
+    def owner_is_gone(self, owner: Owner) -> bool:
+        """Whether no status file of this state folder has that uid any more."""
+        files = self.state_root.glob("*/status.json")
+        return all(json.loads(file.read_text()).get("uid") != owner.uid for file in files)
+
+
+def choose_stream(file: Path, name: str | None) -> Stream:
+    """Return the stream of a file, or the one of that name where it holds several.
+
+    Raises:
+        ResourceInvalid: if there is none, or no telling which.
+    """
+    streams = read_streams(file)
+    names = [stream.metadata.name for stream in streams]
+    chosen = [stream for stream in streams if name in (None, stream.metadata.name)]
+    if len(chosen) != 1:
+        raise ResourceInvalid([f"{file}: it holds {', '.join(names)}; choose one with --name."])
+    return chosen[0]
+
+
+def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: bool = False) -> LocalStream:
+    """Put a stream together; nothing is connected to yet.
+
+    Raises:
+        SecretMissing: if a secret that the stream names is not in `secrets`.
+    """
+    spec = stream.spec
+    sink, kafka = spec.sink.postgres, spec.source.kafka
+    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(secrets, sink.secret_ref))
+    ledger = PostgresLedger(address, sink.ledger_schema)
+    source = KafkaBounds(kafka, read_secret(secrets, kafka.secret_ref))
+    home = state_root / f"{stream.metadata.namespace}.{stream.metadata.name}"
+    statuses = StatusFile(home / "status.json")
+    runner = LocalLauncher(
+        folder=home / "attempts",
+        spec=driver_spec(stream),
+        secrets=secrets.absolute(),
+        run_id=f"{home.absolute()}",
+        read_only=read_only,
+    )
+    stores = Stores(ledger, LocalLogStore(spec.checkpoint.location), source)
+    return LocalStream(stream, ledger, stores, statuses, runner, state_root)
+
+
+def driver_spec(stream: Stream) -> str:
+    """Return the document that a driver process reads: the resolved spec and how Spark runs here."""
+    cores = stream.spec.driver.cores
+    tries = 1 if stream.spec.delivery is Delivery.AT_MOST_ONCE else TASK_TRIES
+    document = {
+        "streamId": stream.stream_id,
+        "spec": stream.spec.to_document(),
+        "master": f"local[{cores},{tries}]",
+        "sparkConf": {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"},
+    }
+    return json.dumps(document, indent=2)
+
+
+def default_state_root() -> Path:
+    """The folder in which local mode keeps its state unless it is told another."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "exactlyonce"
+
+
+def machine() -> str:
+    """A name for this machine that stays the same: what a cluster's id is elsewhere."""
+    for file in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        if file.exists() and file.read_text().strip():
+            return f"local-{file.read_text().strip()}"
+    return f"local-{socket.gethostname()}"

@@ -1,0 +1,64 @@
+"""`exactlyonce offsets`: where a stream stands, partition by partition."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from exactlyonce.checkpoint.generation import parse_generation
+from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.offsets import Positions, TopicPartition
+
+_COLUMNS = ("planned", "checkpointed", "landed", "earliest", "latest", "lag")
+
+
+def show_offsets(opened: LocalStream, *, as_json: bool) -> None:
+    """Print one row a partition."""
+    rows = offsets_of(opened)
+    if as_json:
+        listed = [{"topic": key.topic, "partition": key.partition, **row} for key, row in rows.items()]
+        click.echo(json.dumps(listed, indent=2))
+        return
+    table = Table("topic", "partition", *_COLUMNS, box=None, pad_edge=False)
+    for key, row in rows.items():
+        table.add_row(
+            key.topic, str(key.partition), *("-" if row[name] is None else str(row[name]) for name in _COLUMNS)
+        )
+    Console().print(table)
+
+
+def offsets_of(opened: LocalStream) -> dict[TopicPartition, dict[str, int | None]]:
+    """Return planned, checkpointed, landed, earliest, latest and lag of every partition; None where it is not known."""
+    view = opened.ledger.look(opened.stream.stream_id)
+    landed = Positions() if view is None else view.landed.positions
+    planned, checkpointed = _logs(opened, None if view is None else view.stream.checkpoint_path)
+    source = opened.stores.source.view(frozenset(landed))
+    rows: dict[TopicPartition, dict[str, int | None]] = {}
+    for key, bounds in sorted(source.bounds.items()):
+        lag = bounds.latest - landed[key] if key in landed else None
+        rows[key] = {
+            "planned": planned.get(key),
+            "checkpointed": checkpointed.get(key),
+            "landed": landed.get(key),
+            "earliest": bounds.earliest,
+            "latest": bounds.latest,
+            "lag": lag,
+        }
+    return rows
+
+
+def _logs(opened: LocalStream, path: str | None) -> tuple[Positions, Positions]:
+    """Return the ends of the latest planned and the latest checkpointed batch of the published generation."""
+    generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
+    if generation is None:
+        return Positions(), Positions()
+    state = read_generation(opened.stores.checkpoints, generation.folder)
+    if not isinstance(state, Readable):
+        return Positions(), Positions()
+    if state.checkpointed == state.planned:
+        return state.planned_end, state.planned_end
+    return state.planned_end, state.planned_start or Positions()

@@ -1,0 +1,138 @@
+"""`exactlyonce run`: the loop of one stream with processes for drivers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import FrameType
+from typing import assert_never
+
+import click
+
+from exactlyonce.api.status import Phase, Trouble
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Watching
+
+_LOOK_SECONDS = 0.5
+_PROGRESS_SECONDS = 5.0
+
+
+def run_stream(opened: LocalStream, *, as_json: bool) -> int:
+    """Run a stream until it is done, halts or is interrupted, and return the exit status."""
+    report = _json_line if as_json else _text_line
+    with opened.statuses.running():
+        _begin_anew(opened)
+        stop = _Stop()
+        with stop.listening():
+            return _Runner(opened, report, stop).run()
+
+
+def _begin_anew(opened: LocalStream) -> None:
+    """Running a stream again is a person's act: what halted or completed starts over; attempts go on counting."""
+    status, version = opened.statuses.read()
+    if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED, Phase.BACKING_OFF):
+        changed = status.model_copy(update={"phase": Phase.PENDING, "trouble": Trouble()})
+        opened.statuses.write(changed, version)
+
+
+@dataclass
+class _Stop:
+    """The ask to end: once after the batch in hand, twice at once."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    times: int = 0
+
+    def listening(self) -> _Listening:
+        return _Listening(self)
+
+    def note(self, _signal: int, _frame: FrameType | None) -> None:
+        self.times += 1
+        self.asked.set()
+
+
+class _Listening:
+    """Takes SIGINT and SIGTERM while it is entered."""
+
+    def __init__(self, stop: _Stop) -> None:
+        self._stop = stop
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> None:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            self._before[name] = signal.signal(name, self._stop.note)
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)  # type: ignore[arg-type] # what signal.signal returned
+
+
+class _Runner:
+    """Passes over the stream until it has come to an end."""
+
+    def __init__(self, opened: LocalStream, report: Callable[[str, str], None], stop: _Stop) -> None:
+        self._opened = opened
+        self._report = report
+        self._stop = stop
+        self._loop: StreamLoop = opened.loop(report)
+        self._shown: tuple[datetime, int | None] = (datetime.now(UTC), None)
+
+    def run(self) -> int:
+        while True:
+            result = self._loop.run_pass()
+            match result:
+                case Watching(attempt=attempt):
+                    if self._stop.asked.is_set():
+                        return self._drain(attempt)
+                    self._opened.launcher.wait(attempt, _LOOK_SECONDS)
+                    self._show_progress()
+                case Waiting(until=until):
+                    seconds = (until - datetime.now(UTC)).total_seconds()
+                    if self._stop.asked.wait(max(seconds, 0.0)):
+                        return 0
+                case Halted():
+                    return 1
+                case Done():
+                    return 0
+                case _:
+                    assert_never(result)
+
+    def _drain(self, attempt: Epoch) -> int:
+        """End the driver after its batch in hand, and by force when that takes longer than the stream allows."""
+        timeout = self._opened.stream.spec.drain_timeout
+        self._report("Draining", f"Attempt {attempt} ends after the batch in hand; Ctrl-C once more ends it at once.")
+        self._opened.launcher.drain(attempt)
+        deadline = datetime.now(UTC) + timeout
+        while isinstance(result := self._loop.run_pass(), Watching):
+            if self._stop.times > 1 or datetime.now(UTC) > deadline:
+                self._opened.launcher.kill(attempt)
+            self._opened.launcher.wait(attempt, _LOOK_SECONDS)
+        return 1 if isinstance(result, Halted) else 0
+
+    def _show_progress(self) -> None:
+        """Tell every few seconds how far the stream has landed, if it has."""
+        at, batch = self._shown
+        now = datetime.now(UTC)
+        if (now - at).total_seconds() < _PROGRESS_SECONDS:
+            return
+        self._shown = (now, batch)
+        try:
+            view = self._opened.ledger.look(self._opened.stream.stream_id)
+        except ExactlyOnceError:
+            return
+        if view is not None and view.stream.landed_batch != batch:
+            self._shown = (now, view.stream.landed_batch)
+            self._report("Landed", f"Up to batch {view.stream.landed_batch}: {view.landed.positions}")
+
+
+def _text_line(kind: str, words: str) -> None:
+    click.echo(f"{datetime.now(UTC):%H:%M:%S} {click.style(kind, bold=True)}: {words}")
+
+
+def _json_line(kind: str, words: str) -> None:
+    click.echo(json.dumps({"time": datetime.now(UTC).isoformat(), "reason": kind, "message": words}))

@@ -1,0 +1,264 @@
+"""The life of one driver: claim the epoch, start Spark on the published checkpoint, land batches, leave last words."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exactlyonce.api.source import OnMalformed
+from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
+from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce_spark.batch import BatchLoop, BatchSettings
+from exactlyonce_spark.crash_points import DRIVER_PID, reached
+from exactlyonce_spark.drain import Drain
+from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.jars import ensure_jars
+from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
+from exactlyonce_spark.postgres.table import Table, read_table
+from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.settings import DriverSpec
+
+CHECK_SECONDS = 5.0  # how often a driver without a batch in hand asks whether it may still land
+_POLL_SECONDS = 0.2
+
+log = logging.getLogger("exactlyonce.driver")
+
+
+class _Draining(Exception):
+    """Ends a batch that was planned after the process was asked to drain; it is replayed by the next driver."""
+
+
+@dataclass(frozen=True)
+class DriverParts:
+    """What a driver has before Spark runs."""
+
+    driver: DriverSpec
+    ledger: PostgresLedger
+    source: KafkaBounds
+    permit: Permit
+    stream: StreamRow
+    table: Table
+
+
+def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
+    """Run one driver to its end and return its last words; never raises."""
+    os.environ[DRIVER_PID] = str(os.getpid())
+    parts: DriverParts | None = None
+    loop: BatchLoop | None = None
+
+    def keep(made: BatchLoop) -> None:
+        nonlocal loop
+        loop = made
+
+    try:
+        parts = _claim(driver, epoch)
+        reached("driver.claimed")
+        words = _run_query(parts, drain, keep)
+        release(parts.ledger, parts.permit)
+    except BaseException as problem:  # whatever ends a driver, its launcher is told
+        return _failed(problem, parts, loop)
+    return words
+
+
+def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
+    """Take the epoch before anything else, and look at the target before Spark is started."""
+    folder = Path(os.environ[SECRETS_FOLDER])
+    sink, kafka = driver.spec.sink.postgres, driver.spec.source.kafka
+    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
+    ledger = PostgresLedger(address, sink.ledger_schema, application=f"exactlyonce {driver.stream_id}")
+    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()))
+    table = read_table(ledger, sink.table)
+    return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)
+
+
+def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], None]) -> LastWords:
+    from exactlyonce_spark.query import streaming_rows
+    from exactlyonce_spark.session import start_session
+
+    spec = parts.driver.spec
+    imports = threading.Thread(target=_import_what_batches_need, daemon=True)
+    imports.start()
+    session = start_session(parts.driver, ensure_jars(report=log.info))
+    reached("driver.session-started")
+    secret = read_secret(Path(os.environ[SECRETS_FOLDER]), spec.source.kafka.secret_ref)
+    rows = streaming_rows(session, spec, secret, len(parts.source.view().selected))
+    yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
+    columns = fit_columns(yielded, parts.table, spec.sink.postgres)
+    target, plan = _target(parts, columns)
+    settings = BatchSettings(
+        spec.delivery, spec.sink.postgres.commit, spec.source.format.on_malformed is OnMalformed.DEAD_LETTER
+    )
+    loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
+    keep(loop)
+    imports.join()
+    return _Query(parts, session, rows, columns, plan, loop, drain).run()
+
+
+def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[PostgresTarget, TargetPlan]:
+    sink = parts.driver.spec.sink.postgres
+    plan = TargetPlan(
+        parts.driver.stream_id,
+        parts.permit.epoch,
+        sink.ledger_schema,
+        parts.table.schema,
+        parts.table.name,
+        tuple(column.name for column in columns),
+        sink,
+    )
+    target = PostgresTarget(parts.ledger, plan)
+    target.create_staging()
+    target.drop_older_staging()
+    return target, plan
+
+
+class _Query:
+    """The running query: its batches come in on a thread of Spark's, its end is awaited on the main one."""
+
+    def __init__(
+        self,
+        parts: DriverParts,
+        session: Any,
+        rows: Any,
+        columns: tuple[FittedColumn, ...],
+        plan: TargetPlan,
+        loop: BatchLoop,
+        drain: Drain,
+    ) -> None:
+        from exactlyonce_spark.worker import WorkerPlan
+
+        self._parts = parts
+        self._session = session
+        self._rows = rows
+        self._columns = columns
+        self._loop = loop
+        self._drain = drain
+        self._worker = WorkerPlan(plan, parts.driver.spec.source.kafka)
+        self._started = threading.Event()
+        self._problem: BaseException | None = None
+        self._query: Any = None
+        self._plans: Any = None
+
+    def run(self) -> LastWords:
+        """Start the query and await its end; raises what ended it, if not an ask to drain."""
+        spec = self._parts.driver.spec
+        writer = self._rows.writeStream.foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", self._parts.stream.checkpoint_path)
+        if spec.trigger.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif spec.trigger.interval is not None:
+            milliseconds = round(spec.trigger.interval.total_seconds() * 1000)
+            writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
+        self._query = writer.start()
+        self._started.set()
+        self._await()
+        if self._problem is not None and not isinstance(self._problem, _Draining):
+            raise self._problem
+        if self._drain.asked:
+            return LastWords(Ending.DRAINED, "It ended after the batch in hand, as it was asked to.")
+        return LastWords(Ending.COMPLETED, "It has landed what the source held when it started.")
+
+    def _take(self, rows: Any, number: int) -> None:
+        """Spark's callback for each batch. What it raises here ends the query; the exception itself is kept."""
+        from exactlyonce_spark.plan import PlanReader
+        from exactlyonce_spark.query import malformed_records
+        from exactlyonce_spark.spark_batch import SparkBatch
+
+        self._started.wait()
+        try:
+            if self._drain.asked:
+                raise _Draining  # noqa: TRY301 - it ends the query the same way as any other failure of a batch
+            if self._plans is None:
+                self._plans = PlanReader(self._session, self._query)
+            source = self._parts.driver.spec.source
+            secret = read_secret(Path(os.environ[SECRETS_FOLDER]), source.kafka.secret_ref)
+            batch = SparkBatch(
+                BatchNumber(number),
+                rows,
+                self._plans,
+                self._columns,
+                self._worker,
+                lambda ranges: malformed_records(self._session, source.kafka, source.format, secret, ranges),
+            )
+            self._loop.run(batch)
+        except BaseException as problem:
+            self._problem = problem
+            raise
+
+    def _await(self) -> None:
+        """Return when the query has ended; between batches, ask whether this process may still land."""
+        next_check = time.monotonic() + CHECK_SECONDS
+        while self._query.isActive:
+            if self._drain.asked:
+                if self._loop.in_hand is None and not self._query.status["isTriggerActive"]:
+                    self._query.stop()
+                    return
+                self._query.awaitTermination(_POLL_SECONDS)
+            elif self._drain.wait(_POLL_SECONDS):
+                continue
+            if time.monotonic() > next_check and self._loop.in_hand is None:
+                next_check = time.monotonic() + CHECK_SECONDS
+                self._check()
+        if self._problem is None and self._query.exception() is not None:
+            self._problem = self._query.exception()
+
+    def _check(self) -> None:
+        try:
+            self._loop.check_still_valid()
+        except Unreachable:
+            return  # the next batch finds out for itself
+        except ExactlyOnceError as problem:
+            self._problem = problem
+            self._query.stop()
+
+
+def _failed(problem: BaseException, parts: DriverParts | None, loop: BatchLoop | None) -> LastWords:
+    """Turn what ended the driver into last words, and record the batch's failure where that is still possible."""
+    planned = None if loop is None else loop.in_hand
+    ending, message = ending_of(problem, in_batch=planned is not None)
+    if parts is not None and ending is not Ending.FENCED:
+        ending, message = _fenced_meanwhile(parts, ending, message)
+    if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
+        try:
+            record_failure(parts.ledger, parts.permit, planned, parts.source.brokers, message)
+        except ExactlyOnceError as second:
+            log.warning("The failure could not be recorded: %s", second)
+    if planned is None:
+        return LastWords(ending, message)
+    return LastWords(ending, message, planned.number, planned.ranges.to_json())
+
+
+def _fenced_meanwhile(parts: DriverParts, ending: Ending, message: str) -> tuple[Ending, str]:
+    """A successor ends this driver's sessions, which then look like a lost connection: say what it was."""
+    try:
+        view = parts.ledger.look(parts.permit.stream_id)
+    except ExactlyOnceError:
+        return ending, message
+    if view is None or (view.stream.epoch, view.stream.claim) == (parts.permit.epoch, parts.permit.claim):
+        return ending, message
+    fenced = Fenced(
+        f"Epoch {parts.permit.epoch} was superseded by {view.stream.epoch}, so nothing more may land ({message})"
+    )
+    return Ending.FENCED, str(fenced)
+
+
+def _import_what_batches_need() -> None:
+    """Import the slow modules while the JVM starts, which leaves this process idle for seconds."""
+    import pandas  # noqa: F401
+    import pyarrow.csv  # noqa: F401
+
+    import exactlyonce_spark.spark_batch  # noqa: F401

@@ -1,0 +1,76 @@
+"""Name what ended a driver: ours by their kind, Spark's and the sink's by the cause at their bottom. No pyspark here."""
+
+from __future__ import annotations
+
+import re
+
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.ledger.fence import Fenced
+
+_PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
+_RAISED = re.compile(r"Malformed record in topic [^\n]+")
+_KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
+_OURS = {kind.__name__: kind for kind in (Fenced, Refused, Unreachable, OutcomeUnknown)}
+_MOST = 1200
+
+
+def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
+    """Return how a driver ended and a message for a person. Performs no I/O."""
+    if isinstance(problem, ExactlyOnceError):
+        return _kind_of(problem, in_batch=in_batch), str(problem)
+    text = str(problem)
+    cause = _cause(text)
+    if cause is not None:
+        name, said = cause
+        return _named(name, in_batch=in_batch), said
+    return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), _shortened(text or type(problem).__name__)
+
+
+def _kind_of(problem: ExactlyOnceError, *, in_batch: bool) -> Ending:
+    match problem:
+        case Fenced():
+            return Ending.FENCED
+        case Refused():
+            return Ending.REFUSED
+        case Unreachable() | OutcomeUnknown():
+            return Ending.UNREACHABLE
+        case _:
+            return Ending.BATCH_FAILED if in_batch else Ending.FAILED
+
+
+def _named(name: str, *, in_batch: bool) -> Ending:
+    """Return the ending for an error of ours that was raised in a task and came back as text."""
+    for kind in _all_kinds(ExactlyOnceError):
+        if name.rsplit(".", 1)[-1] == kind.__name__:
+            return _kind_of(kind("from a task"), in_batch=in_batch)
+    return Ending.BATCH_FAILED if in_batch else Ending.FAILED
+
+
+def _all_kinds(root: type[ExactlyOnceError]) -> list[type[ExactlyOnceError]]:
+    return [root, *(kind for child in root.__subclasses__() for kind in _all_kinds(child))]
+
+
+def _cause(text: str) -> tuple[str, str] | None:
+    """Return name and words of the error at the bottom of what Spark says, where it is recognised."""
+    malformed = _RAISED.search(text)
+    if malformed is not None:
+        advice = "Mend the producer, or set source.format.onMalformed to DeadLetter."
+        return "MalformedRecord", f"{malformed[0].rstrip('.')}. {advice}"
+    lost = _KAFKA_LOSS.search(text)
+    if lost is not None:
+        return "DataLost", _shortened(lost[0])
+    found = _PYTHON_CAUSE.findall(text)
+    named = [(name, said) for name, said in found if not name.startswith(("org.apache", "java.", "py4j", "pyspark"))]
+    return (named[-1][0], _with_detail(text, *named[-1])) if named else None
+
+
+def _with_detail(text: str, name: str, said: str) -> str:
+    """A database's error with its DETAIL line, which names the row."""
+    detail = re.search(r"DETAIL:\s*(.+)", text)
+    return _shortened(f"{said.strip()} {detail[1].strip()}" if name.startswith("psycopg2") and detail else said.strip())
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST else text[: _MOST - 1] + "…"

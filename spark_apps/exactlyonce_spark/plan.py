@@ -1,0 +1,139 @@
+"""Read what Spark really executes: ranges, tasks, state, and what would break the promise.
+
+The truth about a batch is the plan in memory, not `offsets/<batch>`: Spark runs the former even when another process has
+overwritten the latter (measured with 4.2.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from exactlyonce.errors import Refused
+from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.target import TaskRange
+
+_SCAN = "MicroBatchScanExec"
+_STATEFUL = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
+_EXCHANGE = "org.apache.spark.sql.execution.exchange.Exchange"
+_NOT_ONE_TO_ONE = ("CoalesceExec", "UnionExec", "CartesianProductExec")
+
+
+class PlanRefused(Refused):
+    """The query cannot be landed exactly once, whatever the sink does."""
+
+
+class PlanReader:
+    """Reads the executed plan of each batch of one query; what cannot change between batches is read once."""
+
+    def __init__(self, session: SparkSession, query: Any) -> None:
+        self._query = query
+        self._class = session._jvm.java.lang.Class  # type: ignore[union-attr] # a classic session has a JVM
+        self._shape: tuple[bool, bool] | None = None
+
+    def read(self) -> ExecutedPlan:
+        """Return the plan of the batch that runs now.
+
+        Raises:
+            PlanRefused: if its rows may differ when a task is run again.
+        """
+        plan = self._execution().executedPlan()
+        scan = self._scan(plan)
+        if self._shape is None:
+            self._shape = self._look_at_shape(plan)
+        stateful, chain = self._shape
+        tasks = tuple(_task_ranges(scan))
+        starts = Positions.from_json(scan.start().json())
+        ends = Positions.from_json(scan.end().json())
+        ranges = _ranges(starts, ends, tasks)
+        one_each = chain and len({part.partition for part in tasks}) == len(tasks)
+        return ExecutedPlan(ranges, tasks if one_each else None, stateful)
+
+    def records_read(self) -> int | None:
+        """Return how many records the scan of the batch has read so far."""
+        return int(self._scan(self._execution().executedPlan()).metrics().apply("numOutputRows").value())
+
+    def records_parsed(self) -> int | None:
+        """Return how many records passed the format's check, where the plan counts them."""
+        nodes = _nodes(self._execution().executedPlan())
+        above_scan = [node for node in nodes if _name(node) == "GenerateExec" and _name(_leaf(node)) == _SCAN]
+        return int(above_scan[-1].metrics().apply("numOutputRows").value()) if above_scan else None
+
+    def _execution(self) -> Any:
+        return self._query._jsq.streamingQuery().lastExecution()
+
+    def _scan(self, plan: Any) -> Any:
+        scans = [leaf for leaf in _items(plan.collectLeaves()) if _name(leaf) == _SCAN]
+        if len(scans) != 1:
+            raise PlanRefused(
+                f"The query scans its source {len(scans)} times; a transform may use the view `source` once, or every record "
+                "would be read twice."
+            )
+        return scans[0]
+
+    def _look_at_shape(self, plan: Any) -> tuple[bool, bool]:
+        """Return whether the query keeps state, and whether it is one chain of operators without an exchange."""
+        stateful_class, exchange_class = self._class.forName(_STATEFUL), self._class.forName(_EXCHANGE)
+        stateful, chain = False, True
+        for node in _nodes(plan):
+            stateful = stateful or stateful_class.isInstance(node)
+            is_exchange = exchange_class.isInstance(node)
+            if is_exchange:
+                _require_deterministic(node)
+            chain = chain and not is_exchange and node.children().size() <= 1 and _name(node) not in _NOT_ONE_TO_ONE
+        return stateful, chain
+
+
+def _require_deterministic(exchange: Any) -> None:
+    """A shuffle whose input differs when a task is run again loses and doubles rows (SPARK-23207)."""
+    for node in _nodes(exchange):
+        for expression in _items(node.expressions()):
+            if not expression.deterministic():
+                raise PlanRefused(
+                    f"The transform feeds {expression.toString()} into a shuffle, which gives other rows when a task is run "
+                    "again; compute it from the record, or after the shuffle."
+                )
+
+
+def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...]) -> Ranges:
+    """A partition that appears in this batch has no start but the one its first task reads from."""
+    first: dict[TopicPartition, int] = {}
+    for part in tasks:
+        known = first.get(part.partition)
+        first[part.partition] = part.offsets.from_offset if known is None else min(known, part.offsets.from_offset)
+    return Ranges(
+        {key: OffsetRange(starts[key] if key in starts else first.get(key, end), end) for key, end in ends.items()}
+    )
+
+
+def _task_ranges(scan: Any) -> Iterator[TaskRange]:
+    """KafkaBatchInputPartition.offsetRange of every input partition, in the order of the tasks."""
+    for partition in _items(scan.inputPartitions()):
+        span = partition.offsetRange()
+        key = span.topicPartition()
+        yield TaskRange(
+            TopicPartition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset())
+        )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _items(plan.children()):
+        yield from _nodes(child)
+
+
+def _leaf(plan: Any) -> Any:
+    """The first leaf below a node."""
+    return plan.collectLeaves().apply(0)
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    for place in range(sequence.size()):
+        yield sequence.apply(place)
+
+
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())

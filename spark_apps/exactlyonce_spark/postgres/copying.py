@@ -1,0 +1,62 @@
+"""Turn Arrow batches into the text that COPY reads, without a loop over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import psycopg2.extensions
+import pyarrow as pa
+import pyarrow.csv
+from psycopg2 import sql
+
+from exactlyonce_spark.crash_points import reached
+
+CHUNK_BYTES = 1 << 17
+_PLAIN = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+
+
+def copy_rows(
+    cursor: psycopg2.extensions.cursor,
+    table: sql.Composable,
+    columns: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    batch_number: int,
+) -> int:
+    """COPY Arrow batches into the columns of a table, in their order, and return how many rows were read.
+
+    Text is quoted and NULL is empty without quotes, which is how COPY's CSV tells the two apart.
+    """
+    names = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
+    statement = sql.SQL("copy {} ({}) from stdin with (format csv)").format(table, names)
+    reader = _CsvReader(batches, batch_number)
+    cursor.copy_expert(statement, reader, size=CHUNK_BYTES)  # type: ignore[arg-type] # of a file it uses read alone
+    return reader.rows
+
+
+class _CsvReader:
+    """A file as psycopg2 reads one; asks for the next Arrow batch when the last one's text is used up."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], batch_number: int) -> None:
+        self.rows = 0
+        self._batches = iter(batches)
+        self._batch_number = batch_number
+        self._rest = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        while not self._rest:
+            batch = next(self._batches, None)
+            if batch is None:
+                return b""
+            if batch.num_rows:
+                self._rest = memoryview(_as_csv(batch))
+                self.rows += batch.num_rows
+                reached("task.copying", self._batch_number)
+        chunk, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(chunk)
+
+
+def _as_csv(batch: pa.RecordBatch) -> pa.Buffer:
+    output = pa.BufferOutputStream()
+    pa.csv.write_csv(batch, output, _PLAIN)
+    return output.getvalue()

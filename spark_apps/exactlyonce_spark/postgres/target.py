@@ -1,0 +1,182 @@
+"""A Postgres table as a batch's target: staging, moving, writing, dead letters."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import psycopg2
+import pyarrow as pa
+from psycopg2 import sql
+from psycopg2.extras import execute_values
+
+from exactlyonce.api.sink import PostgresSink, Write
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_transaction import PostgresTransaction
+from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce_spark.postgres import writes
+from exactlyonce_spark.postgres.copying import copy_rows
+from exactlyonce_spark.target import DeadLetter, Staged
+
+_CLEAR_LOCK_MILLISECONDS = 50
+
+
+@dataclass(frozen=True)
+class TargetPlan:
+    """What a target needs to be made again on an executor; holds no credentials."""
+
+    stream_id: str
+    epoch: Epoch
+    ledger_schema: str
+    table_schema: str
+    table_name: str
+    columns: tuple[str, ...]
+    sink: PostgresSink
+
+    @property
+    def staging_table(self) -> str:
+        """The staging table of this epoch; streams never share one."""
+        return f"{_staging_prefix(self.stream_id)}{self.epoch}"
+
+
+class PostgresTarget:
+    """A `Target`; rows are Arrow batches whose columns are the plan's, in its order."""
+
+    def __init__(self, ledger: PostgresLedger, plan: TargetPlan) -> None:
+        self._ledger = ledger
+        self._plan = plan
+        self._table = sql.Identifier(plan.table_schema, plan.table_name)
+        self._staging = sql.Identifier(plan.ledger_schema, plan.staging_table)
+        self._staged = writes.Staged(self._staging, self._table, plan.columns)
+        self._write_staged = writes.write_staged(self._staged, plan.sink)
+        self._keeps_order = plan.sink.write is not Write.APPEND
+
+    def create_staging(self) -> None:
+        """Make this epoch's staging table, unlogged, with the types of the target's columns."""
+        names = sql.SQL(", ").join(sql.Identifier(name) for name in self._plan.columns)
+        statement = sql.SQL(
+            "drop table if exists {staging}; create unlogged table {staging} as "
+            "select null::bigint as _batch, null::bigint as _tag, null::bigint as _row, {names} from {table} limit 0"
+        ).format(staging=self._staging, names=names, table=self._table)
+        with self._ledger.transaction(lasting=False) as transaction, transaction.cursor() as cursor:
+            cursor.execute(statement)
+
+    def drop_older_staging(self) -> None:
+        """Drop what earlier epochs left; one that a session still uses is left for later, never waited for."""
+        prefix = _staging_prefix(self._plan.stream_id)
+        with self._ledger.session() as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+                "where n.nspname = %s and starts_with(relname, %s) and relkind = 'r'",
+                (self._plan.ledger_schema, prefix),
+            )
+            names = [name for (name,) in cursor.fetchall()]
+        for name in names:
+            epoch = name.removeprefix(prefix)
+            if epoch.isdigit() and int(epoch) < self._plan.epoch:
+                self._unless_locked(sql.SQL("drop table if exists {}").format(
+                    sql.Identifier(self._plan.ledger_schema, name)
+                ))  # fmt: skip
+
+    def stage(self, batch: BatchNumber, tag: int, rows: Iterable[pa.RecordBatch]) -> int:
+        """COPY rows into the staging table under a tag."""
+        with self._ledger.transaction(lasting=False) as transaction:
+            return self._copy_staged(transaction, batch, tag, rows)
+
+    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
+        """Write the rows that carry one of the tags, and return how many of them were there."""
+        parameters = {"batch": batch, "tags": [part.tag for part in staged]}
+        with transaction.cursor() as cursor:
+            found = None
+            if self._keeps_order:
+                cursor.execute(writes.count_staged(self._staged), parameters)
+                found = _only_number(cursor)
+            cursor.execute(self._write_staged, parameters)
+            return int(cursor.rowcount) if found is None else found
+
+    def write(self, transaction: PostgresTransaction, rows: Iterable[pa.RecordBatch]) -> int:
+        """Write rows to the table: by COPY, or through the staging table where rows meet older ones."""
+        if self._plan.sink.write is Write.APPEND:
+            with transaction.cursor() as cursor:
+                return copy_rows(cursor, self._table, self._plan.columns, rows, -1)
+        batch, tag = BatchNumber(-1), secrets.randbits(63)
+        count = self._copy_staged(transaction, batch, tag, rows)
+        moved = self.move_staged(transaction, batch, [Staged(tag, count)])
+        assert moved == count, "a transaction sees its own rows"
+        with transaction.cursor() as cursor:
+            cursor.execute(sql.SQL("delete from {} where _tag = %s").format(self._staging), (tag,))
+        return count
+
+    def write_dead_letters(
+        self, transaction: PostgresTransaction, batch: BatchNumber, letters: Sequence[DeadLetter]
+    ) -> int:
+        """Write malformed records to the ledger's table of them."""
+        rows = [
+            (
+                self._plan.stream_id,
+                letter.partition.topic,
+                letter.partition.partition,
+                letter.offset,
+                batch,
+                letter.timestamp,
+                None if letter.key is None else psycopg2.Binary(letter.key),
+                None if letter.value is None else psycopg2.Binary(letter.value),
+                letter.error,
+            )
+            for letter in letters
+        ]
+        statement = sql.SQL(
+            "insert into {} (stream_id, topic, partition, record_offset, batch, record_timestamp, key, value, error) "
+            "values %s on conflict do nothing"
+        ).format(sql.Identifier(self._plan.ledger_schema, "dead_letters"))
+        with transaction.cursor() as cursor:
+            execute_values(cursor, statement, rows, page_size=1000)
+        return len(rows)
+
+    def clear_staging(self, batch: BatchNumber) -> None:
+        """Empty the staging table; while a lost task still writes to it, it is left as it is."""
+        self._unless_locked(sql.SQL("truncate {}").format(self._staging))
+
+    def _copy_staged(
+        self, transaction: PostgresTransaction, batch: BatchNumber, tag: int, rows: Iterable[pa.RecordBatch]
+    ) -> int:
+        order = writes.STAGING_COLUMNS if self._keeps_order else writes.STAGING_COLUMNS[:2]
+        with transaction.cursor() as cursor:
+            tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
+            return copy_rows(cursor, self._staging, [*order, *self._plan.columns], tagged, batch)
+
+    def _unless_locked(self, statement: sql.Composed) -> None:
+        with self._ledger.session() as connection, connection.cursor() as cursor:
+            cursor.execute(f"begin; set local lock_timeout = '{_CLEAR_LOCK_MILLISECONDS}ms'")
+            try:
+                cursor.execute(statement)
+                cursor.execute("commit")
+            except psycopg2.errors.LockNotAvailable:
+                cursor.execute("rollback")
+
+
+def _tagged(
+    batches: Iterable[pa.RecordBatch], batch: BatchNumber, tag: int, *, numbered: bool
+) -> Iterator[pa.RecordBatch]:
+    """Put batch, tag and, where the order matters, the row's number before the columns."""
+    counter = itertools.count(0)
+    for rows in batches:
+        count = rows.num_rows
+        head = [pa.repeat(pa.scalar(batch, pa.int64()), count), pa.repeat(pa.scalar(tag, pa.int64()), count)]
+        if numbered:
+            head.append(pa.array(itertools.islice(counter, count), pa.int64()))
+        arrays = [*head, *rows.columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+
+
+def _staging_prefix(stream_id: str) -> str:
+    return f"staging_{hashlib.sha256(stream_id.encode()).hexdigest()[:16]}_"
+
+
+def _only_number(cursor: psycopg2.extensions.cursor) -> int:
+    row = cursor.fetchone()
+    assert row is not None, "count(*) returns one row"
+    return int(row[0])

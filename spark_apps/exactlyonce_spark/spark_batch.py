@@ -1,0 +1,83 @@
+"""A micro-batch as Spark gives it to foreachBatch, behind the port that the batch loop uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.plan import PlanReader
+from exactlyonce_spark.postgres.fit import FittedColumn
+from exactlyonce_spark.target import DeadLetter
+from exactlyonce_spark.tasks import Job, TaskReport
+from exactlyonce_spark.worker import REPORT_SCHEMA, WorkerPlan, task_function
+
+_TOO_LARGE = "spark.driver.maxResultSize"
+
+FindMalformed = Callable[[Ranges], DataFrame]
+
+
+@dataclass(frozen=True)
+class SparkBatch:
+    """One batch; `rows` is its DataFrame, good for one run of the query."""
+
+    number: BatchNumber
+    rows: DataFrame
+    plans: PlanReader
+    columns: tuple[FittedColumn, ...]
+    worker: WorkerPlan
+    find_malformed: FindMalformed
+
+    def plan(self) -> ExecutedPlan:
+        """Return what Spark's executed plan says."""
+        return self.plans.read()
+
+    def collect(self) -> Sequence[pa.RecordBatch] | None:
+        """Return the rows, collected as Arrow without a Python worker; None when they are too large for the driver."""
+        try:
+            return self._handed_over().toArrow().to_batches()
+        except (Py4JJavaError, PySparkException) as problem:
+            if _TOO_LARGE in str(problem):
+                return None
+            raise
+
+    def run_tasks(self, job: Job) -> list[TaskReport]:
+        """Run the query with `job` at the end of each task."""
+        reports = self._handed_over().mapInArrow(task_function(self.worker, job), REPORT_SCHEMA).collect()
+        return [TaskReport(report.tag, report.rows, report.known) for report in reports]
+
+    def run_without_rows(self) -> None:
+        """Run the query and throw its rows away."""
+        self.rows.write.format("noop").mode("overwrite").save()
+
+    def records_read(self) -> int | None:
+        """Return how many records the scan has read."""
+        return self.plans.records_read()
+
+    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        """Return the malformed records of the ranges; they are read again only when the run's counts differ."""
+        if not certain and self.plans.records_parsed() == self.plans.records_read():
+            return ()
+        found = self.find_malformed(ranges).collect()
+        return [
+            DeadLetter(
+                TopicPartition(row._topic, row._partition),
+                row._offset,
+                row._timestamp,
+                None if row.key is None else bytes(row.key),
+                None if row.value is None else bytes(row.value),
+                row._why,
+            )
+            for row in found
+        ]
+
+    def _handed_over(self) -> DataFrame:
+        """The rows with the table's columns, as text where Postgres reads text; names that need no quoting."""
+        expressions = [f"{column.expression} as c{place}" for place, column in enumerate(self.columns)]
+        return self.rows.selectExpr(*expressions)
