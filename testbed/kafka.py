@@ -126,7 +126,11 @@ class Kafka:
         command = self._java(
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.folder / "server.properties")
         )
-        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
+        formatted = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
+        if formatted.returncode:
+            raise processes.ServerDidNotStart(
+                f"Kafka's storage was not formatted: {formatted.stdout}{formatted.stderr}"
+            )
 
     def _properties(self) -> str:
         controller = processes.free_port()
@@ -140,6 +144,7 @@ class Kafka:
             "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
             "advertised.listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
             "log.dirs": str(self.folder / "logs"),
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": "1",

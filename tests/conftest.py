@@ -11,6 +11,7 @@ import pytest
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from tests.rig import Rig
 
 _counter = itertools.count(1)
 
@@ -75,3 +76,9 @@ def address_of(server: Postgres, database: str, user: str = "postgres", password
         "password": server.password if password is None else password,
     }
     return PostgresAddress.from_secret("warehouse", secret)
+
+
+@pytest.fixture
+def rig(kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str) -> Rig:
+    """A stream with a topic, a database and a table of its own."""
+    return Rig(kafka, postgres_18, tmp_path, name)

@@ -1,19 +1,23 @@
 """Named points at which a test may end, freeze or cut off this process.
 
 Nothing happens unless the environment variable EXACTLYONCE_CRASH is set, which only tests do, to one or more of
-`POINT[@BATCH]=ACTION,FILE` separated by spaces. FILE is created when the point fires, and a point fires once, so that
-the process's successor passes it. Actions: `kill` this process, `kill-driver` (the driver, its JVM and this process),
-`freeze` the driver and this process, `freeze-self`, `raise` an error.
+`POINT[@BATCH]=ACTION,FILE` separated by spaces. FILE is created when the point fires, and a point fires once, so that the
+process's successor passes it. Actions: `kill` this process, `kill-driver` (the driver, its JVM and this process), `freeze`
+the driver and this process, `hold` this process until FILE is gone, `raise` an error. EXACTLYONCE_TRACE_POINTS names a file
+that takes the latest point, for tests that kill at random and count where.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 VARIABLE = "EXACTLYONCE_CRASH"
+TRACE = "EXACTLYONCE_TRACE_POINTS"
 DRIVER_PID = "EXACTLYONCE_DRIVER_PID"
 
 POINTS = (
@@ -62,10 +66,14 @@ class Crash:
 
 
 _asked = [Crash.parse(word) for word in os.environ.get(VARIABLE, "").split()]
+_trace = os.open(os.environ[TRACE], os.O_CREAT | os.O_WRONLY) if os.environ.get(TRACE) else None
+_TRACE_WIDTH = 64
 
 
 def reached(point: str, batch: int | None = None) -> None:
     """Tell that the process is at `point` of `batch`; returns at once unless a test asked for a crash here."""
+    if _trace is not None:
+        os.pwrite(_trace, f"{point} {batch}".ljust(_TRACE_WIDTH).encode(), 0)
     for crash in _asked:
         if crash.point == point and crash.batch in (None, batch) and _first_time(crash):
             _carry_out(crash)
@@ -90,12 +98,20 @@ def _carry_out(crash: Crash) -> None:
         case "freeze":
             _signal_driver(driver, signal.SIGSTOP)
             os.kill(os.getpid(), signal.SIGSTOP)
-        case "freeze-self":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        case "hold":
+            _hold(Path(crash.fired_file))
         case "raise":
             raise CrashRequested(f"a test asked for an error at {crash.point}")
         case other:
             raise AssertionError(f"{other} is no crash action")
+
+
+def _hold(fired_file: Path) -> None:
+    """Wait until the test takes the file away; a worker whose driver dies meanwhile lives on, as on another node."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    pause = threading.Event()
+    while fired_file.exists():
+        pause.wait(0.05)
 
 
 def _signal_driver(driver: int, how: signal.Signals) -> None:

@@ -24,7 +24,9 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     if cause is not None:
         name, said = cause
         return _named(name, in_batch=in_batch), said
-    return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), _shortened(text or type(problem).__name__)
+    before_the_query = text.split("=== Streaming Query ===")[0].strip()
+    said = _shortened(before_the_query or type(problem).__name__)
+    return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said
 
 
 def _kind_of(problem: ExactlyOnceError, *, in_batch: bool) -> Ending:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from exactlyonce.api.refused_conf import refusal
-from exactlyonce.api.spec import Delivery
+from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
 from exactlyonce_spark.settings import DriverSpec
 
@@ -30,7 +30,6 @@ _ALWAYS = {
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "8",
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.log.level": "WARN",
 }
@@ -55,6 +54,7 @@ def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     settings = {**_DEFAULTS, **driver.spec.spark_conf, **driver.spark_conf, **_ALWAYS}
     if driver.spec.delivery is Delivery.AT_MOST_ONCE:
         settings.update(_AT_MOST_ONCE)
+    settings[SHUFFLE_PARTITIONS] = str(driver.spec.shuffle_partitions)
     settings["spark.app.name"] = f"exactlyonce {driver.stream_id}"
     settings["spark.driver.memory"] = driver.spec.driver.memory
     settings["spark.driver.extraClassPath"] = f"{jars}/*"

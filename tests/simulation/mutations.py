@@ -198,9 +198,9 @@ def tasks_do_not_compare() -> Iterator[None]:
 def seed_without_its_commit() -> Iterator[None]:
     """A seed lacks its commit log, so Spark runs the seeded batch itself, from the earliest offset."""
 
-    def without_commit(store: Any, made: Any, number: BatchNumber, positions: Positions) -> None:
+    def without_commit(store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int) -> None:
         store.create(f"{made.folder}/metadata", files.render_metadata("x"))
-        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(positions))
+        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(positions, partitions))
 
     with mock.patch.object(act, "write_seed", without_commit):
         yield

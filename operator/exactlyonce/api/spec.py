@@ -12,6 +12,9 @@ from exactlyonce.api.refused_conf import refusal
 from exactlyonce.api.sink import Sink
 from exactlyonce.api.source import Source
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+DEFAULT_SHUFFLE_PARTITIONS = 8
+
 
 class Delivery(StrEnum):
     """What is promised for every record."""
@@ -133,12 +136,20 @@ class StreamSpec(Model):
         timedelta(minutes=5), description="How long a driver may take to end after the batch in hand."
     )
 
+    @property
+    def shuffle_partitions(self) -> int:
+        """How many tasks a shuffle has; a generation keeps the number it was seeded with, as every checkpoint of Spark does."""
+        return int(self.spark_conf.get(SHUFFLE_PARTITIONS, DEFAULT_SHUFFLE_PARTITIONS))
+
     @model_validator(mode="after")
     def _keeps_the_promise(self) -> StreamSpec:
         for key, value in self.spark_conf.items():
             reason = refusal(key, value)
             if reason is not None:
                 raise ValueError(f"sparkConf may not set {key} to {value}: {reason}")
+        partitions = self.spark_conf.get(SHUFFLE_PARTITIONS, "1")
+        if not (partitions.isascii() and partitions.isdigit() and int(partitions) > 0):
+            raise ValueError(f"sparkConf sets {SHUFFLE_PARTITIONS} to {partitions}; give a whole number above 0")
         if self.source.kafka.max_rate_per_partition is not None and self.trigger.interval is None:
             raise ValueError("source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time")
         return self

@@ -126,9 +126,14 @@ def render_metadata(query_id: str) -> bytes:
     return json.dumps({"id": query_id}, separators=(",", ":")).encode()
 
 
-def render_offsets(end: Positions | None) -> bytes:
-    """Return the content of `offsets/N` for a query with one Kafka source; None renders Spark's `-`."""
-    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}, separators=(",", ":"))
+def render_offsets(end: Positions | None, shuffle_partitions: int) -> bytes:
+    """Return the content of `offsets/N` for a query with one Kafka source; None renders Spark's `-`.
+
+    Without spark.sql.shuffle.partitions a restart that has to run batch N+1 again ends with None.get
+    (OfflineStateRepartitionUtils.isRepartitionBatch compares it between the two).
+    """
+    conf = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
+    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}, separators=(",", ":"))
     return f"v1\n{metadata}\n{NO_OFFSET if end is None else end.to_json()}".encode()
 
 

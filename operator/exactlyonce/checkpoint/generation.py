@@ -99,7 +99,9 @@ def replace_marker(store: LogStore, marker: Marker) -> Marker:
     return marker
 
 
-def write_seed(store: LogStore, generation: Generation, batch: BatchNumber, positions: Positions) -> None:
+def write_seed(
+    store: LogStore, generation: Generation, batch: BatchNumber, positions: Positions, shuffle_partitions: int
+) -> None:
     """Write a generation whose next batch is `batch + 1`, starting at `positions`, and read it back.
 
     `batch` itself is the empty batch that ends at `positions`. The order is metadata, commits, offsets: Spark looks at
@@ -114,8 +116,8 @@ def write_seed(store: LogStore, generation: Generation, batch: BatchNumber, posi
     content = {f"{folder}/metadata": files.render_metadata(query_id)}
     content[f"{folder}/commits/{batch}"] = files.render_commit()
     if batch > 0:
-        content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None)
-    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions)
+        content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None, shuffle_partitions)
+    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions, shuffle_partitions)
     for path, expected in content.items():
         outcome = store.create(path, expected)
         if isinstance(outcome, AlreadyExists) and outcome.content != expected:

@@ -117,6 +117,11 @@ class LocalLauncher:
         for process in self._processes(attempt):
             _send(process, how)
 
+    def is_stopped(self, attempt: Epoch) -> bool:
+        """Whether the driver's main process is stopped by a signal."""
+        main = self._main(attempt)
+        return main is not None and main.status() == psutil.STATUS_STOPPED
+
     def wait(self, attempt: Epoch, seconds: float) -> None:
         """Return when the driver's main process has ended, and after `seconds` at the latest."""
         child = self._children.get(attempt)

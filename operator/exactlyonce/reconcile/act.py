@@ -37,7 +37,8 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
         case RecordLost(batch=batch):
             record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
         case SeedAndPublish():
-            write_seed(stores.checkpoints, action.generation, action.seed_batch, action.after.positions)
+            positions, partitions = action.after.positions, action.shuffle_partitions
+            write_seed(stores.checkpoints, action.generation, action.seed_batch, positions, partitions)
             publish(stores.ledger, stream_id, _publication(stores, epoch, action))
         case Launch():
             pass

@@ -245,4 +245,5 @@ def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNu
         known.append(seen.ledger.stream.generation)
     topic_ids = {partition.topic: seen.source.topic_ids.get(partition.topic, "") for partition in after}
     generation = Generation(max(known, default=0) + 1, seen.epoch)
-    return SeedAndPublish(generation, batch, before, LandedPositions(after, topic_ids), note)
+    after_all = LandedPositions(after, topic_ids)
+    return SeedAndPublish(generation, batch, before, after_all, note, seen.request.shuffle_partitions)

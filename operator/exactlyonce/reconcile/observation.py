@@ -51,6 +51,7 @@ class Request:
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
     on_source_truncated: OnSourceTruncated = OnSourceTruncated.HALT
+    shuffle_partitions: int = 8
     adopt: str | None = None
     fresh: str | None = None
     restart_state: str | None = None

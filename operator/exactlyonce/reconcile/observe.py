@@ -53,6 +53,7 @@ def request_of(stream: Stream, owner: Owner) -> Request:
         commit=spec.sink.postgres.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
         on_source_truncated=spec.recovery.on_source_truncated,
+        shuffle_partitions=spec.shuffle_partitions,
         adopt=annotations.get(ADOPT),
         fresh=annotations.get(FRESH),
         restart_state=annotations.get(RESTART_STATE),

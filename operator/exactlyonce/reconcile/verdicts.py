@@ -179,6 +179,7 @@ class SeedAndPublish:
     before: Positions
     after: LandedPositions
     note: str
+    shuffle_partitions: int
     given_up: tuple[FailureRow, ...] = ()
 
 
