@@ -284,6 +284,7 @@ def running(rig: Rig, opened: LocalStream, **options: Any) -> Iterator[threading
     finally:
         finish.set()
         thread.join(PATIENCE_SECONDS)
+        rig.kill_all(opened)
     if problems:
         raise problems[0]
 

@@ -97,7 +97,8 @@ def _carry_out(crash: Crash) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "freeze":
             _signal_driver(driver, signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            if os.getpgid(0) != driver:  # else a second stop would come after the one that woke it
+                os.kill(os.getpid(), signal.SIGSTOP)
         case "hold":
             _hold(Path(crash.fired_file))
         case "raise":

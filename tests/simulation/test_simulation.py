@@ -10,8 +10,8 @@ import pytest
 from tests.simulation.mutations import HARMLESS, MUTATIONS
 from tests.simulation.oracle import Violation, run_seed
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000"))
-FIRST_SEED = int(os.environ.get("SIMULATION_FIRST_SEED", "0"))
+SEEDS = int(os.environ.get("SEEDS", "10000"))
+FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
 SEEDS_TO_FIND_A_MUTATION = 10_000
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 CHUNK = 250
@@ -24,7 +24,7 @@ def violations_in(first: int) -> list[str]:
         try:
             run_seed(seed)
         except Violation as problem:
-            found.append(f"{problem}\nAgain: SIMULATION_FIRST_SEED={seed} SIMULATION_SEEDS=1 make test-simulation")
+            found.append(f"{problem}\nAgain: FIRST_SEED={seed} SEEDS=1 make test-simulation")
     return found
 
 

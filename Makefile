@@ -1,0 +1,61 @@
+# `make help` lists the targets. Everything is set up on first use: .venv here, jars in the user's cache.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+KILLS ?= 1000
+SEEDS ?= 10000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-simulation test-integration test-faults test-full lint format soak bench \
+	requirements build clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## install everything the other targets need (they do it themselves)
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/set_up.py spark_apps/exactlyonce_spark/jars.lock testbed/kafka-broker.lock
+	@$(PYTHON) scripts/set_up.py
+
+demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled
+	@$(RUN) -m demo
+
+test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
+	@$(RUN) scripts/run_parts.py lint unit simulation integration faults
+
+test-unit: setup ## tests without servers; seconds
+	@$(RUN) scripts/run_parts.py unit
+
+test-simulation: setup ## the protocol under 10,000 random schedules (SEEDS=…), and broken on purpose
+	@SEEDS=$(SEEDS) $(RUN) scripts/run_parts.py simulation
+
+test-integration: setup ## real Kafka, Postgres and Spark
+	@$(RUN) scripts/run_parts.py integration
+
+test-faults: setup ## kills at named points and at random, frozen writers, cut connections
+	@$(RUN) scripts/run_parts.py faults
+
+test-full: setup ## every crash point in every mode, more seeds and kills; keeps its report in docs/reports/
+	@$(RUN) scripts/full_report.py
+
+lint: setup ## ruff, mypy and the borders between the packages
+	@$(RUN) scripts/run_parts.py lint
+
+format: setup ## format the code
+	@$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format .
+
+soak: setup ## KILLS=1000 random kills over one stream, counting ids all the while
+	@$(RUN) -m bench.soak --kills $(KILLS)
+
+bench: setup ## rows a second, milliseconds a batch and a restart, against what people do today
+	@$(RUN) -m bench.pipeline
+
+requirements: setup ## pin the requirements anew (needs uv)
+	@sh scripts/pin_requirements.sh
+
+build: setup ## the wheel and the source distribution, in dist/
+	@$(RUN) -m build --no-isolation
+
+clean: ## remove what the targets made in this folder
+	rm -rf $(VENV) build dist bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage

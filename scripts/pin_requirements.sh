@@ -1,0 +1,13 @@
+#!/bin/sh
+# Pin what the images and the development environment install, with hashes, for every Python from 3.11 on.
+set -eu
+cd "$(dirname "$0")/.."
+pin() {
+    output=$1
+    shift
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+        "$@" pyproject.toml --output-file "requirements/$output.txt"
+}
+pin operator --extra operator
+pin driver --extra driver
+pin dev --extra operator --extra driver --group dev
