@@ -3,8 +3,8 @@
 Nothing happens unless the environment variable EXACTLYONCE_CRASH is set, which only tests do, to one or more of
 `POINT[@BATCH]=ACTION,FILE` separated by spaces. FILE is created when the point fires, and a point fires once, so that the
 process's successor passes it. Actions: `kill` this process, `kill-driver` (the driver, its JVM and this process), `freeze`
-the driver and this process, `hold` this process until FILE is gone, `raise` an error. EXACTLYONCE_TRACE_POINTS names a file
-that takes the latest point, for tests that kill at random and count where.
+the driver and this process, `hold` this process until FILE.let-go is there, `raise` an error. EXACTLYONCE_TRACE_POINTS
+names a file that takes the latest point, for tests that kill at random and count where.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 VARIABLE = "EXACTLYONCE_CRASH"
 TRACE = "EXACTLYONCE_TRACE_POINTS"
 DRIVER_PID = "EXACTLYONCE_DRIVER_PID"
+LET_GO = ".let-go"
 
 POINTS = (
     "driver.claimed",
@@ -100,18 +101,19 @@ def _carry_out(crash: Crash) -> None:
             if os.getpgid(0) != driver:  # else a second stop would come after the one that woke it
                 os.kill(os.getpid(), signal.SIGSTOP)
         case "hold":
-            _hold(Path(crash.fired_file))
+            _hold(Path(f"{crash.fired_file}{LET_GO}"))
         case "raise":
             raise CrashRequested(f"a test asked for an error at {crash.point}")
         case other:
             raise AssertionError(f"{other} is no crash action")
 
 
-def _hold(fired_file: Path) -> None:
-    """Wait until the test takes the file away; a worker whose driver dies meanwhile lives on, as on another node."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def _hold(let_go: Path) -> None:
+    """Wait for the test's file; a worker whose driver dies meanwhile lives on, as on another node."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     pause = threading.Event()
-    while fired_file.exists():
+    while not let_go.exists():
         pause.wait(0.05)
 
 

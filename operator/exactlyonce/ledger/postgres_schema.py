@@ -25,12 +25,26 @@ MIGRATIONS = (
     Migration(
         version=1,
         oldest_reader=1,
-        sql=""" create table {schema}.streams ( stream_id text primary key, token text not null, owner_cluster text not null,
-owner_uid text not null, system_identifier text not null, database_oid bigint not null, epoch bigint not null check
-(epoch > 0), claim text, writer bigint, writer_released boolean not null default false, landed_batch bigint check
-(landed_batch >= 0), generation integer, checkpoint_path text, stateful boolean not null default false, created_at
-timestamptz not null default now(), changed_at timestamptz not null default now() ); comment on table {schema}.streams
-is 'One row a stream: whose it is, who may land (epoch, claim), how far it has landed.';
+        sql="""
+create table {schema}.streams (
+    stream_id text primary key,
+    token text not null,
+    owner_cluster text not null,
+    owner_uid text not null,
+    system_identifier text not null,
+    database_oid bigint not null,
+    epoch bigint not null check (epoch > 0),
+    claim text,
+    writer bigint,
+    writer_released boolean not null default false,
+    landed_batch bigint check (landed_batch >= 0),
+    generation integer,
+    checkpoint_path text,
+    stateful boolean not null default false,
+    created_at timestamptz not null default now(),
+    changed_at timestamptz not null default now()
+);
+comment on table {schema}.streams is 'One row a stream: whose it is, who may land (epoch, claim), how far it has landed.';
 
 create table {schema}.offsets (
     position_id bigint generated always as identity unique,
@@ -44,11 +58,21 @@ create table {schema}.offsets (
 );
 comment on table {schema}.offsets is 'The offset of the next record to land, a partition. Retired: no longer read.';
 
-create table {schema}.batches ( stream_id text not null references {schema}.streams on delete cascade, batch bigint not
-null check (batch >= 0), epoch bigint not null, status text not null, ranges jsonb not null, records_read bigint,
-rows_written bigint, dead_letters bigint, note text not null default '', created_at timestamptz not null default now(),
-landed_at timestamptz, primary key (stream_id, batch) ); comment on table {schema}.batches is 'Every batch with all of
-its ranges ({{"topic": {{"partition": [from, until]}}}}).';
+create table {schema}.batches (
+    stream_id text not null references {schema}.streams on delete cascade,
+    batch bigint not null check (batch >= 0),
+    epoch bigint not null,
+    status text not null,
+    ranges jsonb not null,
+    records_read bigint,
+    rows_written bigint,
+    dead_letters bigint,
+    note text not null default '',
+    created_at timestamptz not null default now(),
+    landed_at timestamptz,
+    primary key (stream_id, batch)
+);
+comment on table {schema}.batches is 'Every batch with all of its ranges ({{"topic": {{"partition": [from, until]}}}}).';
 
 create table {schema}.failures (
     id bigint generated always as identity primary key,

@@ -1,0 +1,1 @@
+"""`make demo`: the whole promise on one machine, on real input, while drivers are killed."""

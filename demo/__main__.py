@@ -1,0 +1,147 @@
+"""`make demo`: 200,000 orders from Kafka to Postgres through the local operator, while its drivers are killed.
+
+Prints each attempt with its verdict as it happens, and at the end what is in Postgres against what was produced. Exit
+status 1 if a record is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from demo.acts import ACTS, Scene
+from demo.orders import Orders
+from demo.screen import Screen
+from demo.stage import PARTITIONS, TOPIC, Stage
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+
+ORDERS = 200_000
+_PATIENCE_SECONDS = 90.0
+_LOOK_SECONDS = 0.2
+_STYLES = {"Halted": "bold red", "PutOff": "yellow"}
+
+
+class Stuck(AssertionError):
+    """What the demo waited for did not come."""
+
+
+class Play:
+    """The acts over one running stream."""
+
+    def __init__(self, stage: Stage, orders: Orders, screen: Screen) -> None:
+        self._stage = stage
+        self._orders = orders
+        self._screen = screen
+        self._kills = 0
+
+    def run(self) -> bool:
+        """Run every act, wait for the last order, and return whether each took effect exactly once."""
+        self._stage.start_operator()
+        self._orders.start()
+        launcher = self._stage.open().launcher
+        attempt = 0
+        for number, act in enumerate(ACTS, 1):
+            self._orders.allowed = self._orders.total * number // (len(ACTS) + 1)
+            attempt = self._next_attempt(attempt)
+            self._orders.allowed = self._orders.total * (2 * number + 1) // (2 * (len(ACTS) + 1))
+            self._screen.say(f"ACT {number}/{len(ACTS)}: {act.title} (attempt {attempt})", "bold magenta")
+            act.do(Scene(self._stage, launcher, attempt, self.until, self._screen.say))
+            self._kills += act.kills
+        self._orders.allowed = self._orders.total
+        self.until(lambda: self._stage.landed() >= self._orders.total, "the last order is in Postgres")
+        self._screen.say("Every order was taken; draining.")
+        status = self._stage.drain()
+        self._tell()
+        return self._count() and status == 0
+
+    def _next_attempt(self, before: int) -> int:
+        """Wait until an attempt after `before` has landed rows, and return it."""
+        self.until(lambda: self._stage.latest_landing_attempt() > before, "the next attempt lands a batch")
+        return self._stage.latest_landing_attempt()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition while lines and bars go on."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not condition():
+            self._tell(_LOOK_SECONDS)
+            self._screen.move(self._orders.produced, self._stage.landed())
+            if time.monotonic() > deadline:
+                raise Stuck(f"It took longer than {_PATIENCE_SECONDS:.0f} s until {what}.")
+
+    def _tell(self, seconds: float = 0.0) -> None:
+        """Print what the operator has said, waiting a little for more."""
+        try:
+            while True:
+                kind, words = self._stage.lines.get(timeout=seconds) if seconds else self._stage.lines.get_nowait()
+                if kind != "Landed":
+                    self._screen.say(f"{kind}: {words[:280]}", _STYLES.get(kind, "cyan"))
+                seconds = 0.0
+        except queue.Empty:
+            return
+
+    def _count(self) -> bool:
+        """Count in Postgres, print, and return whether nothing is lost and nothing doubled."""
+        total = self._orders.total
+        rows, distinct, foreign, amount = self._stage.sql(
+            f"select count(*), count(distinct id), count(*) filter (where id not between 0 and {total - 1}), sum(amount) "
+            "from public.orders"
+        )[0]
+        lost, doubled = total - (distinct - foreign), rows - distinct
+        expected = self._orders.amount_of_all()
+        self._screen.move(total, rows)
+        right = (lost, doubled, foreign) == (0, 0, 0) and amount == expected
+        say = self._screen.say
+        say(f"{len(ACTS)} acts, {self._kills} drivers killed. In Postgres:")
+        say(f"  distinct ids {distinct:>12,} of {total:,}")
+        say(f"  lost         {lost:>12,}")
+        say(f"  doubled      {doubled:>12,}")
+        say(f"  sum          {amount:>12,} of {expected:,}")
+        say(
+            "Every order took effect exactly once." if right else "THIS IS WRONG.",
+            "bold green" if right else "bold red",
+        )
+        return right
+
+
+def main() -> int:
+    """Put the stage up, play, and take it down."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.split("\n")[0])
+    parser.add_argument("--orders", type=int, default=ORDERS, help="how many orders (default: %(default)s)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave logs and checkpoints in DIR (a new folder)")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        screen = stack.enter_context(Screen(options.orders))
+        if options.keep is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-demo-")))
+        else:
+            folder = options.keep.absolute()
+            folder.mkdir(parents=True)
+        screen.say("Starting PostgreSQL and Kafka on this machine")
+        postgres = stack.enter_context(Postgres(folder / "postgres"))
+        kafka = stack.enter_context(Kafka(folder / "kafka"))
+        stage = Stage(folder, kafka, postgres)
+        stage.prepare()
+        stack.callback(stage.end_everything)
+        orders = Orders(kafka.bootstrap_servers, TOPIC, PARTITIONS, options.orders)
+        stack.callback(orders.stop)
+        try:
+            return 0 if Play(stage, orders, screen).run() else 1
+        except AssertionError as problem:
+            screen.say(str(problem), "bold red")
+            log = folder / "operator.log"
+            screen.say(f"The operator's last lines:\n{log.read_text()[-2000:]}" if log.exists() else "No operator ran.")
+            return 1
+        except KeyboardInterrupt:
+            screen.say("Interrupted; ending what was started.")
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
