@@ -46,7 +46,7 @@ format: setup ## format the code
 	@$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format .
 
 soak: setup ## KILLS=1000 random kills over one stream, counting ids all the while
-	@$(RUN) -m bench.soak --kills $(KILLS)
+	@$(RUN) -m tests.soak --kills $(KILLS)
 
 bench: setup ## rows a second, milliseconds a batch and a restart, against what people do today
 	@$(RUN) -m bench.pipeline

@@ -1,0 +1,78 @@
+"""SIGKILL drawn at random inside batches: what a list of named points cannot think of. The fault test and the soak use it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.offsets import Epoch
+from exactlyonce_spark.crash_points import TRACE
+from tests.rig import Rig, eventually, running
+
+LONGEST_SECONDS = 4.0
+"""The first batch of a driver takes half of it, so that about as many kills hit a cold driver as a warm one."""
+BATCH = 2500
+"""Records a batch: large enough that the tasks write it."""
+
+
+@dataclass
+class RandomKills:
+    """Kills the drivers of one stream at random moments of their batches, and keeps at which point each was."""
+
+    rig: Rig
+    kills: int
+    seed: int
+    report: Callable[[str], None] = lambda line: None
+    points: Counter[str] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        """Kill as often as asked, then let the stream take the rest."""
+        choice = random.Random(self.seed)
+        self.rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = BATCH
+        self.rig.overrides["spec.recovery.maxFailuresPerBatch"] = 1000
+        trace = self.rig.folder / "latest-point"
+        opened = self.rig.open()
+        with running(self.rig, opened, environment={TRACE: str(trace)}, seconds=60.0 * (self.kills + 3)):
+            attempt = 0
+            for number in range(1, self.kills + 1):
+                attempt = self._in_a_batch_after(opened, attempt, trace)
+                _pause(choice.uniform(0, LONGEST_SECONDS))
+                opened.launcher.kill(Epoch(attempt))
+                self.points[_point(trace)] += 1
+                trace.write_bytes(b"")  # the same file: a successor may have it open already
+                self.report(f"{number}/{self.kills} killed, {self.rig.landed()} landed")
+                if self.rig.landed() > len(self.rig.produced) - 4 * BATCH:
+                    self.rig.produce(4 * BATCH)
+            eventually(self.rig.has_all, "every record has landed", 300)
+
+    def _in_a_batch_after(self, opened: LocalStream, attempt: int, trace: Path) -> int:
+        """Wait until an attempt after `attempt` is inside a batch, and return it."""
+
+        def inside() -> bool:
+            return opened.statuses.read()[0].attempt > attempt and _point(trace).startswith(("batch", "task", "land"))
+
+        eventually(inside, f"a driver after attempt {attempt} takes a batch; seed {self.seed}", 120)
+        return opened.statuses.read()[0].attempt
+
+    def histogram(self) -> str:
+        """Return the points, most frequent first, a line each."""
+        lines = [f"  {point:<28} {count:>4} {'#' * count}" for point, count in self.points.most_common()]
+        return f"{sum(self.points.values())} kills by the latest point passed (seed {self.seed}):\n" + "\n".join(lines)
+
+
+def _point(trace: Path) -> str:
+    try:
+        words = trace.read_text().split()
+    except FileNotFoundError:
+        return ""
+    return words[0] if words else ""
+
+
+def _pause(seconds: float) -> None:
+    """Let a random stretch of the batch pass: the moment itself is what is drawn."""
+    threading.Event().wait(seconds)
