@@ -19,6 +19,7 @@ LINT = [
     [str(BIN / "ruff"), "format", "--quiet", "--check", "."],
     [str(BIN / "mypy")],
     [str(BIN / "lint-imports")],
+    [sys.executable, "scripts/spark_settings_page.py", "--check"],
 ]
 
 

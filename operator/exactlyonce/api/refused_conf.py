@@ -8,7 +8,7 @@ from __future__ import annotations
 
 _OWN = "the operator sets it itself"
 
-_ALWAYS = {
+ALWAYS = {
     "spark.master": _OWN,
     "spark.app.name": _OWN,
     "spark.sql.session.timeZone": "times are UTC from the record to the table; convert them in the transform",
@@ -23,7 +23,7 @@ _ALWAYS = {
     "spark.sql.execution.arrow.pyspark.fallback.enabled": _OWN,
 }
 
-_WHEN_TRUE = {
+WHEN_TRUE = {
     "spark.speculation": "speculation runs a task twice at once; set nothing or false",
     "spark.sql.adaptive.enabled": "adaptive execution joins partitions, so that a task is no longer one Kafka partition",
     "spark.sql.adaptive.streaming.stateless.enabled": "adaptive execution joins partitions, so that a task is no longer "
@@ -33,7 +33,7 @@ _WHEN_TRUE = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "real-time mode writes the offset log after its batch",
 }
 
-_PREFIXES = {
+PREFIXES = {
     "spark.kubernetes.": _OWN,
     "spark.executor.instances": _OWN,
     "spark.submit.": _OWN,
@@ -48,11 +48,11 @@ def refusal(key: str, value: str) -> str | None:
     """Return why a stream may not set `key` to `value`, or None where it may."""
     if not key.startswith("spark."):
         return "Spark's settings start with spark."
-    if key in _ALWAYS:
-        return _ALWAYS[key]
-    if key in _WHEN_TRUE and value.strip().lower() != "false":
-        return _WHEN_TRUE[key]
-    for prefix, reason in _PREFIXES.items():
+    if key in ALWAYS:
+        return ALWAYS[key]
+    if key in WHEN_TRUE and value.strip().lower() != "false":
+        return WHEN_TRUE[key]
+    for prefix, reason in PREFIXES.items():
         if key.startswith(prefix):
             return reason
     if "realTimeMode" in key or "asyncProgress" in key:
