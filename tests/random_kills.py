@@ -14,8 +14,8 @@ from exactlyonce.offsets import Epoch
 from exactlyonce_spark.crash_points import TRACE
 from tests.rig import Rig, eventually, running
 
-LONGEST_SECONDS = 4.0
-"""The first batch of a driver takes half of it, so that about as many kills hit a cold driver as a warm one."""
+MOST_BATCHES, LONGEST_SECONDS = 3, 1.0
+"""A kill comes after so many batches of its driver at most, and then at a moment of the next seconds."""
 BATCH = 2500
 """Records a batch: large enough that the tasks write it."""
 
@@ -41,6 +41,7 @@ class RandomKills:
             attempt = 0
             for number in range(1, self.kills + 1):
                 attempt = self._in_a_batch_after(opened, attempt, trace)
+                self._let_land(choice.randint(0, MOST_BATCHES))
                 _pause(choice.uniform(0, LONGEST_SECONDS))
                 opened.launcher.kill(Epoch(attempt))
                 self.points[_point(trace)] += 1
@@ -58,6 +59,11 @@ class RandomKills:
 
         eventually(inside, f"a driver after attempt {attempt} takes a batch; seed {self.seed}", 120)
         return opened.statuses.read()[0].attempt
+
+    def _let_land(self, batches: int) -> None:
+        """Wait until so many more batches have landed; the topic is kept ahead of them."""
+        goal = self.rig.landed_batch() + batches
+        eventually(lambda: self.rig.landed_batch() >= goal, f"{batches} batches land; seed {self.seed}", 120)
 
     def histogram(self) -> str:
         """Return the points, most frequent first, a line each."""

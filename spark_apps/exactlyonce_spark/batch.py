@@ -152,7 +152,10 @@ class BatchLoop:
             self._landed, self.in_hand = batch.number, None
             return
         if by_partition:
-            self._land_by_partition(batch, plan, planned, begun)
+            self._require_partitions(batch, plan)
+            # A few rows land whole, in one transaction of the driver, which is less work than a task each.
+            if begun.finished or not self._landed_small(batch, planned):
+                self._land_by_partition(batch, plan, planned, begun)
         elif self._settings.delivery is Delivery.AT_MOST_ONCE:
             self._land_at_most_once(batch, planned, begun)
         elif self._landed_small(batch, planned):
@@ -229,13 +232,16 @@ class BatchLoop:
             lost = failures_of(taken, FailureStatus.LOST, self._source.brokers, str(problem))
         complete_taken(self._ledger, self._permit, planned, written, records_read, begun.incarnation, lost)
 
-    def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
-        """Each task lands its partition; then the batch is closed."""
+    def _require_partitions(self, batch: SparkBatch, plan: ExecutedPlan) -> None:
         if plan.task_ranges is None:
             raise PlanUnfit(
                 f"Batch {batch.number}: commit: Partition needs a query whose every task reads exactly one Kafka range "
                 "and nothing else (no join, aggregation, union or repartition); set sink.postgres.commit to Batch."
             )
+
+    def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
+        """Each task lands its partition; then the batch is closed."""
+        assert plan.task_ranges is not None, "checked before the batch is read"
         remaining = Ranges(
             {part.partition: part.offsets for part in plan.task_ranges if part.partition not in begun.finished}
         )

@@ -54,7 +54,7 @@ def test_a_batch_that_lands_by_partition(rig: Rig) -> None:
         "task.committed", "batch.rows-written", "land.fenced", "land.before-commit", "batch.landed",
     )  # fmt: skip
     rig.overrides["spec.sink.postgres.commit"] = "Partition"
-    produce_batches(rig, len(points) + 2, SMALL)
+    produce_batches(rig, len(points) + 2, LARGE)
     rig.run(crash=f"{crashes(points)} task.copying=kill-driver", seconds=500)
     rig.assert_exactly_once()
     kinds = kinds_after(rig)
@@ -73,7 +73,7 @@ def test_a_worker_that_dies_is_replaced_and_what_it_staged_does_not_count(rig: R
 @pytest.mark.parametrize("point", ["task.advanced", "task.before-commit", "task.committed"])
 def test_a_worker_that_dies_around_its_commit_lands_its_partition_once(rig: Rig, point: str) -> None:
     rig.overrides["spec.sink.postgres.commit"] = "Partition"
-    produce_batches(rig, 2, SMALL)
+    produce_batches(rig, 2, LARGE)
     rig.run(crash=f"{point}@1=kill {point}@2=kill")
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart"]

@@ -123,7 +123,7 @@ def test_a_task_that_outlives_its_driver_lands_nothing(rig: Rig) -> None:
         **rig.document()["spec"]["sparkConf"],
         f"spark.executorEnv.{MARKER}": "elsewhere",
     }
-    rig.produce(400)
+    rig.produce(LARGE)
     opened = rig.open()
     with running(rig, opened, crash="task.before-commit@1=hold"):
         eventually(lambda: fired(rig), "a task is about to commit", 90)
