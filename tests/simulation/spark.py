@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TASK_TRIES = 4
 STATE_CONF = {
     "spark.sql.streaming.stateStore.providerClass": "x.RocksDBStateStoreProvider",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 
 
@@ -56,7 +55,7 @@ class Query:
                 self._write(f"offsets/{number}", self._offsets_file(end))
             batch = Batch(self._world, self._process, number, start, end, self._folder)
             self._loop.run(batch)
-            self._write(f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}')
+            self._write(f"commits/{number}", b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
             number, start, end = BatchNumber(number + 1), end, None
 
     def _restart_point(self) -> tuple[BatchNumber, Positions, Positions | None]:

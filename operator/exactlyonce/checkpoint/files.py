@@ -113,6 +113,8 @@ def parse_kafka_start(content: bytes) -> Positions:
         raise FileEmpty("it has no bytes")
     if content[0] != 0:
         raise FileTorn("its first byte is not zero")
+    if len(content) == 1:
+        raise FileTorn("it ends after its first byte")
     lines = _text(content[1:]).split("\n")
     _version(lines[0], (1,), "Kafka source log")
     try:

@@ -5,20 +5,20 @@ Every row of the restart table in docs/checkpoint-states.md has a name here. Rea
 
 from __future__ import annotations
 
-import zlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint import checksums, files
 from exactlyonce.checkpoint.store import Entry, FileMissing, LogStore
 from exactlyonce.offsets import BatchNumber, Positions
 
 Given = TypeVar("Given")
 Parsed = TypeVar("Parsed")
 
-_CHECKSUM_HEADER = b"crc\0"
+_PARSED_AS_LONG = re.compile(r"[+-]?\d{1,19}")
 
 
 class Damage(StrEnum):
@@ -28,6 +28,7 @@ class Damage(StrEnum):
     OFFSETS_MISSING = "OffsetsMissing"
     STATE_WITHOUT_OFFSETS = "StateWithoutOffsets"
     OFFSETS_GAP = "OffsetsGap"
+    FOREIGN_NUMBER = "ForeignNumber"
     PREVIOUS_OFFSETS_MISSING = "PreviousOffsetsMissing"
     COMMITS_MISSING = "CommitsMissing"
     COMMITS_AHEAD = "CommitsAheadOfOffsets"
@@ -73,6 +74,7 @@ class Readable:
     planned_end: Positions
     checkpointed: BatchNumber | None
     first_checkpointed: BatchNumber | None
+    commit_version: int = 1
     stateful: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,10 +90,13 @@ class Readable:
 
     @property
     def state_survives_two_writers(self) -> bool:
-        """Whether state files have unique names, so that a predecessor still running cannot spoil them."""
+        """Whether state files have unique names, so that a predecessor still running cannot spoil them.
+
+        The commit log's version tells: from v2 on it names each state file by its unique id. The offset log's settings
+        do not hold stateStore.checkpointFormatVersion (OffsetSeqMetadata.relevantSQLConfs, Spark 4.2.0).
+        """
         provider = self.conf.get("spark.sql.streaming.stateStore.providerClass", "")
-        version = self.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
-        return provider.endswith("RocksDBStateStoreProvider") and version == "2"
+        return provider.endswith("RocksDBStateStoreProvider") and self.commit_version >= 2
 
 
 CheckpointState = Absent | Damaged | Readable
@@ -127,7 +132,6 @@ class _Reader:
         self._stateful = any(entry.is_folder for entry in store.list(f"{generation}/state"))
 
     def state(self) -> CheckpointState:
-        highest = self._offsets[-1] if self._offsets else None
         try:
             if not self._offsets:
                 return self._without_offsets()
@@ -135,8 +139,15 @@ class _Reader:
             self._check_listings()
             return self._readable()
         except _Found as found:
-            has_run = highest is not None and (not self._commits or highest > self._commits[0])
-            return Damaged(found.damage, found.words, highest, has_run)
+            highest = max([*self._offsets, *self._commits], default=None)
+            return Damaged(found.damage, found.words, highest, self._has_run())
+
+    def _has_run(self) -> bool:
+        """Whether the logs hold more than a seed does: `commits/N` and at most `offsets/N-1` and `offsets/N`."""
+        if not self._commits:
+            return bool(self._offsets)
+        seed = self._commits[0]
+        return len(self._commits) > 1 or any(not seed - 1 <= number <= seed for number in self._offsets)
 
     def _without_offsets(self) -> CheckpointState:
         if self._commits:
@@ -168,10 +179,20 @@ class _Reader:
             latest = f"commits ends at {self._commits[-1]}" if self._commits else "commits/ is empty"
             raise _Found(Damage.COMMITS_MISSING, f"{latest} and offsets/{planned} exists")
         for log, numbers in (("offsets", self._offsets), ("commits", self._commits)):
+            self._check_foreign_numbers(log, numbers)
             self._check_stray_checksums(log, numbers)
             for entry in self._listings[log]:
                 if _number(entry) is not None and entry.size_bytes == 0:
                     raise _Found(Damage.FILE_EMPTY, f"{log}/{entry.name}: it has no bytes")
+
+    def _check_foreign_numbers(self, log: str, numbers: list[BatchNumber]) -> None:
+        """Spark parses every file's name (String.toLong), so `007` is batch 7 to it, and then there is no file `7`."""
+        latest = numbers[-1] if numbers else -1
+        for entry in self._listings[log]:
+            foreign = not entry.is_folder and _number(entry) is None and _PARSED_AS_LONG.fullmatch(entry.name)
+            if foreign and int(entry.name) > latest:
+                words = f"{log}/{entry.name} is no log file, and Spark takes its name for batch {int(entry.name)}"
+                raise _Found(Damage.FOREIGN_NUMBER, words)
 
     def _check_stray_checksums(self, log: str, numbers: list[BatchNumber]) -> None:
         latest = numbers[-1] if numbers else -1
@@ -184,9 +205,7 @@ class _Reader:
     def _readable(self) -> Readable:
         planned = self._offsets[-1]
         latest = self._read_offsets(planned)
-        if self._commits:
-            path = f"commits/{self._commits[-1]}"
-            self._parsed(path, files.parse_commit, self._read("commits", str(self._commits[-1])))
+        commit_version = self._commit_version()
         end = self._kafka_end(planned, latest)
         if end is None:
             raise _Found(Damage.FILE_TORN, f"offsets/{planned}: it has no position for its source")
@@ -196,9 +215,16 @@ class _Reader:
             planned_end=end,
             checkpointed=self._commits[-1] if self._commits else None,
             first_checkpointed=self._commits[0] if self._commits else None,
+            commit_version=commit_version,
             stateful=self._stateful,
             conf=latest.conf,
         )
+
+    def _commit_version(self) -> int:
+        if not self._commits:
+            return 1
+        latest = self._commits[-1]
+        return self._parsed(f"commits/{latest}", files.parse_commit, self._read("commits", str(latest)))
 
     def _start_of(self, planned: BatchNumber) -> Positions | None:
         if planned > 0:
@@ -208,6 +234,7 @@ class _Reader:
             content = self._store.read(f"{self._generation}/sources/0/0")
         except FileMissing:
             return None
+        self._checked("sources/0", "0", content)
         return self._parsed("sources/0/0", files.parse_kafka_start, content)
 
     def _read_offsets(self, batch: BatchNumber) -> files.OffsetFile:
@@ -225,14 +252,15 @@ class _Reader:
         return content
 
     def _checked(self, log: str, name: str, content: bytes) -> None:
-        """Compare with Hadoop's checksum file where there is one, as Spark does when it reads."""
+        """Compare with the checksum file where there is one, which Spark itself does not."""
         folder = f"{self._generation}/{log}" if log else self._generation
         try:
-            checksums = self._store.read(f"{folder}/.{name}.crc")
+            known = self._store.read(f"{folder}/{checksums.name_of_checksums(name)}")
         except FileMissing:
             return
-        if not _checksums_fit(checksums, content):
-            raise _Found(Damage.CHECKSUM_MISMATCH, f"{log}/{name}: its content is not what .{name}.crc was made from")
+        if checksums.contradict(known, content):
+            path = f"{log}/{name}" if log else name
+            raise _Found(Damage.CHECKSUM_MISMATCH, f"{path}: its content is not what .{name}.crc was made from")
 
     def _parsed(self, path: str, parse: Callable[[Given], Parsed], content: Given) -> Parsed:
         try:
@@ -253,14 +281,3 @@ def _number(entry: Entry) -> BatchNumber | None:
 
 def _numbers(listing: tuple[Entry, ...]) -> list[BatchNumber]:
     return sorted(number for entry in listing if (number := _number(entry)) is not None)
-
-
-def _checksums_fit(checksums: bytes, content: bytes) -> bool:
-    """Compare with a Hadoop checksum file: a header, the chunk's size, then a CRC-32 a chunk (ChecksumFileSystem)."""
-    if not checksums.startswith(_CHECKSUM_HEADER) or len(checksums) < 8:
-        return False
-    chunk = int.from_bytes(checksums[4:8], "big")
-    if chunk <= 0:
-        return False
-    parts = [content[start : start + chunk] for start in range(0, len(content), chunk)]
-    return checksums[8:] == b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
