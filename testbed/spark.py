@@ -1,0 +1,39 @@
+"""One small Spark session with a driver's jars, for tests and scripts that need Spark without a driver process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from exactlyonce_spark.jars import ensure_jars
+
+# Short-lived: compiling less is what makes it start sooner.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+@contextmanager
+def local_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start Spark in this process, two threads and two shuffle partitions, and stop it at the end."""
+    chosen = {
+        "spark.driver.extraClassPath": f"{ensure_jars()}/*",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.driver.memory": "700m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "OFF",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
