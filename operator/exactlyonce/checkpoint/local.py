@@ -36,10 +36,10 @@ class LocalLogStore:
         with self._named("listed", folder):
             try:
                 with os.scandir(self._root / folder) as entries:
-                    found = [Entry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
+                    found = [_entry(entry) for entry in entries]
             except FileNotFoundError:
                 return ()
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        return tuple(sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name))
 
     def read(self, path: str) -> bytes:
         """Return a file's content, or raise FileMissing."""
@@ -53,16 +53,19 @@ class LocalLogStore:
         """Create a file unless its name is taken."""
         final = self._root / path
         with self._named("created", path):
-            final.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._write_temporary(final, content)
-            try:
-                os.link(temporary, final)
-            except FileExistsError:
-                return AlreadyExists(final.read_bytes())
-            finally:
-                temporary.unlink()
-            _flush_folder(final.parent)
-        return Created()
+            _make_folder(final.parent)
+            with _temporary(final, content) as temporary:
+                try:
+                    os.link(temporary, final)
+                    outcome: CreateOutcome = Created()
+                except FileExistsError:
+                    outcome = AlreadyExists(final.read_bytes())
+            # Also when it existed: whoever created it may have died before it did this, and the caller relies on the file.
+            for folder in (final.parent, *final.parent.parents):
+                _flush_folder(folder)
+                if folder == self._root:
+                    break
+        return outcome
 
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file that holds `expected`, under a lock that every replacing process takes."""
@@ -75,19 +78,12 @@ class LocalLogStore:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if final.read_bytes() != expected:
                     return False
-                os.replace(self._write_temporary(final, content), final)
+                with _temporary(final, content) as temporary:
+                    os.replace(temporary, final)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
         return True
-
-    def _write_temporary(self, final: Path, content: bytes) -> Path:
-        temporary = final.with_name(f".{final.name}.{uuid.uuid4()}.tmp")
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        return temporary
 
     @contextmanager
     def _named(self, act: str, path: str) -> Iterator[None]:
@@ -100,6 +96,36 @@ class LocalLogStore:
                 f"The checkpoint location {self._location} could not be {act} ({where}: {reason}); "
                 "make it a folder that this user may read and write."
             ) from problem
+
+
+def _entry(entry: os.DirEntry[str]) -> Entry | None:
+    """Return what an entry is; None when it went away after the folder was read, as temporary files do."""
+    try:
+        return Entry(entry.name, entry.stat().st_size, entry.is_dir())
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _temporary(final: Path, content: bytes) -> Iterator[Path]:
+    """Write content to the disk beside its final name, under one that Spark ignores, and leave nothing there."""
+    temporary = final.with_name(f".{final.name}.{uuid.uuid4()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each one's name flushed to the disk."""
+    made = [part for part in (folder, *folder.parents) if not part.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in reversed(made):
+        _flush_folder(part.parent)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The port to wherever checkpoints are kept: a folder with a conditional create.
 
-One behaviour suite runs over every implementation (tests/integration/test_log_stores.py). Paths are relative to the
-store's location, with `/` between the parts.
+One behaviour suite runs over every implementation (tests/log_store_contract.py). Paths are relative to the store's
+location, with `/` between the parts.
 """
 
 from __future__ import annotations
