@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exactlyonce.checkpoint.state import Readable, read_generation
 from tests.simulation.files import MemoryStore
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
@@ -27,3 +28,10 @@ def in_memory(state: str) -> MemoryStore:
         if file.is_file():
             store.files[f"{state}/{file.relative_to(GOLDEN / state).as_posix()}"] = file.read_bytes()
     return store
+
+
+def readable(store: MemoryStore, state: str) -> Readable:
+    """Return what a folder reads as, which must be a checkpoint that Spark goes on with."""
+    found = read_generation(store, state)
+    assert isinstance(found, Readable), found
+    return found

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from exactlyonce.checkpoint import files
+from exactlyonce.offsets import Positions
 from testbed.golden import ENDS, START, TOPIC, positions
 from tests.checkpoints import golden
 
@@ -72,7 +73,7 @@ def test_rendered_offsets_differ_from_sparks_in_time_and_other_settings_only(bat
 
 
 @pytest.mark.parametrize("end", [None, START, positions(0, 0, 0), positions(2**63 - 1, 0, 1)])
-def test_what_is_rendered_is_read_back(end: files.Positions | None) -> None:
+def test_what_is_rendered_is_read_back(end: Positions | None) -> None:
     file = files.parse_offsets(files.render_offsets(end, 7))
     assert (file.kafka_end(), file.conf) == (end, {SHUFFLE_PARTITIONS: "7"})
 

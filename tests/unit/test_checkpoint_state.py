@@ -12,7 +12,7 @@ from exactlyonce.checkpoint.state import Absent, CheckpointState, Damage, Damage
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.offsets import BatchNumber, Epoch, Positions
 from testbed.golden import ENDS, START
-from tests.checkpoints import GOLDEN, golden_states, in_memory
+from tests.checkpoints import GOLDEN, golden_states, in_memory, readable
 from tests.simulation.files import MemoryStore
 
 READABLE: dict[str, tuple[int, int | None, Positions | None, Positions]] = {
@@ -94,12 +94,6 @@ DAMAGED: dict[str, tuple[Damage, str, int | None]] = {
 
 def on_disk(state: str) -> CheckpointState:
     return read_generation(LocalLogStore(str(GOLDEN)), state)
-
-
-def readable(store: MemoryStore, state: str) -> Readable:
-    found = read_generation(store, state)
-    assert isinstance(found, Readable), found
-    return found
 
 
 def test_every_golden_folder_is_claimed_by_one_of_the_two_tables() -> None:
@@ -218,58 +212,6 @@ def test_logs_that_spark_has_pruned_at_their_beginning_are_whole() -> None:
     assert (found.checkpointed, found.has_run) == (expected.checkpointed, True)
 
 
-@pytest.mark.parametrize("state", ["planned", "offsets-version-2", "commits-version-2", "first-batch-planned"])
-def test_a_file_cut_at_any_byte_is_whole_or_named(state: str) -> None:
-    whole = in_memory(state)
-    expected = readable(whole, state)
-    for path in _files_a_restart_depends_on(state, expected):
-        content = whole.files[path]
-        for length in range(len(content)):
-            cut = in_memory_without_checksums(whole)
-            cut.files[path] = content[:length]
-            found = read_generation(cut, state)
-            named = isinstance(found, Damaged) and found.damage in (Damage.FILE_EMPTY, Damage.FILE_TORN)
-            assert named or found == expected, f"{path} cut to {length} bytes reads as {found}"
-
-
-@pytest.mark.parametrize("state", ["planned", "first-batch-planned"])
-def test_a_bit_that_flips_anywhere_is_found_by_the_checksum(state: str) -> None:
-    whole = in_memory(state)
-    expected = readable(whole, state)
-    for path in _files_a_restart_depends_on(state, expected):
-        content = whole.files[path]
-        for place in range(len(content)):
-            flipped = MemoryStore()
-            flipped.files = {**whole.files, path: content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]}
-            found = read_generation(flipped, state)
-            assert isinstance(found, Damaged), f"{path} with byte {place} changed reads as {found}"
-            assert found.damage is Damage.CHECKSUM_MISMATCH
-
-
-@pytest.mark.parametrize("state", ["planned", "first-batch-planned"])
-def test_a_file_cut_at_any_byte_under_its_checksum_is_named(state: str) -> None:
-    whole = in_memory(state)
-    expected = readable(whole, state)
-    for path in _files_a_restart_depends_on(state, expected):
-        for length in range(len(whole.files[path])):
-            cut = MemoryStore()
-            cut.files = {**whole.files, path: whole.files[path][:length]}
-            found = read_generation(cut, state)
-            assert isinstance(found, Damaged), f"{path} cut to {length} bytes reads as {found}"
-            assert found.damage in (Damage.FILE_EMPTY, Damage.CHECKSUM_MISMATCH)
-
-
-def test_a_checksum_file_cut_at_any_byte_says_nothing_or_is_named() -> None:
-    whole = in_memory("planned")
-    expected = readable(whole, "planned")
-    checksums = whole.files["planned/offsets/.3.crc"]
-    for length in range(len(checksums)):
-        whole.files["planned/offsets/.3.crc"] = checksums[:length]
-        found = read_generation(whole, "planned")
-        named = isinstance(found, Damaged) and found.damage is Damage.CHECKSUM_MISMATCH
-        assert named or found == expected, f"a checksum file of {length} bytes makes it {found}"
-
-
 def test_state_files_survive_two_writers_where_the_commit_log_names_them_by_unique_ids() -> None:
     """What decides between going on and halting when the last driver of a stateful query may still live."""
     stateful = on_disk("stateful")
@@ -310,15 +252,3 @@ def test_a_whole_seed_reads_as_the_empty_batch_it_is(batch: int) -> None:
     found = readable(store, generation.folder)
     assert (found.planned, found.checkpointed, found.planned_end) == (batch, batch, START)
     assert not found.has_run
-
-
-def in_memory_without_checksums(whole: MemoryStore) -> MemoryStore:
-    store = MemoryStore()
-    store.files = {path: content for path, content in whole.files.items() if not path.endswith(".crc")}
-    return store
-
-
-def _files_a_restart_depends_on(state: str, found: Readable) -> list[str]:
-    paths = [f"{state}/metadata", f"{state}/offsets/{found.planned}"]
-    paths += [f"{state}/offsets/{found.planned - 1}"] if found.planned else [f"{state}/sources/0/0"]
-    return paths if found.checkpointed is None else [*paths, f"{state}/commits/{found.checkpointed}"]

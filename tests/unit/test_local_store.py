@@ -138,8 +138,11 @@ def test_a_path_that_cannot_be_followed_is_unknown_and_not_missing(tmp_path: Pat
 def test_a_location_below_a_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = LocalLogStore(str(tmp_path / "file" / "checkpoints"))
-    acts = {"listed": lambda: store.list(""), "read": lambda: store.read("stream.json")}
-    acts["created"] = lambda: store.create("stream.json", b"")
+    acts: dict[str, Callable[[], object]] = {
+        "listed": lambda: store.list(""),
+        "read": lambda: store.read("stream.json"),
+        "created": lambda: store.create("stream.json", b""),
+    }
     for act, run in acts.items():
         with pytest.raises(StoreUnreachable) as caught:
             run()
