@@ -156,10 +156,20 @@ class Kafka:
             "message.max.bytes": "20971520",
         }
         if self.users:
-            accounts = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+            accounts = " ".join(f'user_{name}="{_escaped(password)}"' for name, password in self.users.items())
             values["sasl.enabled.mechanisms"] = "PLAIN"
             values["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = (
                 f"org.apache.kafka.common.security.plain.PlainLoginModule required {accounts};"
             )
         values.update(self.settings)
-        return "".join(f"{key}={value}\n" for key, value in values.items())
+        return "".join(f"{key}={_backslashes_doubled(value)}\n" for key, value in values.items())
+
+
+def _escaped(password: str) -> str:
+    """A password between the double quotes of a JAAS line."""
+    return _backslashes_doubled(password).replace('"', '\\"')
+
+
+def _backslashes_doubled(text: str) -> str:
+    """As JAAS wants them, and as a file of Java properties does."""
+    return text.replace("\\", "\\\\")

@@ -44,7 +44,8 @@ def postgres_16(servers: Path) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def kafka(servers: Path) -> Iterator[Kafka]:
     """A Kafka broker, with a second listener that asks for a login."""
-    with Kafka(servers / "kafka", users={SASL_USER: "plain-secret"}) as broker:
+    settings = {"log.cleaner.backoff.ms": "100"}  # compaction is awaited in tests
+    with Kafka(servers / "kafka", settings=settings, users={SASL_USER: SASL_PASSWORD}) as broker:
         yield broker
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -92,7 +93,9 @@ class KafkaSource(Model):
     bootstrap_servers: str = Field(min_length=1, description="host:port of some brokers, separated by commas.")
     topics: tuple[TopicName, ...] | None = Field(None, min_length=1, description="The topics to read.")
     topic_pattern: str | None = Field(
-        None, min_length=1, description="A Java regular expression; topics it matches are read."
+        None,
+        min_length=1,
+        description="A regular expression in the syntax that Java and Python share; topics it matches are read.",
     )
     assign: tuple[Assignment, ...] | None = Field(None, min_length=1, description="Chosen partitions to read.")
     start: Start = Field(Start(), description="Where a new stream starts.")
@@ -116,6 +119,10 @@ class KafkaSource(Model):
             raise ValueError("give exactly one of topics, topicPattern and assign")
         if self.max_offsets_per_trigger is not None and self.max_rate_per_partition is not None:
             raise ValueError("give maxOffsetsPerTrigger or maxRatePerPartition, not both")
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as problem:
+            raise ValueError(f"topicPattern {self.topic_pattern} is no regular expression ({problem})") from None
         for key in self.properties:
             reason = _REFUSED_PROPERTIES.get(key)
             if reason is None and any(word in key for word in _SECRET_WORDS):

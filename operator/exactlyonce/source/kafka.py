@@ -3,41 +3,77 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from exactlyonce.api.source import KafkaSource, StartFrom
 from exactlyonce.errors import Refused, SourceUnreachable, StartInvalid, TopicMissing
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.source.bounds import Bounds, SourceView
-from exactlyonce.source.kafka_properties import librdkafka_properties
+from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
 
 Result = TypeVar("Result")
 
 _NO_RIGHT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
 _NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+_ASK_AGAIN_SECONDS = 0.1
 
 
 class SourceRefused(Refused):
     """The brokers answered with a refusal: a wrong login or a missing right."""
 
 
+class _LeaderMoves(SourceUnreachable):
+    """A partition has no leader at this moment: it is new, or its leader's broker is being restarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """What the brokers say of a topic. `is_internal`: it is Kafka's own, such as __consumer_offsets."""
+
+    topic_id: str
+    partitions: frozenset[TopicPartition]
+    is_internal: bool
+
+
 class KafkaBounds:
-    """A `Source` that asks the brokers of one stream; each question has `timeout_seconds`, and none is answered empty."""
+    """A `Source` that asks the brokers of one stream; each question has `timeout_seconds`, and none is answered empty.
+
+    Latest is what Spark will plan up to: with read_committed, the first record of the earliest open transaction.
+
+    Raises:
+        SecretMissing, SourceRefused: from the constructor, if no client can be made of the properties and the secret.
+    """
 
     def __init__(self, spec: KafkaSource, secret: Mapping[str, str], timeout_seconds: float = 15.0) -> None:
         self._spec = spec
         self._timeout = timeout_seconds
-        self._last_error = ""
+        self._errors: list[KafkaError] = []
+        committed_only = spec.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
+        self._isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         properties = librdkafka_properties(spec, secret)
-        self._admin = AdminClient({**properties, "error_cb": self._note_error, "log_level": 0})
+        try:
+            self._admin = AdminClient({**properties, "error_cb": self._errors.append, "log_level": 0})
+        except KafkaException as problem:
+            raise SourceRefused(
+                f"No client can be made for Kafka at {self.brokers} ({problem.args[0].str()}); correct "
+                "source.kafka.properties or the secret that source.kafka.secretRef names."
+            ) from problem
 
     @property
     def brokers(self) -> str:
@@ -50,31 +86,43 @@ class KafkaBounds:
         Raises:
             SourceUnreachable, SourceRefused: if the brokers do not answer or refuse.
         """
-        topics = sorted(self._topics() | {partition.topic for partition in also})
+        read_before = {partition.topic for partition in also}
+        topics = sorted(self._topics() | read_before)
         described = self._describe(topics)
-        existing = {TopicPartition(topic, number) for topic, (_, numbers) in described.items() for number in numbers}
+        missing = tuple(topic for topic in topics if topic not in described)
+        if self._spec.topic_pattern is not None:
+            # Spark finds topics by pattern as Admin.listTopics lists them: without Kafka's own.
+            described = {
+                name: topic for name, topic in described.items() if name in read_before or not topic.is_internal
+            }
+        existing = frozenset(partition for topic in described.values() for partition in topic.partitions)
         selected = frozenset(partition for partition in existing if self._selects(partition))
         asked = sorted(selected | (also & existing))
         earliest = self._list_offsets({partition: OffsetSpec.earliest() for partition in asked})
         latest = self._list_offsets({partition: OffsetSpec.latest() for partition in asked})
         return SourceView(
             bounds={key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked},
-            topic_ids={topic: topic_id for topic, (topic_id, _) in described.items()},
+            topic_ids={name: topic.topic_id for name, topic in described.items()},
             selected=selected,
-            missing=tuple(topic for topic in topics if topic not in described),
+            missing=missing,
         )
 
     def start(self, view: SourceView) -> Positions:
         """Resolve where the stream starts.
 
         Raises:
-            TopicMissing: if a topic does not exist; there is nothing to start from.
+            TopicMissing: if a topic or a partition does not exist; there is nothing to start from.
             StartInvalid: if an offset given is missing, unknown or outside of what the source holds.
             SourceUnreachable, SourceRefused: as `view`.
         """
         if view.missing or not view.selected:
             wanted = ", ".join(view.missing) or f"that matches {self._spec.topic_pattern}"
             raise TopicMissing(f"Kafka at {self.brokers} has no topic {wanted}; create it, or correct source.kafka.")
+        absent = [str(partition) for partition in sorted(self._assigned()) if partition not in view.bounds]
+        if absent:
+            raise TopicMissing(
+                f"Kafka at {self.brokers} has no partition {', '.join(absent)}; create it, or correct source.kafka.assign."
+            )
         match self._spec.start.from_:
             case StartFrom.EARLIEST:
                 return view.earliest
@@ -93,13 +141,13 @@ class KafkaBounds:
             SourceUnreachable, SourceRefused: as `view`.
         """
         topics = sorted({partition.topic for partition in partitions})
-        asked = self._ask_offsets({partition: OffsetSpec.earliest() for partition in partitions})
+        wanted = {partition: OffsetSpec.earliest() for partition in partitions}
+        asked = self._ask_offsets(wanted)
         described = self._describe(topics)
         for topic in topics:
             if topic not in described:
                 raise TopicMissing(f"Topic {topic} is gone from Kafka at {self.brokers}.")
-        earliest = {partition: self._answer(future).offset for partition, future in asked.items()}
-        return Positions(earliest), {topic: topic_id for topic, (topic_id, _) in described.items()}
+        return Positions(self._offsets(asked, wanted)), {name: topic.topic_id for name, topic in described.items()}
 
     def _given(self, view: SourceView) -> Positions:
         given = self._spec.start.positions
@@ -137,18 +185,20 @@ class KafkaBounds:
         if self._spec.topics is not None:
             return partition.topic in self._spec.topics
         if self._spec.assign is not None:
-            return any(
-                chosen.topic == partition.topic and partition.partition in chosen.partitions
-                for chosen in self._spec.assign
-            )
+            return partition in self._assigned()
         return self._matches(partition.topic)
+
+    def _assigned(self) -> set[TopicPartition]:
+        return {
+            TopicPartition(chosen.topic, number) for chosen in self._spec.assign or () for number in chosen.partitions
+        }
 
     def _matches(self, topic: str) -> bool:
         assert self._spec.topic_pattern is not None
         return re.fullmatch(self._spec.topic_pattern, topic) is not None
 
-    def _describe(self, topics: list[str]) -> dict[str, tuple[str, list[int]]]:
-        """Return id and partitions of each topic that exists."""
+    def _describe(self, topics: list[str]) -> dict[str, _Topic]:
+        """Return each topic that exists."""
         if not topics:
             return {}
         futures = self._named(
@@ -160,17 +210,40 @@ class KafkaBounds:
                 description = self._answer(future)
             except TopicMissing:
                 continue
-            found[topic] = (str(description.topic_id), sorted(part.id for part in description.partitions))
+            partitions = frozenset(TopicPartition(topic, part.id) for part in description.partitions)
+            found[topic] = _Topic(str(description.topic_id), partitions, bool(description.is_internal))
         return found
 
     def _list_offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
-        return {partition: self._answer(future).offset for partition, future in self._ask_offsets(wanted).items()}
+        return self._offsets(self._ask_offsets(wanted), wanted)
+
+    def _offsets(
+        self, asked: Mapping[TopicPartition, Future[Any]], wanted: Mapping[TopicPartition, Any]
+    ) -> dict[TopicPartition, int]:
+        """Await the answers, and ask again for partitions whose leader moves, as long as the time limit allows."""
+        deadline = time.monotonic() + self._timeout
+        found: dict[TopicPartition, int] = {}
+        while asked:
+            again: dict[TopicPartition, Any] = {}
+            for partition, future in asked.items():
+                try:
+                    found[partition] = self._answer(future).offset
+                except _LeaderMoves:
+                    if time.monotonic() > deadline:
+                        raise
+                    again[partition] = wanted[partition]
+            if again:
+                time.sleep(_ASK_AGAIN_SECONDS)
+            asked = self._ask_offsets(again)
+        return found
 
     def _ask_offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Future[Any]]:
         if not wanted:
             return {}
         asked = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key, spec in wanted.items()}
-        futures = self._named(lambda: self._admin.list_offsets(asked, request_timeout=self._timeout))
+        futures = self._named(
+            lambda: self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=self._timeout)
+        )
         return {TopicPartition(key.topic, key.partition): future for key, future in futures.items()}
 
     def _answer(self, future: Future[Any]) -> Any:
@@ -179,7 +252,7 @@ class KafkaBounds:
     def _named(self, ask: Callable[[], Result]) -> Result:
         """Ask, and turn what goes wrong into an error named by situation."""
         try:
-            return ask()
+            answer = ask()
         except FutureTimeoutError as problem:
             raise self._unreachable("no answer in time") from problem
         except KafkaException as problem:
@@ -191,17 +264,29 @@ class KafkaBounds:
                     f"Kafka at {self.brokers} refuses: {error.str()}. Correct the login in source.kafka.secretRef or "
                     "grant it DESCRIBE and READ on the topics."
                 ) from problem
+            if error.code() in _NO_LEADER:
+                raise _LeaderMoves(
+                    f"Kafka at {self.brokers} has no leader for a partition ({error.str()}); it is tried again."
+                ) from problem
             raise self._unreachable(error.str()) from problem
+        self._noted_errors()
+        self._errors.clear()
+        return answer
 
     def _unreachable(self, said: str) -> Refused | SourceUnreachable:
-        if "authentication" in self._last_error.lower():
-            return SourceRefused(
-                f"Kafka at {self.brokers} refuses the login ({self._last_error}); correct source.kafka.secretRef."
-            )
-        detail = self._last_error or said
+        noted = self._noted_errors()
+        for error in noted:
+            # A connection lost in the middle of a login has that code too, with one of librdkafka's own reasons.
+            if error.code() in _NO_LOGIN and "Local:" not in error.str():
+                return SourceRefused(
+                    f"Kafka at {self.brokers} refuses the login ({error.str()}); correct source.kafka.secretRef."
+                )
+        detail = noted[-1].str() if noted else said
         return SourceUnreachable(
             f"Kafka at {self.brokers} does not answer ({detail}); nothing was decided, it is tried again."
         )
 
-    def _note_error(self, error: KafkaError) -> None:
-        self._last_error = error.str()
+    def _noted_errors(self) -> list[KafkaError]:
+        """What went wrong with connections since the latest answer; the client hands it out when it is polled."""
+        self._admin.poll(0)
+        return [error for error in self._errors if error.code() != KafkaError._ALL_BROKERS_DOWN]

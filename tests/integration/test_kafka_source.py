@@ -1,0 +1,260 @@
+"""What the source says it holds, against a real broker: bounds, ids, moments, selections."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from pydantic import ValidationError
+
+from exactlyonce.errors import StartInvalid, TopicMissing
+from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.source.bounds import Bounds
+from testbed.kafka import Kafka
+from tests.rig import eventually
+from tests.topics import bounds_of, made, open_transaction, produced, source
+
+NOON = 1_790_000_000_000
+"""A moment in milliseconds; the broker keeps the timestamps that producers give."""
+
+READ_UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+
+
+def test_earliest_and_latest_are_the_first_record_and_one_past_the_last(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 3)
+    produced(kafka, name, 7, partition=0)
+    produced(kafka, name, 2, partition=2)
+    view = source(kafka.bootstrap_servers, topics=[name]).view()
+    zero, one, two = (TopicPartition(name, number) for number in range(3))
+    assert view.bounds == {zero: Bounds(0, 7), one: Bounds(0, 0), two: Bounds(0, 2)}
+    assert view.earliest == Positions({zero: 0, one: 0, two: 0})
+    assert view.latest == Positions({zero: 7, one: 0, two: 2})
+    assert view.selected == {zero, one, two}
+    assert view.missing == ()
+
+
+def test_records_that_retention_took_move_earliest(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 9)
+    kafka.delete_records_before(name, 0, 4)
+    assert bounds_of(kafka, name) == Bounds(4, 9)
+    kafka.delete_records_before(name, 0, 9)
+    assert bounds_of(kafka, name) == Bounds(9, 9), "a partition whose records are all gone is not one that starts at 0"
+
+
+def test_an_open_transaction_ends_what_read_committed_can_read(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 5)
+    with open_transaction(kafka, name, 3) as producer:
+        assert bounds_of(kafka, name) == Bounds(0, 5), "Spark plans up to the open transaction and no further"
+        assert bounds_of(kafka, name, READ_UNCOMMITTED) == Bounds(0, 8)
+        producer.commit_transaction(60)
+    eventually(lambda: bounds_of(kafka, name) == Bounds(0, 9), "3 records and the transaction's marker can be read")
+
+
+def test_an_aborted_transaction_is_behind_latest_at_either_isolation(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    with open_transaction(kafka, name, 3) as producer:
+        producer.abort_transaction(60)
+    produced(kafka, name, 2)
+    eventually(lambda: bounds_of(kafka, name) == Bounds(0, 6), "3 aborted, a marker, 2 more")
+    assert bounds_of(kafka, name, READ_UNCOMMITTED) == Bounds(0, 6)
+
+
+def test_a_stream_that_starts_at_latest_does_not_skip_an_open_transaction(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 5)
+    asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "Latest"})
+    with open_transaction(kafka, name, 3):
+        assert asked.start(asked.view()) == Positions({TopicPartition(name, 0): 5})
+
+
+def test_a_compacted_topic_keeps_its_bounds_while_records_go(kafka: Kafka, name: str) -> None:
+    eager = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "100",
+        "max.compaction.lag.ms": "100",
+    }
+    made(kafka, name, config=eager)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def one_more() -> None:
+        producer.produce(name, b"value", key=b"the only key", partition=0)
+        assert producer.flush(30) == 0
+
+    def is_compacted() -> bool:
+        one_more()  # a new record rolls the segment, and only rolled segments are compacted
+        return first_record(kafka, name) > 0
+
+    one_more()
+    eventually(is_compacted, "the cleaner has taken the first record", 120)
+    found = bounds_of(kafka, name)
+    assert found.earliest == 0, (
+        "nothing says that the range is not whole: a count of records can be lower than the range"
+    )
+    assert found.latest > first_record(kafka, name)
+
+
+def first_record(kafka: Kafka, topic: str) -> int:
+    """The offset of the first record that a consumer gets."""
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "the test", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([ConfluentPartition(topic, 0, OFFSET_BEGINNING)])
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None, message.error()
+        return int(message.offset())
+    finally:
+        consumer.close()
+
+
+def test_partitions_added_are_seen_at_the_next_look(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    asked = source(kafka.bootstrap_servers, topics=[name])
+    before = asked.view()
+    kafka.add_partitions(name, 4)
+    eventually(lambda: len(asked.view().selected) == 4, "the source that was asked before sees the new partitions")
+    after = asked.view()
+    assert after.bounds[TopicPartition(name, 3)] == Bounds(0, 0)
+    assert after.topic_ids == before.topic_ids, "a topic that grows is the same topic"
+
+
+def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 3)
+    asked = source(kafka.bootstrap_servers, topics=[name])
+    first = asked.view().topic_ids[name]
+    assert asked.view().topic_ids[name] == first
+    kafka.delete_topic(name)
+    eventually(lambda: asked.view().missing == (name,), "the topic is gone")
+    assert asked.view(frozenset({TopicPartition(name, 0)})).bounds == {}, "what is gone has no bounds, not empty ones"
+    with pytest.raises(TopicMissing, match=f"Topic {name} is gone"):
+        asked.earliest_and_ids([TopicPartition(name, 0)])
+    kafka.create_topic(name, 1)
+    eventually(lambda: asked.view().missing == (), "the topic is there again")
+    assert asked.view().topic_ids[name] != first
+
+
+def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    produced(kafka, name, 5, partition=1)
+    kafka.delete_records_before(name, 1, 2)
+    asked = source(kafka.bootstrap_servers, topics=[name])
+    zero, one = TopicPartition(name, 0), TopicPartition(name, 1)
+    earliest, ids = asked.earliest_and_ids([zero, one])
+    assert earliest == Positions({zero: 0, one: 2})
+    assert ids == asked.view().topic_ids
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        pytest.param(NOON - 1, (0, 0), id="before the first"),
+        pytest.param(NOON, (0, 0), id="at the first"),
+        pytest.param(NOON + 1, (2, 1), id="between two"),
+        pytest.param(NOON + 5_000, (2, 1), id="between two, later"),
+        pytest.param(NOON + 60_000, (2, 1), id="at the last of one"),
+        pytest.param(NOON + 60_001, (4, 1), id="after the last of one"),
+        pytest.param(NOON + 3_600_000, (4, 1), id="after the last of all"),
+    ],
+)
+def test_a_start_at_a_moment_is_the_first_record_at_or_after_it(
+    timed_topic: str, kafka: Kafka, moment: int, expected: tuple[int, int]
+) -> None:
+    start = {"from": "Timestamp", "timestamp": moment / 1000}
+    asked = source(kafka.bootstrap_servers, topics=[timed_topic], start=start)
+    zero, one = TopicPartition(timed_topic, 0), TopicPartition(timed_topic, 1)
+    assert asked.start(asked.view()) == Positions({zero: expected[0], one: expected[1]})
+
+
+@pytest.fixture(scope="module")
+def timed_topic(kafka: Kafka) -> str:
+    """Partition 0 has two records at noon and two a minute later; partition 1 has one at noon."""
+    made(kafka, "timed", 2, {"retention.ms": "-1"})
+    produced(kafka, "timed", 2, at=NOON)
+    produced(kafka, "timed", 2, at=NOON + 60_000)
+    produced(kafka, "timed", 1, partition=1, at=NOON)
+    return "timed"
+
+
+def test_a_start_at_a_moment_inside_an_open_transaction_is_where_that_begins(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 2, at=NOON)
+    asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "Timestamp", "timestamp": NOON / 1000 + 1})
+    with open_transaction(kafka, name, 3):
+        assert asked.start(asked.view()) == Positions({TopicPartition(name, 0): 2})
+
+
+def test_a_start_at_given_offsets_has_to_fit_what_the_source_holds(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    produced(kafka, name, 5)
+    kafka.delete_records_before(name, 0, 2)
+
+    def started(*given: tuple[int, int]) -> Positions:
+        offsets = [{"topic": name, "partition": partition, "offset": offset} for partition, offset in given]
+        asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "Offsets", "offsets": offsets})
+        return asked.start(asked.view())
+
+    assert started((0, 2), (1, 0)) == Positions({TopicPartition(name, 0): 2, TopicPartition(name, 1): 0})
+    assert started((0, 5), (1, 0))[TopicPartition(name, 0)] == 5, "the end is where the next record will be"
+    with pytest.raises(StartInvalid, match=rf"{name}-0 at 1; the source holds 2 to 5"):
+        started((0, 1), (1, 0))
+    with pytest.raises(StartInvalid, match=rf"{name}-0 at 6; the source holds 2 to 5"):
+        started((0, 6), (1, 0))
+    with pytest.raises(StartInvalid, match=rf"lacks {name}-1"):
+        started((0, 2))
+    with pytest.raises(StartInvalid, match=rf"names {name}-2, which the source has not"):
+        started((0, 2), (1, 0), (2, 0))
+
+
+def test_a_pattern_selects_what_it_matches_as_a_whole_and_never_kafkas_own_topics(kafka: Kafka, name: str) -> None:
+    for topic in (f"{name}-a", f"{name}-b", f"{name}-a-late"):
+        made(kafka, topic)
+    with open_transaction(kafka, f"{name}-a", 1):
+        pass  # the broker has made __transaction_state by now
+    assert any(topic.startswith("__") for topic in kafka.admin().list_topics(timeout=10).topics)
+    view = source(kafka.bootstrap_servers, topicPattern=f"{name}-.|__.*").view()
+    assert {partition.topic for partition in view.selected} == {f"{name}-a", f"{name}-b"}
+    assert set(view.topic_ids) == {f"{name}-a", f"{name}-b"}
+
+
+def test_a_pattern_that_matches_nothing_or_is_none_says_so(kafka: Kafka, name: str) -> None:
+    unmatched = source(kafka.bootstrap_servers, topicPattern=f"{name}-nothing-.*")
+    with pytest.raises(TopicMissing, match=rf"{kafka.bootstrap_servers} has no topic that matches {name}-nothing-\.\*"):
+        unmatched.start(unmatched.view())
+    with pytest.raises(ValidationError, match=r"topicPattern \(orders is no regular expression"):
+        source(kafka.bootstrap_servers, topicPattern="(orders")
+
+
+def test_assigned_partitions_are_read_and_others_are_not(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 4)
+    produced(kafka, name, 3, partition=2)
+    asked = source(kafka.bootstrap_servers, assign=[{"topic": name, "partitions": [0, 2]}])
+    zero, two, three = (TopicPartition(name, number) for number in (0, 2, 3))
+    assert asked.start(asked.view()) == Positions({zero: 0, two: 0})
+    with_one_more = asked.view(frozenset({three}))
+    assert with_one_more.selected == {zero, two}
+    assert with_one_more.bounds[three] == Bounds(0, 0), "a partition that was read before is still asked about"
+
+
+def test_an_assigned_partition_that_does_not_exist_is_named(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    asked = source(kafka.bootstrap_servers, assign=[{"topic": name, "partitions": [0, 7]}])
+    with pytest.raises(TopicMissing, match=rf"{kafka.bootstrap_servers} has no partition {name}-7"):
+        asked.start(asked.view())
+
+
+def test_a_missing_topic_is_an_error_that_names_topic_and_brokers(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    asked = source(kafka.bootstrap_servers, topics=[name, f"{name}-absent"])
+    view = asked.view()
+    assert view.missing == (f"{name}-absent",)
+    assert set(view.bounds) == {TopicPartition(name, 0)}
+    with pytest.raises(TopicMissing) as caught:
+        asked.start(view)
+    assert str(caught.value) == (
+        f"Kafka at {kafka.bootstrap_servers} has no topic {name}-absent; create it, or correct source.kafka."
+    )
