@@ -41,6 +41,7 @@ class DriverStatus(Model):
 
     attempt: int = Field(description="Its attempt.")
     landed_at_start: int | None = Field(None, description="The landed batch when it was started.")
+    plan: str | None = Field(None, description="What it was made of, as a hash: another one needs another driver.")
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
     proof: str | None = Field(None, description="How its death is known; unset when it is not.")
     message: str | None = Field(None, description="Its last words.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
@@ -29,6 +30,13 @@ from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, k
 
 class StatusConflict(ExactlyOnceError):
     """Another pass has written the status since it was read; start over."""
+
+
+class Wanted(Enum):
+    """What the resource asks for: a stream that runs, or one at rest (suspended, or about to be deleted)."""
+
+    RUN = "Run"
+    REST = "Rest"
 
 
 class StatusStore(Protocol):
@@ -102,10 +110,14 @@ class StreamLoop:
         self._stream = stream
         self._world = world
 
-    def run_pass(self) -> PassResult:
-        """Look, and do what is to be done now. Never raises for what the outside world does."""
+    def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
+        """Look, and do what is to be done now. Never raises for what the outside world does.
+
+        `plan` stands for what the next driver would be made of; a driver made of something else is drained and replaced.
+        None leaves every driver as it is.
+        """
         try:
-            return self._pass()
+            return self._pass(wanted, plan)
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
             return Waiting(self._world.now(), str(problem))
         except Unreachable as problem:
@@ -115,7 +127,7 @@ class StreamLoop:
         except Refused as problem:
             return self._halt(str(problem))
 
-    def _pass(self) -> PassResult:
+    def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:
         status, version = self._world.statuses.read()
         if status.phase is Phase.HALTED:
             return Halted(status.message)
@@ -125,9 +137,7 @@ class StreamLoop:
         state = self._world.launcher.look(attempt) if attempt else NeverStarted()
         match state:
             case Running():
-                if status.phase is not Phase.RUNNING:
-                    self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
-                return Watching(attempt)
+                return self._watch(status, version, attempt, wanted, plan)
             case Ended() | Gone():
                 if status.driver is None or status.driver.attempt != attempt or status.driver.ended is None:
                     return self._record_ending(status, version, state)
@@ -135,10 +145,33 @@ class StreamLoop:
                 pass
             case _:
                 assert_never(state)
+        if wanted is Wanted.REST:
+            if status.phase is not Phase.SUSPENDED:
+                self._write(
+                    status, version, phase=Phase.SUSPENDED, message="The stream is at rest, as it is asked to be."
+                )
+            return Done(completed=False)
         retry_at = status.trouble.retry_at
         if retry_at is not None and retry_at > self._world.now():
             return Waiting(retry_at, status.message)
-        return self._launch(status, version)
+        return self._launch(status, version, plan)
+
+    def _watch(
+        self, status: StreamStatus, version: str, attempt: Epoch, wanted: Wanted, plan: str | None
+    ) -> PassResult:
+        """A driver runs: let it, or drain it when the stream is to rest or to go on with another plan."""
+        made_of = None if status.driver is None or status.driver.attempt != attempt else status.driver.plan
+        replaced = None not in (plan, made_of) and plan != made_of
+        if wanted is Wanted.REST or replaced:
+            if status.phase is not Phase.DRAINING:
+                why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
+                message = f"Attempt {attempt} ends after the batch in hand: {why}."
+                self._write(status, version, phase=Phase.DRAINING, message=message)
+                self._world.report("Draining", message)
+            self._world.launcher.drain(attempt)
+        elif status.phase not in (Phase.RUNNING, Phase.DRAINING):
+            self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
+        return Watching(attempt)
 
     def _record_ending(self, status: StreamStatus, version: str, ending: Ended | Gone) -> PassResult:
         """Write down how the driver ended and what follows, before anything follows."""
@@ -161,6 +194,7 @@ class StreamLoop:
         driver = DriverStatus(
             attempt=status.attempt,
             landed_at_start=landed_at_start,
+            plan=None if status.driver is None else status.driver.plan,
             ended=kind,
             proof=ending.proof if isinstance(ending, Ended) else None,
             message=told,
@@ -180,7 +214,7 @@ class StreamLoop:
             case _:
                 assert_never(step)
 
-    def _launch(self, status: StreamStatus, version: str) -> PassResult:
+    def _launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
         """Choose, record, raise, observe, decide, act: in this order."""
         world, stream_id = self._world, self._stream.stream_id
         world.stores.ledger.prepare()
@@ -202,7 +236,7 @@ class StreamLoop:
         if decision.halts:
             self._write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
-        driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger))
+        driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger), plan=plan)
         status, version = self._write(status, version, driver=driver)
         world.launcher.start(attempt)
         self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
