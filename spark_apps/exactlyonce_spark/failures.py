@@ -12,6 +12,7 @@ _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreach
 _RAISED = re.compile(r"Malformed record in topic [^\n]+")
 _KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
 _OURS = {kind.__name__: kind for kind in (Fenced, Refused, Unreachable, OutcomeUnknown)}
+_DATABASE = "psycopg2"
 _MOST = 1200
 
 
@@ -20,6 +21,8 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     if isinstance(problem, ExactlyOnceError):
         return _kind_of(problem, in_batch=in_batch), str(problem)
     text = str(problem)
+    if type(problem).__module__.startswith(_DATABASE):
+        text = f"{type(problem).__module__}.{type(problem).__name__}: {text}"
     cause = _cause(text)
     if cause is not None:
         name, said = cause
@@ -63,14 +66,21 @@ def _cause(text: str) -> tuple[str, str] | None:
     if lost is not None:
         return "DataLost", _shortened(lost[0])
     found = _PYTHON_CAUSE.findall(text)
-    named = [(name, said) for name, said in found if not name.startswith(("org.apache", "java.", "py4j", "pyspark"))]
-    return (named[-1][0], _with_detail(text, *named[-1])) if named else None
+    named = [
+        (name, said)
+        for name, said in found
+        if not name.startswith(("org.apache", "java.", "py4j", "pyspark")) and not name.isupper()
+    ]
+    return (named[-1][0], _with_details(text, *named[-1])) if named else None
 
 
-def _with_detail(text: str, name: str, said: str) -> str:
-    """A database's error with its DETAIL line, which names the row."""
-    detail = re.search(r"DETAIL:\s*(.+)", text)
-    return _shortened(f"{said.strip()} {detail[1].strip()}" if name.startswith("psycopg2") and detail else said.strip())
+def _with_details(text: str, name: str, said: str) -> str:
+    """A database's error with its DETAIL and CONTEXT, which name the row; such words in capitals are no errors."""
+    if not name.startswith(_DATABASE):
+        return _shortened(said.strip())
+    details = "; ".join(line.strip() for line in re.findall(r"^(?:DETAIL|CONTEXT):\s*(.+)", text, re.MULTILINE))
+    where = f" ({details})" if details else ""
+    return _shortened(f"The database refuses the rows: {said.strip()}{where}.")
 
 
 def _shortened(text: str) -> str:

@@ -90,6 +90,8 @@ def connect(
         "tcp_user_timeout": str(limits.network_seconds * 1000),
         "application_name": application,
         **address.parameters,
+        # What is copied is UTF-8 whatever the database or the role has as its default; poolers follow this one.
+        "client_encoding": "UTF8",
     }
     with named_errors(str(address)):
         connection: psycopg2.extensions.connection = psycopg2.connect(**parameters)

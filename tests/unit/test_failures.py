@@ -1,0 +1,25 @@
+"""What is said of the end of a driver: the cause at the bottom, in words that help."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+from exactlyonce.launch.last_words import Ending
+from exactlyonce_spark.failures import ending_of
+
+SAID = 'null value in column "id" violates not-null constraint'
+ROW = "DETAIL:  Failing row contains (null, x).\nCONTEXT:  COPY orders, line 6\n"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        psycopg2.errors.NotNullViolation(f"{SAID}\n{ROW}"),
+        RuntimeError(f"Job aborted.\n  File x\npsycopg2.errors.NotNullViolation: {SAID}\n{ROW}\n\tat org.apache.Spark"),
+    ],
+    ids=["in the driver", "in a task"],
+)
+def test_a_refusal_of_the_database_names_what_it_said_and_the_row(problem: Exception) -> None:
+    expected = f"The database refuses the rows: {SAID} (Failing row contains (null, x).; COPY orders, line 6)."
+    assert ending_of(problem, in_batch=True) == (Ending.BATCH_FAILED, expected)
