@@ -82,7 +82,7 @@ def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
     ledger = PostgresLedger(address, sink.ledger_schema, application=f"exactlyonce {driver.stream_id}")
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()))
-    table = read_table(ledger, sink.table)
+    table = read_table(ledger, sink)
     return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from pydantic import Field, model_validator
@@ -11,6 +12,9 @@ from exactlyonce.api.model import Model, SecretRef
 SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 """The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the
 rest optional. They are libpq's names, and the ones CloudNativePG writes."""
+
+
+_NAME = r'([^."\x00]{1,63}|"([^"\x00]|""){1,63}")'
 
 
 class Write(StrEnum):
@@ -43,7 +47,9 @@ class PostgresSink(Model):
 
     secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")
     table: str = Field(
-        pattern=r"^[^.\"\x00]{1,63}(\.[^.\"\x00]{1,63})?$", description="The target table as table or schema.table."
+        pattern=rf"^{_NAME}(\.{_NAME})?$",
+        description="The target table as table or schema.table, case-sensitive. A name with a dot or a quote in it stands "
+        'in double quotes, as in SQL: "my ""odd"" schema".orders.',
     )
     write: Write = Field(
         Write.APPEND,
@@ -64,6 +70,14 @@ class PostgresSink(Model):
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",
         description="The schema in which the ledger keeps its tables.",
     )
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of which `table` consists, without their quotes."""
+        return tuple(
+            quoted.replace('""', '"') if quoted else plain
+            for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^."]+)', self.table)
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> PostgresSink:

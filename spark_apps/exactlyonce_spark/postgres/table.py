@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psycopg2.extensions
 from psycopg2 import sql
 
+from exactlyonce.api.sink import PostgresSink
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.postgres import PostgresLedger
 
@@ -81,24 +82,24 @@ where i.indrelid = %s and i.indisunique and i.indisvalid and i.indpred is null a
 """
 
 
-def read_table(ledger: PostgresLedger, name: str) -> Table:
-    """Look up a table by `table` or `schema.table`, exactly as written.
+def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
+    """Look up the sink's table by its names, exactly as written.
 
     Raises:
         TargetUnfit: if there is none, or it is no table.
         LedgerRefused, LedgerUnreachable: by what the database says.
     """
     with ledger.session() as connection, connection.cursor() as cursor:
-        cursor.execute(_FIND, (".".join(_quoted(part) for part in name.split(".")),))
+        cursor.execute(_FIND, (".".join(_quoted(part) for part in sink.table_names),))
         found = cursor.fetchone()
         if found is None:
             raise TargetUnfit(
-                f"There is no table {name} at {ledger.address} that this role can see; create it, or correct "
+                f"There is no table {sink.table} at {ledger.address} that this role can see; create it, or correct "
                 "sink.postgres.table (names are case-sensitive)."
             )
         oid, schema, table, kind = found
         if kind not in ("r", "p"):
-            raise TargetUnfit(f"{name} at {ledger.address} is no table (relkind {kind}); name a table.")
+            raise TargetUnfit(f"{sink.table} at {ledger.address} is no table (relkind {kind}); name a table.")
         return Table(schema, table, _columns(cursor, oid), _unique_keys(cursor, oid))
 
 
