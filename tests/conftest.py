@@ -18,7 +18,8 @@ _counter = itertools.count(1)
 QUICK = Limits(connect_seconds=3, lock_seconds=20, patience_seconds=0.3, transaction_seconds=60)
 """Limits for tests: what a frozen holder costs is seconds, not minutes."""
 
-SASL_USER, SASL_PASSWORD = "reader", 'pass "word" with \\ in it'
+SASL_USER, SASL_PASSWORD = "reader", "plain-secret"
+QUOTING_USER, QUOTING_PASSWORD = "quoting", 'pass "word" with \\ in it'
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,9 @@ def postgres_16(servers: Path) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def kafka(servers: Path) -> Iterator[Kafka]:
     """A Kafka broker, with a second listener that asks for a login."""
+    users = {SASL_USER: SASL_PASSWORD, QUOTING_USER: QUOTING_PASSWORD}
     settings = {"log.cleaner.backoff.ms": "100"}  # compaction is awaited in tests
-    with Kafka(servers / "kafka", settings=settings, users={SASL_USER: SASL_PASSWORD}) as broker:
+    with Kafka(servers / "kafka", settings=settings, users=users) as broker:
         yield broker
 
 

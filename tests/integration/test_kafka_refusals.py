@@ -22,7 +22,7 @@ from exactlyonce.source.kafka_properties import java_properties
 from exactlyonce_spark import jars
 from testbed.kafka import BROKER_LOCK, Kafka
 from testbed.processes import free_port
-from tests.conftest import SASL_PASSWORD, SASL_USER
+from tests.conftest import QUOTING_PASSWORD, QUOTING_USER
 from tests.rig import eventually
 from tests.topics import made, produced, source
 
@@ -80,16 +80,16 @@ def reached_again(asked: KafkaBounds) -> bool:
 
 
 def login(password: str) -> dict[str, str]:
-    return {"username": SASL_USER, "password": password}
+    return {"username": QUOTING_USER, "password": password}
 
 
 def test_a_login_with_quotes_and_backslashes_in_its_password_is_taken(kafka: Kafka, name: str) -> None:
     made(kafka, name)
     produced(kafka, name, 3)
     brokers = f"127.0.0.1:{kafka.sasl_port}"
-    assert '"' in SASL_PASSWORD
-    assert "\\" in SASL_PASSWORD
-    view = source(brokers, topics=[name], properties=SASL, secret=login(SASL_PASSWORD)).view()
+    assert '"' in QUOTING_PASSWORD
+    assert "\\" in QUOTING_PASSWORD
+    view = source(brokers, topics=[name], properties=SASL, secret=login(QUOTING_PASSWORD)).view()
     assert view.bounds == {TopicPartition(name, 0): Bounds(0, 3)}
 
 
@@ -98,7 +98,7 @@ def test_the_same_login_is_taken_from_a_java_client(kafka: Kafka, name: str, tmp
     made(kafka, name)
     brokers = f"127.0.0.1:{kafka.sasl_port}"
     document = {"bootstrapServers": brokers, "topics": [name], "properties": SASL, "secretRef": {"name": "k"}}
-    properties = java_properties(KafkaSource.model_validate(document), login(SASL_PASSWORD))
+    properties = java_properties(KafkaSource.model_validate(document), login(QUOTING_PASSWORD))
     config = tmp_path / "client.properties"
     config.write_text("".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items()))
     command = ["java", "-cp", f"{jars.ensure_jars(BROKER_LOCK)}/*", "kafka.admin.ConfigCommand"]
@@ -120,7 +120,7 @@ def test_a_wrong_password_is_one_sentence_without_the_password(kafka: Kafka, sel
     assert said.endswith("correct source.kafka.secretRef.")
     assert "\n" not in said
     assert wrong not in said
-    assert SASL_PASSWORD not in said
+    assert QUOTING_PASSWORD not in said
 
 
 def test_a_login_without_a_password_in_the_secret_is_refused_before_anything_is_asked(kafka: Kafka) -> None:
