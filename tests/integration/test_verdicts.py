@@ -34,7 +34,7 @@ def test_a_batch_that_landed_before_spark_knew_is_recognised(rig: Rig) -> None:
 
 def test_a_batch_that_landed_in_part_is_finished(rig: Rig) -> None:
     rig.overrides["spec.sink.postgres.commit"] = "Partition"
-    rig.produce(1000)
+    rig.produce(4000)
     rig.run(crash="task.committed@1=kill-driver")
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "FinishBatch"]
