@@ -77,13 +77,14 @@ class GoldenTopic:
         assert producer.flush(60) == 0, "the broker took every record"
         self._filled = until
 
-    def read(self, session: SparkSession, start: str = "earliest") -> DataFrame:
-        """Return the topic as a stream."""
+    def read(self, session: SparkSession, start: str = "earliest", *, batch_records: int | None = None) -> DataFrame:
+        """Return the topic as a stream, `batch_records` at most in one batch."""
         options = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
             "kafka.fetch.max.wait.ms": "10",
             "subscribe": self.name,
             "startingOffsets": start,
+            **({} if batch_records is None else {"maxOffsetsPerTrigger": str(batch_records)}),
         }
         return session.readStream.format("kafka").options(**options).load()
 

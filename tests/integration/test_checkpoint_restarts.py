@@ -1,0 +1,229 @@
+"""The restart table, proven: what Spark 4.2.0 does when it is started on each golden checkpoint.
+
+docs/checkpoint-states.md tells the same to a person. One Spark session with a driver's settings serves all; its topic ends
+beyond every recorded batch, so a query that goes on has records to read, and each record is known by partition and offset.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.generation import Generation, write_seed
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.state import Damaged, Readable, read_generation
+from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from testbed.golden import EARLIEST, LATEST, ROCKSDB, START, Batches, GoldenTopic, records_between, run_to_end
+from testbed.kafka import Kafka
+from testbed.spark import local_session
+from tests.checkpoints import GOLDEN, golden_states
+from tests.restart_table import FAILS, GOES_ON, GOES_ON_WRONGLY, OTHER_QUERIES, Ran
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with local_session("checkpoint restarts", ROCKSDB) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Kafka) -> GoldenTopic:
+    golden_topic = GoldenTopic(kafka)
+    golden_topic.fill(LATEST)
+    return golden_topic
+
+
+def copy_of(state: str, folder: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / state, folder / state))
+
+
+def expected_batches(ran: Ran) -> list[tuple[int, list[tuple[int, int]]]]:
+    return [(number, records_between(start, end)) for number, start, end in ran]
+
+
+def restart(spark: SparkSession, topic: GoldenTopic, checkpoint: Path) -> Batches:
+    return run_to_end(topic.read(spark), checkpoint)
+
+
+def test_every_golden_checkpoint_is_started_or_excused() -> None:
+    assert sorted([*GOES_ON, *GOES_ON_WRONGLY, *FAILS, *OTHER_QUERIES]) == golden_states()
+
+
+@pytest.mark.parametrize("state", GOES_ON)
+def test_spark_goes_on_as_this_project_reads_the_checkpoint(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
+) -> None:
+    checkpoint = copy_of(state, tmp_path)
+    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    found = restart(spark, topic, checkpoint)
+    assert (found.ran, found.error) == (expected_batches(GOES_ON[state]), None)
+    assert isinstance(before, Readable)
+    first, records = found.ran[0]
+    if before.planned == before.checkpointed:
+        assert first == before.planned + 1, "the next batch"
+        assert records == records_between(before.planned_end, LATEST), "from where the logs end"
+    else:
+        assert before.planned_start is not None
+        assert first == before.planned, "the planned batch, again"
+        assert records == records_between(before.planned_start, before.planned_end), "with the range that was planned"
+    after = read_generation(LocalLogStore(str(tmp_path)), state)
+    assert isinstance(after, Readable), "what Spark has added is read again"
+    assert (after.planned, after.checkpointed, after.planned_end) == (found.numbers[-1], found.numbers[-1], LATEST)
+
+
+@pytest.mark.parametrize("state", GOES_ON_WRONGLY)
+def test_spark_goes_on_where_this_project_does_not_let_it(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
+) -> None:
+    checkpoint = copy_of(state, tmp_path)
+    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    found = restart(spark, topic, checkpoint)
+    assert (found.ran, found.error) == (expected_batches(GOES_ON_WRONGLY[state]), None)
+    start_is_unknown = isinstance(before, Readable) and before.planned_start is None
+    assert isinstance(before, Damaged) or start_is_unknown, "named, or read as one whose batch 0 has no known start"
+
+
+@pytest.mark.parametrize("state", FAILS)
+def test_spark_fails_on_what_this_project_names_as_damaged(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
+) -> None:
+    checkpoint = copy_of(state, tmp_path)
+    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    ran, error = FAILS[state]
+    found = restart(spark, topic, checkpoint)
+    assert found.ran == expected_batches(ran)
+    assert error in (found.error or "it ended without an error")
+    assert isinstance(before, Damaged)
+
+
+def test_a_stateful_query_goes_on_with_its_state(spark: SparkSession, topic: GoldenTopic, tmp_path: Path) -> None:
+    checkpoint = copy_of("stateful", tmp_path)
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
+    counted = [(key.partition, LATEST[key] - START[key]) for key in LATEST]
+    assert (found.ran, found.error) == ([(2, counted)], None), "records before the restart are counted in"
+
+
+def test_state_without_offsets_stops_a_stateful_query(spark: SparkSession, topic: GoldenTopic, tmp_path: Path) -> None:
+    checkpoint = copy_of("state-without-offsets", tmp_path)
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
+    assert found.ran == []
+    assert "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" in (found.error or "")
+
+
+def seed(folder: Path, batch: int, at: Positions = START) -> Path:
+    """Write a generation whose empty batch ends at `at`; returns the checkpoint directory that Spark is given."""
+    generation = Generation(7, Epoch(3))
+    write_seed(LocalLogStore(str(folder)), generation, BatchNumber(batch), at, 2)
+    return Path(generation.path(str(folder)))
+
+
+def files_of(checkpoint: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(checkpoint)): file.read_bytes() for file in checkpoint.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("batch", [0, 1, 41])
+def test_spark_continues_a_seed_with_the_next_batch_from_exactly_its_positions(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, batch: int
+) -> None:
+    checkpoint = seed(tmp_path, batch)
+    seeded = files_of(checkpoint)
+    found = restart(spark, topic, checkpoint)
+    assert (found.ran, found.error) == ([(batch + 1, records_between(START, LATEST))], None)
+    assert seeded.items() <= files_of(checkpoint).items(), "Spark changes no file of the seed"
+    assert restart(spark, topic, checkpoint).ran == [], "and has nothing more to read"
+
+
+@pytest.mark.parametrize("batch", [0, 41])
+def test_no_record_is_skipped_or_repeated_over_a_seed_a_failed_batch_and_restarts(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, batch: int
+) -> None:
+    """The first batch after the seed fails, then a later one; a failed batch leaves no rows, as in a transaction."""
+    checkpoint = seed(tmp_path, batch)
+    runs = [
+        run_to_end(topic.read(spark, batch_records=6), checkpoint, fail_at=fail_at)
+        for fail_at in (batch + 1, batch + 3, None)
+    ]
+    numbers = [number for run in runs for number in run.numbers]
+    assert numbers == list(range(batch + 1, batch + 1 + len(numbers))), "each batch landed once, in order"
+    assert len(numbers) > 3
+    assert [run.error is None for run in runs] == [False, False, True]
+    assert sorted(record for run in runs for record in run.records) == records_between(START, LATEST)
+
+
+def test_a_batch_planned_after_a_seed_is_run_again_with_its_range(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path
+) -> None:
+    """The offset log must hold spark.sql.shuffle.partitions, or Spark ends with None.get when it compares two batches."""
+    checkpoint = seed(tmp_path, 41)
+    run_to_end(topic.read(spark, batch_records=6), checkpoint, fail_at=42)
+    planned = read_generation(LocalLogStore(str(tmp_path)), checkpoint.name)
+    assert isinstance(planned, Readable)
+    assert (planned.planned, planned.checkpointed, planned.planned_start, planned.has_run) == (42, 41, START, True)
+    found = restart(spark, topic, checkpoint)
+    assert found.ran[0] == (42, records_between(START, planned.planned_end))
+    assert found.records == records_between(START, LATEST)
+
+
+def test_a_partition_that_the_seed_does_not_name_is_read_from_its_first_record(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path
+) -> None:
+    two = Positions(list(START.items())[:2])
+    found = restart(spark, topic, seed(tmp_path, 41, two))
+    assert found.ran == [(42, records_between(two, LATEST))]
+
+
+@pytest.mark.parametrize("batch", [0, 1, 41])
+def test_a_half_written_seed_starts_from_the_earliest_record_or_not_at_all(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, batch: int
+) -> None:
+    """Why a generation is published only after it was read back whole."""
+    whole = seed(tmp_path / "whole", batch)
+    order = ["metadata", f"commits/{batch}", f"offsets/{batch - 1}", f"offsets/{batch}"]
+    order = [path for path in order if (whole / path).exists()]
+    for count in range(len(order)):
+        cut = tmp_path / f"cut-{count}"
+        for path in order[:count]:
+            (cut / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(whole / path, cut / path)
+        found = restart(spark, topic, cut)
+        from_earliest = records_between(EARLIEST, LATEST)
+        assert found.records in ([], from_earliest), f"{order[:count]}: {found}"
+        assert found.error is not None or found.records == from_earliest, f"{order[:count]}: {found}"
+
+
+def test_a_seed_whose_commit_is_missing_runs_its_batch_from_the_earliest_record(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path
+) -> None:
+    """Why the commit is written before the offsets: the other order has a moment that reads old records again."""
+    checkpoint = seed(tmp_path, 0)
+    (checkpoint / "commits" / "0").unlink()
+    found = restart(spark, topic, checkpoint)
+    assert found.ran == [(0, records_between(EARLIEST, START)), (1, records_between(START, LATEST))]
+
+
+@pytest.mark.parametrize("batch", [0, 41])
+def test_spark_refuses_a_stateful_query_on_a_seed_because_it_has_no_state(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, batch: int
+) -> None:
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), seed(tmp_path, batch))
+    assert found.ran == []
+    assert "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" in (found.error or "")
+
+
+def test_a_stateful_query_starts_at_the_positions_of_a_planned_empty_batch_0(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path
+) -> None:
+    """Spark itself runs the empty batch 0 then, between Kafka's own start and the same end, and makes its state with it."""
+    checkpoint = seed(tmp_path, 0)
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "sources" / "0" / "0").write_bytes(b"\0v1\n" + START.to_json().encode())
+    assert files.parse_kafka_start((checkpoint / "sources" / "0" / "0").read_bytes()) == START
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
+    counted = [(key.partition, LATEST[key] - START[key]) for key in LATEST]
+    assert (found.ran, found.error) == ([(0, []), (1, counted)], None)
