@@ -9,7 +9,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import Fenced
 
 _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
-_RAISED = re.compile(r"Malformed record in topic [^\n]+")
+_RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 _KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
 _OURS = {kind.__name__: kind for kind in (Fenced, Refused, Unreachable, OutcomeUnknown)}
 _DATABASE = "psycopg2"

@@ -23,3 +23,13 @@ ROW = "DETAIL:  Failing row contains (null, x).\nCONTEXT:  COPY orders, line 6\n
 def test_a_refusal_of_the_database_names_what_it_said_and_the_row(problem: Exception) -> None:
     expected = f"The database refuses the rows: {SAID} (Failing row contains (null, x).; COPY orders, line 6)."
     assert ending_of(problem, in_batch=True) == (Ending.BATCH_FAILED, expected)
+
+
+def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> None:
+    raised = "[USER_RAISED_EXCEPTION] Malformed record in topic t partition 2 offset 7: it does not fit SQLSTATE: P0001"
+    expected = (
+        "Malformed record in topic t partition 2 offset 7: it does not fit. "
+        "Mend the producer, or set source.format.onMalformed to DeadLetter."
+    )
+    for text in (f"Job aborted.\n{raised}\n\tat org.apache.Spark", raised.removesuffix(" SQLSTATE: P0001")):
+        assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
