@@ -97,8 +97,10 @@ class _Runner:
                         return 0
                 case Halted():
                     return 1
-                case Done():
-                    return 0
+                case Done(completed=completed):
+                    # A driver also drains when an earlier `run` was killed; then nobody has asked this one to end.
+                    if completed or self._stop.asked.is_set():
+                        return 0
                 case _:
                     assert_never(result)
 
