@@ -13,7 +13,7 @@ from pathlib import Path
 from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.cli.status_file import StatusFile
+from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.postgres import PostgresLedger
@@ -39,8 +39,11 @@ class LocalStream:
 
     @property
     def owner(self) -> Owner:
-        """The owner as the ledger knows it: this machine, and the uid of the status file."""
-        return Owner(machine(), self.statuses.uid)
+        """The owner as the ledger knows it: this machine's state folder, and the uid of the status file.
+
+        A state folder is what a cluster is elsewhere: only there can be told whether another owner is gone.
+        """
+        return Owner(f"{machine()}:{self.state_root.absolute()}", self.statuses.uid)
 
     def loop(self, report: Callable[[str, str], None]) -> StreamLoop:
         """Return the stream's loop."""
@@ -50,9 +53,11 @@ class LocalStream:
         return StreamLoop(self.stream, world)
 
     def owner_is_gone(self, owner: Owner) -> bool:
-        """Whether no status file of this state folder has that uid any more."""
-        files = self.state_root.glob("*/status.json")
-        return all(json.loads(file.read_text()).get("uid") != owner.uid for file in files)
+        """Whether no status file of this state folder has that uid any more; one that cannot be read may have it."""
+        try:
+            return all(StatusFile(file).uid != owner.uid for file in self.state_root.glob("*/status.json"))
+        except StatusUnreadable:
+            return False
 
 
 def choose_stream(file: Path, name: str | None) -> Stream:

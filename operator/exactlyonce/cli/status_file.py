@@ -21,6 +21,10 @@ class StatusUnreadable(Refused):
     """The status file holds something else."""
 
 
+class StateFolderUnusable(Refused):
+    """The folder that local mode keeps its state in cannot be read or written."""
+
+
 class AlreadyRun(Refused):
     """Another process runs this stream from the same state folder."""
 
@@ -44,8 +48,7 @@ class StatusFile:
 
     def write(self, status: StreamStatus, version: str) -> str:
         """Replace the status of that version, whole and flushed to the disk."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self._usable(), self._locked():
             _, current, uid = self._load()
             if str(current) != version:
                 raise StatusConflict(f"{self._file} was written by another pass.")
@@ -62,9 +65,11 @@ class StatusFile:
 
         Raises:
             AlreadyRun: if another process holds it.
+            StateFolderUnusable: if the folder cannot be written.
         """
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with (self._file.parent / "running.lock").open("w") as lock:
+        with self._usable():
+            lock = (self._file.parent / "running.lock").open("w")
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -79,6 +84,8 @@ class StatusFile:
             return StreamStatus.model_validate(document["status"]), int(document["version"]), str(document["uid"])
         except FileNotFoundError:
             return StreamStatus(), 0, self._new_uid
+        except OSError as problem:
+            raise self._unusable(problem) from problem
         except (ValueError, KeyError, TypeError, ValidationError) as problem:
             raise StatusUnreadable(
                 f"{self._file} is no status of this release; delete it, and the stream goes on where the ledger stands."
@@ -92,6 +99,21 @@ class StatusFile:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._file)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            yield
+        except OSError as problem:
+            raise self._unusable(problem) from problem
+
+    def _unusable(self, problem: OSError) -> StateFolderUnusable:
+        folder = self._file.parent
+        return StateFolderUnusable(
+            f"The state folder {folder} cannot be used ({problem.strerror or problem}); name one that this user may write "
+            "with --state."
+        )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

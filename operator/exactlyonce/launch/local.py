@@ -81,9 +81,13 @@ class LocalLauncher:
         home = self._home(attempt)
         try:
             home.mkdir(parents=True)
+            (home / "spec.json").write_text(self.spec)
         except FileExistsError:
             return
-        (home / "spec.json").write_text(self.spec)
+        except OSError as problem:
+            raise LaunchFailed(
+                f"The driver's folder {home} cannot be written ({problem}); make room there."
+            ) from problem
         command = [sys.executable, "-m", "exactlyonce_spark", "--spec", str(home / "spec.json")]
         command += ["--epoch", str(attempt), "--last-words", str(home / "last-words.json")]
         command += ["--heartbeat", str(home / "heartbeat")]
