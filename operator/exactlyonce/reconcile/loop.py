@@ -219,7 +219,10 @@ class StreamLoop:
         world, stream_id = self._world, self._stream.stream_id
         world.stores.ledger.prepare()
         before = world.stores.ledger.look(stream_id)
-        attempt = Epoch(max(status.attempt, 0 if before is None else before.stream.epoch) + 1)
+        known = Epoch(0) if before is None else before.stream.epoch
+        attempt = Epoch(max(status.attempt, known) + 1)
+        if known > status.attempt:
+            world.report("NewerEpoch", _newer_epoch(stream_id, known, status.attempt, attempt))
         status, version = self._write(status, version, attempt=attempt, phase=Phase.RECONCILING)
         raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
         seen = observe(
@@ -319,6 +322,14 @@ def _landed_after(decision: Decision, ledger: LedgerView | None) -> int | None:
         if isinstance(action, SeedAndPublish):
             return action.seed_batch
     return None if ledger is None else ledger.stream.landed_batch
+
+
+def _newer_epoch(stream_id: str, known: Epoch, attempt_known: int, attempt: Epoch) -> str:
+    return (
+        f"The ledger holds epoch {known} of {stream_id} and this status knows attempt {attempt_known}: it was lost or "
+        f"restored, or another operator runs the stream too. This one takes attempt {attempt} and nothing older can land; if "
+        "there is another operator, stop one of the two."
+    )
 
 
 def _told(ending: Ended | Gone) -> tuple[str, str]:
