@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError
 
-from exactlyonce.api.model import DNS_NAME, Model
+from exactlyonce.api.constraints import Broken, matches
+from exactlyonce.api.model import DNS_LABEL, Model
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 
@@ -29,19 +30,31 @@ class ResourceInvalid(Refused):
         self.problems = problems
 
 
+NAME_MAX_LENGTH = 49
+"""What is left of the 63 characters of a label or a host name beside `-driver-` and an attempt of six digits."""
+
+NAME_RULE = matches(
+    f"[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?",
+    f"write metadata.name with at most {NAME_MAX_LENGTH} lowercase letters, digits and -, a letter first and no - at its end, "
+    "so that pods and Services can be named after it",
+)
+
+
 class Metadata(Model):
     """The part of a Kubernetes object's metadata that a stream depends on."""
 
-    name: str = Field(pattern=DNS_NAME, max_length=52)
-    namespace: str = Field("default", pattern=DNS_NAME, max_length=63)
-    annotations: dict[str, str] = Field({})
+    name: Annotated[str, NAME_RULE] = Field(description="The stream's name.")
+    namespace: Annotated[str, Field(max_length=63), matches(DNS_LABEL, "write a namespace's name")] = Field(
+        "default", description="The stream's namespace."
+    )
+    annotations: dict[str, str] = Field({}, description="Annotations; exactlyonce.dev/… are a person's word.")
 
 
 class Stream(Model):
     """One ExactlyOnceStream."""
 
-    metadata: Metadata
-    spec: StreamSpec
+    metadata: Metadata = Field(description="Name, namespace and annotations.")
+    spec: StreamSpec = Field(description="What is asked for.")
 
     @property
     def stream_id(self) -> str:
@@ -94,7 +107,7 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
     except UnicodeDecodeError as problem:
         raise ResourceInvalid([f"{path}: the file is not UTF-8 text; name a YAML file."]) from problem
     try:
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, _Loader):  # a SafeLoader
             if isinstance(document, dict):
                 yield document
     except yaml.YAMLError as problem:
@@ -105,10 +118,33 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
         ) from problem
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads YAML as kubectl does: what looks like a date is a text, and a key that stands twice is an error."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 # as the base class has it
+        first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping, unless it has a key twice."""
+        seen = set()
+        for key, _ in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name in seen and name != "<<":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {name} stands twice in one place", key.start_mark
+                )
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
 def _sentences(problem: ValidationError) -> Iterator[str]:
     for error in problem.errors(include_url=False):
         path = ".".join(str(part) for part in error["loc"])
-        yield f"{path or 'the resource'}: {_what(error)}."
+        broken = error.get("ctx", {}).get("error")
+        for sentence in broken.sentences if isinstance(broken, Broken) else [_what(error)]:
+            yield f"{path or 'the resource'}: {sentence}."
 
 
 def _what(error: Any) -> str:
@@ -122,8 +158,6 @@ def _what(error: Any) -> str:
             return f"{error['input']!r} is not one of {context['expected']}"
         case "value_error":
             return str(context["error"])
-        case "string_pattern_mismatch":
-            return f"{error['input']!r} does not match {context['pattern']}"
         case _:
             shown = repr(error["input"])
             given = f" (it is {shown})" if len(shown) < 60 and not isinstance(error["input"], dict | list) else ""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from exactlyonce.api.model import Model, SecretRef
+from exactlyonce.api.constraints import Rule, Unique, matches
+from exactlyonce.api.model import Model, SecretRef, without_nulls
 
 SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 """The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the
@@ -15,6 +17,19 @@ rest optional. They are libpq's names, and the ones CloudNativePG writes."""
 
 
 _NAME = r'([^."\x00]{1,63}|"([^"\x00]|""){1,63}")'
+_SOME_KEYS = "has(self.keys) && size(self.keys) > 0"
+
+TableName = Annotated[
+    str,
+    Field(min_length=1, max_length=260),
+    matches(rf"{_NAME}(\.{_NAME})?", "write it as table or schema.table, and a name with a dot in double quotes"),
+]
+ColumnName = Annotated[str, Field(min_length=1, max_length=63)]
+LedgerSchema = Annotated[
+    str,
+    Field(max_length=63),
+    matches("[a-z_][a-z0-9_]*", "write a plain name: lowercase letters, digits and _, and no digit first"),
+]
 
 
 class Write(StrEnum):
@@ -46,8 +61,7 @@ class PostgresSink(Model):
     """Rows of a Postgres table; the ledger stands in the same database."""
 
     secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")
-    table: str = Field(
-        pattern=rf"^{_NAME}(\.{_NAME})?$",
+    table: TableName = Field(
         description="The target table as table or schema.table, case-sensitive. A name with a dot or a quote in it stands "
         'in double quotes, as in SQL: "my ""odd"" schema".orders.',
     )
@@ -55,20 +69,48 @@ class PostgresSink(Model):
         Write.APPEND,
         description="Append inserts rows; Upsert keeps the latest row of each key; Merge combines rows of the same key.",
     )
-    keys: tuple[str, ...] = Field((), description="With Upsert and Merge: the columns of a unique index of the table.")
-    version: str | None = Field(
+    keys: Annotated[tuple[ColumnName, ...], Field(max_length=32), Unique()] = Field(
+        (), description="With Upsert and Merge: the columns of a unique index of the table."
+    )
+    version: ColumnName | None = Field(
         None, description="With Upsert: a column that only grows; a row never replaces one with a greater version."
     )
-    merge: dict[str, Combine] = Field(
+    merge: Annotated[dict[str, Combine], BeforeValidator(without_nulls), Field(max_length=1600)] = Field(
         {}, description="With Merge: how every column beside the keys combines its old value with the new one."
     )
     commit: Commit = Field(
         Commit.BATCH, description="Batch: one transaction a batch. Partition: one a Kafka partition, without staging."
     )
-    ledger_schema: str = Field(
-        "exactlyonce",
-        pattern=r"^[a-z_][a-z0-9_]{0,62}$",
-        description="The schema in which the ledger keeps its tables.",
+    ledger_schema: LedgerSchema = Field("exactlyonce", description="The schema in which the ledger keeps its tables.")
+
+    rules = (
+        Rule(
+            f"(self.write == 'Append') != ({_SOME_KEYS})",
+            lambda it: (it.write is Write.APPEND) != bool(it.keys),
+            "keys belongs to write: Upsert and Merge, and they need it",
+        ),
+        Rule(
+            "(self.write == 'Merge') == (has(self.merge) && size(self.merge) > 0)",
+            lambda it: (it.write is Write.MERGE) == bool(it.merge),
+            "merge belongs to write: Merge, and write: Merge needs it",
+        ),
+        Rule(
+            "!has(self.version) || self.write == 'Upsert'",
+            lambda it: it.version is None or it.write is Write.UPSERT,
+            "version belongs to write: Upsert",
+        ),
+        Rule(
+            "!has(self.keys) || !has(self.merge) || !self.keys.exists(key, key in self.merge)",
+            lambda it: not set(it.keys) & set(it.merge),
+            "merge may not name a column of keys",
+            told=lambda it: f"merge may not name the keys {', '.join(sorted(set(it.keys) & set(it.merge)))}",
+            told_cel="'merge may not name the keys ' + self.keys.filter(key, key in self.merge).join(', ')",
+        ),
+        Rule(
+            "!has(self.keys) || !has(self.version) || !(self.version in self.keys)",
+            lambda it: it.version not in it.keys,
+            "version may not be one of the keys",
+        ),
     )
 
     @property
@@ -79,25 +121,10 @@ class PostgresSink(Model):
             for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^."]+)', self.table)
         )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> PostgresSink:
-        if (self.write is Write.APPEND) == bool(self.keys):
-            raise ValueError("keys belongs to write: Upsert and Merge, and they need it")
-        if (self.write is Write.MERGE) != bool(self.merge):
-            raise ValueError("merge belongs to write: Merge, and write: Merge needs it")
-        if self.version is not None and self.write is not Write.UPSERT:
-            raise ValueError("version belongs to write: Upsert")
-        both = sorted(set(self.keys) & set(self.merge))
-        if both:
-            raise ValueError(f"merge may not name the keys {', '.join(both)}")
-        if len(self.keys) != len(set(self.keys)):
-            raise ValueError("keys names a column twice")
-        if self.version in self.keys:
-            raise ValueError("version may not be one of the keys")
-        return self
-
 
 class Sink(Model):
     """Where rows take effect."""
 
     postgres: PostgresSink = Field(description="Rows of a Postgres table.")
+
+    one_of = ("postgres",)

@@ -7,27 +7,49 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
-from exactlyonce.api.model import Model, SecretRef
+from exactlyonce.api.constraints import Rule, Unique, cel_list, cel_text, matches
+from exactlyonce.api.model import LARGEST, Model, SecretRef, Texts, Whole
+from exactlyonce.api.refused_properties import Properties
 from exactlyonce.offsets import Positions, TopicPartition
 
-TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+TopicName = Annotated[
+    str,
+    Field(min_length=1, max_length=249),
+    matches("[a-zA-Z0-9._-]*", "write a topic's name: letters, digits, ., _ and -"),
+]
+
+Partition = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 
 KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
 """The keys read from the secret of a Kafka source: a SASL login, the brokers' CA and a client certificate, as PEM."""
 
-_REFUSED_PROPERTIES = {
-    "key.deserializer": "Spark reads keys and values as bytes",
-    "value.deserializer": "Spark reads keys and values as bytes",
-    "group.id": "positions are kept in the ledger, never in a consumer group",
-    "enable.auto.commit": "positions are kept in the ledger, never in a consumer group",
-    "auto.offset.reset": "a missing position is a verdict, not a default; say where to start in source.kafka.start",
-    "interceptor.classes": "an interceptor could change or drop records",
-    "bootstrap.servers": "it has a field of its own, source.kafka.bootstrapServers",
-    "sasl.jaas.config": "a password belongs in the secret that source.kafka.secretRef names (keys username, password)",
-}
-_SECRET_WORDS = ("password", "secret", "keystore.key", "certificate.chain")
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise ValueError(f"{pattern} is no regular expression ({problem})") from None
+    return pattern
+
+
+TopicPattern = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_compiles)]
+
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def _is_moment(value: object) -> object:
+    if not isinstance(value, datetime) and not (isinstance(value, str) and _RFC_3339.fullmatch(value)):
+        raise ValueError(f"{value!r} is no moment; write it as 2026-01-31T00:00:00Z")
+    return value
+
+
+Moment = Annotated[
+    AwareDatetime, BeforeValidator(_is_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
 
 
 class StartFrom(StrEnum):
@@ -43,30 +65,34 @@ class StartOffset(Model):
     """Where one partition starts."""
 
     topic: TopicName = Field(description="The topic.")
-    partition: int = Field(ge=0, description="The partition.")
-    offset: int = Field(ge=0, description="The offset of the first record to read.")
+    partition: Partition = Field(description="The partition.")
+    offset: Whole = Field(ge=0, le=LARGEST, description="The offset of the first record to read.")
 
 
 class Start(Model):
     """Where a new stream starts; resolved once, before its first batch. Later changes have no effect."""
 
     from_: StartFrom = Field(StartFrom.EARLIEST, alias="from", description="Where a new stream starts.")
-    offsets: tuple[StartOffset, ...] = Field((), description="With from: Offsets, one entry for every partition.")
-    timestamp: AwareDatetime | None = Field(
+    offsets: Annotated[tuple[StartOffset, ...], Field(max_length=10_000), Unique(("topic", "partition"))] = Field(
+        (), description="With from: Offsets, one entry for every partition."
+    )
+    timestamp: Moment | None = Field(
         None,
         description="With from: Timestamp, the first record at or after this moment (RFC 3339) of every partition.",
     )
 
-    @model_validator(mode="after")
-    def _complete(self) -> Start:
-        if (self.from_ is StartFrom.OFFSETS) != bool(self.offsets):
-            raise ValueError("offsets belongs to from: Offsets, and from: Offsets needs it")
-        if (self.from_ is StartFrom.TIMESTAMP) != (self.timestamp is not None):
-            raise ValueError("timestamp belongs to from: Timestamp, and from: Timestamp needs it")
-        named = [(entry.topic, entry.partition) for entry in self.offsets]
-        if len(named) != len(set(named)):
-            raise ValueError("offsets names a partition twice")
-        return self
+    rules = (
+        Rule(
+            "(self.from == 'Offsets') == (has(self.offsets) && size(self.offsets) > 0)",
+            lambda it: (it.from_ is StartFrom.OFFSETS) == bool(it.offsets),
+            "offsets belongs to from: Offsets, and from: Offsets needs it",
+        ),
+        Rule(
+            "(self.from == 'Timestamp') == has(self.timestamp)",
+            lambda it: (it.from_ is StartFrom.TIMESTAMP) == (it.timestamp is not None),
+            "timestamp belongs to from: Timestamp, and from: Timestamp needs it",
+        ),
+    )
 
     @property
     def positions(self) -> Positions:
@@ -84,52 +110,56 @@ class Assignment(Model):
     """Chosen partitions of one topic."""
 
     topic: TopicName = Field(description="The topic.")
-    partitions: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1, description="The partitions to read.")
+    partitions: Annotated[tuple[Partition, ...], Field(min_length=1, max_length=10_000), Unique()] = Field(
+        description="The partitions to read."
+    )
 
 
 class KafkaSource(Model):
     """Records of Kafka topics."""
 
-    bootstrap_servers: str = Field(min_length=1, description="host:port of some brokers, separated by commas.")
-    topics: tuple[TopicName, ...] | None = Field(None, min_length=1, description="The topics to read.")
-    topic_pattern: str | None = Field(
+    bootstrap_servers: str = Field(
+        min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."
+    )
+    topics: Annotated[tuple[TopicName, ...], Field(min_length=1, max_length=1000), Unique()] | None = Field(
+        None, description="The topics to read."
+    )
+    topic_pattern: TopicPattern | None = Field(
         None,
-        min_length=1,
         description="A regular expression in the syntax that Java and Python share; topics it matches are read.",
     )
-    assign: tuple[Assignment, ...] | None = Field(None, min_length=1, description="Chosen partitions to read.")
+    assign: Annotated[tuple[Assignment, ...], Field(min_length=1, max_length=1000), Unique(("topic",))] | None = Field(
+        None, description="Chosen partitions to read."
+    )
     start: Start = Field(Start(), description="Where a new stream starts.")
-    max_offsets_per_trigger: int | None = Field(None, ge=1, description="The most offsets one batch spans.")
-    max_rate_per_partition: int | None = Field(
+    max_offsets_per_trigger: Whole | None = Field(
+        None, ge=1, le=LARGEST, description="The most offsets one batch spans."
+    )
+    max_rate_per_partition: Whole | None = Field(
         None,
         ge=1,
+        le=LARGEST,
         description="The most records a second, as an average over the partitions; needs trigger.interval.",
     )
-    properties: dict[str, str] = Field(
+    properties: Properties = Field(
         {}, description="Kafka client properties. isolation.level is read_committed unless it is set here."
     )
     secret_ref: SecretRef | None = Field(
         None, description=f"Credentials; the keys read are {', '.join(KAFKA_SECRET_KEYS)}."
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> KafkaSource:
-        ways = [self.topics, self.topic_pattern, self.assign]
-        if sum(way is not None for way in ways) != 1:
-            raise ValueError("give exactly one of topics, topicPattern and assign")
-        if self.max_offsets_per_trigger is not None and self.max_rate_per_partition is not None:
-            raise ValueError("give maxOffsetsPerTrigger or maxRatePerPartition, not both")
-        try:
-            re.compile(self.topic_pattern or "")
-        except re.error as problem:
-            raise ValueError(f"topicPattern {self.topic_pattern} is no regular expression ({problem})") from None
-        for key in self.properties:
-            reason = _REFUSED_PROPERTIES.get(key)
-            if reason is None and any(word in key for word in _SECRET_WORDS):
-                reason = "credentials belong in the secret that source.kafka.secretRef names"
-            if reason is not None:
-                raise ValueError(f"properties may not set {key}: {reason}")
-        return self
+    rules = (
+        Rule(
+            "[has(self.topics), has(self.topicPattern), has(self.assign)].filter(given, given).size() == 1",
+            lambda it: [it.topics, it.topic_pattern, it.assign].count(None) == 2,
+            "give exactly one of topics, topicPattern and assign",
+        ),
+        Rule(
+            "!has(self.maxOffsetsPerTrigger) || !has(self.maxRatePerPartition)",
+            lambda it: None in (it.max_offsets_per_trigger, it.max_rate_per_partition),
+            "give maxOffsetsPerTrigger or maxRatePerPartition, not both",
+        ),
+    )
 
 
 class FormatType(StrEnum):
@@ -148,16 +178,28 @@ class OnMalformed(StrEnum):
 
 
 _FORMAT_OPTIONS = {
-    FormatType.JSON: {
+    FormatType.JSON: (
         "allowComments", "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedFieldNames", "dateFormat",
         "locale", "primitivesAsString", "timeZone", "timestampFormat", "timestampNTZFormat",
-    },
-    FormatType.CSV: {
+    ),
+    FormatType.CSV: (
         "comment", "dateFormat", "emptyValue", "escape", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "locale",
         "nullValue", "quote", "sep", "timeZone", "timestampFormat", "timestampNTZFormat",
-    },
-    FormatType.RAW: set(),
+    ),
+    FormatType.RAW: (),
 }  # fmt: skip
+
+
+def _unknown_options(it: Format) -> list[str]:
+    return sorted(set(it.options) - set(_FORMAT_OPTIONS[it.type]))
+
+
+def _options_told(it: Format) -> str:
+    known = ", ".join(_FORMAT_OPTIONS[it.type]) or "none"
+    return f"options may not set {', '.join(_unknown_options(it))} for {it.type}; known are: {known}"
+
+
+_OPTIONS_CEL = "{" + ", ".join(f"{cel_text(kind)}: {cel_list(names)}" for kind, names in _FORMAT_OPTIONS.items()) + "}"
 
 
 class Format(Model):
@@ -167,6 +209,7 @@ class Format(Model):
     schema_: str = Field(
         alias="schema",
         min_length=1,
+        max_length=100_000,
         description="The columns as SQL DDL; NOT NULL makes a record without the value malformed. "
         "Raw takes one column, STRING or BINARY.",
     )
@@ -174,15 +217,20 @@ class Format(Model):
         OnMalformed.FAIL,
         description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters.",
     )
-    options: dict[str, str] = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
+    options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 
-    @model_validator(mode="after")
-    def _known_options(self) -> Format:
-        unknown = sorted(set(self.options) - _FORMAT_OPTIONS[self.type])
-        if unknown:
-            known = ", ".join(sorted(_FORMAT_OPTIONS[self.type])) or "none"
-            raise ValueError(f"options may not set {', '.join(unknown)} for {self.type}; known are: {known}")
-        return self
+    rules = (
+        Rule(
+            f"!has(self.options) || self.options.all(name, name in {_OPTIONS_CEL}[self.type])",
+            lambda it: not _unknown_options(it),
+            "options may set what Spark's format knows and nothing else",
+            told=_options_told,
+            told_cel=(
+                f"'options may not set ' + self.options.map(name, name).filter(name, !(name in {_OPTIONS_CEL}[self.type]))"
+                f".join(', ') + ' for ' + self.type + '; known are: ' + {_OPTIONS_CEL}[self.type].join(', ')"
+            ),
+        ),
+    )
 
 
 class Source(Model):
@@ -190,3 +238,5 @@ class Source(Model):
 
     kafka: KafkaSource = Field(description="Records of Kafka topics.")
     format: Format = Field(description="How values are turned into columns.")
+
+    one_of = ("kafka",)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from exactlyonce.api.model import Duration, Model
-from exactlyonce.api.refused_conf import refusal
-from exactlyonce.api.sink import Sink
+from exactlyonce.api import refused_conf
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.constraints import Rule, Unique, matches
+from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, within
+from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
+from exactlyonce.api.sink import Commit, Sink
 from exactlyonce.api.source import Source
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
+
+_COUNT = r"[1-9][0-9]{0,5}"
+_SHUFFLES = Rule(
+    f"!('{SHUFFLE_PARTITIONS}' in self) || self['{SHUFFLE_PARTITIONS}'].matches('^{_COUNT}$')",
+    lambda conf: re.fullmatch(_COUNT, conf.get(SHUFFLE_PARTITIONS, "1")) is not None,
+    f"{SHUFFLE_PARTITIONS} is a whole number from 1 to 999999",
+)
+
+_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+ModuleName = Annotated[
+    str,
+    Field(max_length=512),
+    matches(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*", "write a module's name as Python imports it"),
+]
+FunctionName = Annotated[str, Field(max_length=128), matches(_IDENTIFIER, "write a function's name")]
+StreamId = Annotated[
+    str,
+    Field(min_length=1, max_length=200),
+    matches("[A-Za-z0-9][A-Za-z0-9._/-]*", "write letters, digits, ., _, / and -, and a letter or digit first"),
+]
+Image = Annotated[
+    str, Field(min_length=1, max_length=512), matches(r"[!-~]+", "write an image as registry.example/name:tag")
+]
 
 
 class Delivery(StrEnum):
@@ -38,59 +66,69 @@ class OnSourceTruncated(StrEnum):
     RESUME_FROM_EARLIEST = "ResumeFromEarliest"
 
 
+class DeletionPolicy(StrEnum):
+    """What becomes of what is kept when the resource is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
 class PythonTransform(Model):
     """A function `(DataFrame) -> DataFrame` of a module on the driver's Python path."""
 
-    module: str = Field(pattern=r"^[A-Za-z_][\w]*(\.[A-Za-z_][\w]*)*$", description="The module.")
-    function: str = Field("transform", pattern=r"^[A-Za-z_]\w*$", description="The function in it.")
+    module: ModuleName = Field(description="The module.")
+    function: FunctionName = Field("transform", description="The function in it.")
 
 
 class Transform(Model):
     """What is done to the rows; without one they land as the format gives them."""
 
-    sql: str | None = Field(None, min_length=1, description="A SELECT over the view `source`.")
+    sql: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+        None, description="A SELECT over the view `source`."
+    )
     python: PythonTransform | None = Field(None, description="A Python function from DataFrame to DataFrame.")
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Transform:
-        if (self.sql is None) == (self.python is None):
-            raise ValueError("give exactly one of sql and python")
-        return self
-
-
-class Checkpoint(Model):
-    """Where Spark's logs are kept."""
-
-    location: str = Field(
-        pattern=r"^(file://)?/[^\x00]*$",
-        description="A folder of this stream alone: an absolute path, or file:///path.",
+    rules = (
+        Rule(
+            "has(self.sql) != has(self.python)",
+            lambda it: (it.sql is None) != (it.python is None),
+            "give exactly one of sql and python",
+        ),
     )
 
 
 class Trigger(Model):
     """When a batch starts; without one, as soon as the one before has landed."""
 
-    interval: Duration | None = Field(None, description="The time from the start of one batch to the next.")
-    available_now: bool = Field(False, description="Land what the source holds now, then complete.")
+    interval: Annotated[Duration, within("0s", "24h")] | None = Field(
+        None, description="The time from the start of one batch to the next."
+    )
+    available_now: Flag = Field(False, description="Land what the source holds now, then complete.")
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Trigger:
-        if self.interval is not None and self.available_now:
-            raise ValueError("give interval or availableNow, not both")
-        return self
+    rules = (
+        Rule(
+            "!has(self.interval) || !self.availableNow",
+            lambda it: it.interval is None or not it.available_now,
+            "give interval or availableNow, not both",
+        ),
+    )
 
 
 class Backoff(Model):
     """How long to wait before a restart while nothing lands."""
 
-    initial: Duration = Field(timedelta(seconds=5), description="The first wait; it doubles with every further one.")
-    max: Duration = Field(timedelta(minutes=5), description="The longest wait.")
+    initial: Annotated[Duration, within("0s", "24h")] = Field(
+        timedelta(seconds=5), description="The first wait; it doubles with every further one."
+    )
+    max: Annotated[Duration, within("0s", "24h")] = Field(timedelta(minutes=5), description="The longest wait.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Backoff:
-        if self.initial > self.max:
-            raise ValueError("initial may not exceed max")
-        return self
+    rules = (
+        Rule(
+            "duration(self.initial) <= duration(self.max)",
+            lambda it: it.initial <= it.max,
+            "initial may not exceed max",
+        ),
+    )
 
 
 class Recovery(Model):
@@ -102,54 +140,89 @@ class Recovery(Model):
     on_source_truncated: OnSourceTruncated = Field(
         OnSourceTruncated.HALT, description="When the source no longer holds the next record."
     )
-    max_failures_per_batch: int = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
+    max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")
 
 
-class Driver(Model):
-    """The Spark driver."""
+class Objectives(Model):
+    """What the alerts of the chart fire on."""
 
-    cores: int = Field(2, ge=1, le=256, description="The cores it works with.")
-    memory: str = Field("1g", pattern=r"^[1-9]\d*[mg]$", description="The heap of its JVM, such as 2g.")
+    lag_seconds: Whole | None = Field(
+        None, ge=1, le=31_536_000, description="How far the stream may be behind its source, in seconds."
+    )
 
 
 class StreamSpec(Model):
     """What an ExactlyOnceStream asks for."""
 
-    stream_id: str | None = Field(
+    stream_id: StreamId | None = Field(
         None,
-        min_length=1,
-        max_length=200,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$",
-        description="The ledger's key of this stream; the default is <namespace>/<name>. Never reuse one.",
+        description="The ledger's key of this stream; the default is <namespace>/<name>. Never reuse one; never changed.",
     )
-    delivery: Delivery = Field(Delivery.EXACTLY_ONCE, description="What is promised for every record.")
-    source: Source = Field(description="Where records come from.")
+    delivery: Delivery = Field(
+        Delivery.EXACTLY_ONCE,
+        description="What is promised for every record. Changed only while the stream is suspended.",
+    )
+    image: Image | None = Field(
+        None,
+        description="The image of drivers and executors, which decides the version of Spark; the default is the operator's. "
+        "Local mode has none.",
+    )
+    image_pull_policy: ImagePullPolicy | None = Field(
+        None, description="When a node pulls the image; the default is Kubernetes' own."
+    )
+    image_pull_secrets: Annotated[tuple[ImagePullSecret, ...], Field(max_length=16), Unique(("name",))] = Field(
+        (), description="Secrets with the logins of registries."
+    )
+    source: Source = Field(description="Where records come from: exactly one source, and the format of its records.")
     transform: Transform | None = Field(None, description="What is done to the rows.")
-    sink: Sink = Field(description="Where rows take effect.")
-    checkpoint: Checkpoint = Field(description="Where Spark's logs are kept.")
+    sink: Sink = Field(
+        description="Where rows take effect: exactly one sink. Its kind, its table and the ledger's schema are "
+        "changed only while the stream is suspended."
+    )
+    checkpoint: Checkpoint = Field(
+        description="Where Spark's logs are kept. The location is changed only while the stream is suspended."
+    )
     trigger: Trigger = Field(Trigger(), description="When a batch starts.")
     recovery: Recovery = Field(Recovery(), description="What is done when something was lost or fails.")
     driver: Driver = Field(Driver(), description="The Spark driver.")
-    spark_conf: dict[str, str] = Field({}, description="Spark settings; what would break the promise is refused.")
-    drain_timeout: Duration = Field(
-        timedelta(minutes=5), description="How long a driver may take to end after the batch in hand."
+    executor: Executor = Field(Executor(), description="The Spark executors; in local mode the driver works alone.")
+    spark_conf: Annotated[Texts, refused_conf.RULE, _SHUFFLES] = Field(
+        {}, description="Spark settings; what would break the promise or the launch is refused."
+    )
+    spark_ui: SparkUi = Field(SparkUi(), description="Spark's user interface.")
+    drain_timeout: Annotated[Duration, within("1s", "24h")] = Field(
+        timedelta(minutes=5),
+        description="How long a driver may take to end after the batch in hand; longer than a batch takes.",
+    )
+    suspend: Flag = Field(
+        False, description="Whether the stream is to rest: its driver ends after the batch in hand; false goes on."
+    )
+    restart_nonce: Whole = Field(
+        0, ge=0, le=LARGEST, description="Another number than before drains the driver and starts the next one."
+    )
+    deletion_policy: DeletionPolicy = Field(
+        DeletionPolicy.RETAIN,
+        description="What becomes of the checkpoint and the ledger's rows when the resource is deleted. Rows in the target "
+        "table always stay.",
+    )
+    history: Whole = Field(3, ge=0, le=100, description="How many ended driver pods are kept for their logs.")
+    objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")
+
+    rules = (
+        Rule(
+            "!has(self.source.kafka) || !has(self.source.kafka.maxRatePerPartition) || has(self.trigger.interval)",
+            lambda it: it.source.kafka.max_rate_per_partition is None or it.trigger.interval is not None,
+            "source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time",
+        ),
+        Rule(
+            "!has(self.sink.postgres) || self.sink.postgres.commit == 'Batch' || self.delivery == 'ExactlyOnce'",
+            lambda it: it.sink.postgres.commit is Commit.BATCH or it.delivery is Delivery.EXACTLY_ONCE,
+            "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
+        ),
     )
 
     @property
     def shuffle_partitions(self) -> int:
         """How many tasks a shuffle has; a generation keeps the number it was seeded with, as every checkpoint of Spark does."""
         return int(self.spark_conf.get(SHUFFLE_PARTITIONS, DEFAULT_SHUFFLE_PARTITIONS))
-
-    @model_validator(mode="after")
-    def _keeps_the_promise(self) -> StreamSpec:
-        for key, value in self.spark_conf.items():
-            reason = refusal(key, value)
-            if reason is not None:
-                raise ValueError(f"sparkConf may not set {key} to {value}: {reason}")
-        partitions = self.spark_conf.get(SHUFFLE_PARTITIONS, "1")
-        if not (partitions.isascii() and partitions.isdigit() and int(partitions) > 0):
-            raise ValueError(f"sparkConf sets {SHUFFLE_PARTITIONS} to {partitions}; give a whole number above 0")
-        if self.source.kafka.max_rate_per_partition is not None and self.trigger.interval is None:
-            raise ValueError("source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time")
-        return self

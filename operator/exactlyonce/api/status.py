@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
+from exactlyonce.api.constraints import Unique
 from exactlyonce.api.model import Model
 
 
@@ -25,7 +27,13 @@ class Phase(StrEnum):
     COMPLETED = "Completed"
 
 
-class VerdictStatus(Model):
+class StatusModel(Model):
+    """A part of the status. What another release wrote into it and this one does not know is passed over."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+class VerdictStatus(StatusModel):
     """The latest verdict of reconciliation."""
 
     kind: str = Field(description="The verdict.")
@@ -36,7 +44,7 @@ class VerdictStatus(Model):
     evidence: tuple[dict[str, Any], ...] = Field((), description="What was seen.")
 
 
-class DriverStatus(Model):
+class DriverStatus(StatusModel):
     """The latest driver."""
 
     attempt: int = Field(description="Its attempt.")
@@ -45,9 +53,12 @@ class DriverStatus(Model):
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
     proof: str | None = Field(None, description="How its death is known; unset when it is not.")
     message: str | None = Field(None, description="Its last words.")
+    pod_name: str | None = Field(None, description="Its pod.")
+    image: str | None = Field(None, description="The image that it runs.")
+    started_at: datetime | None = Field(None, description="When it was started.")
 
 
-class Trouble(Model):
+class Trouble(StatusModel):
     """Failures in a row, and when the next attempt may be made."""
 
     endings: int = Field(0, description="Attempts in a row that ended without landing a batch.")
@@ -56,12 +67,61 @@ class Trouble(Model):
     retry_at: datetime | None = Field(None, description="When the next attempt may be made.")
 
 
-class StreamStatus(Model):
+class CheckpointStatus(StatusModel):
+    """The checkpoint in use."""
+
+    generation: int = Field(description="Its generation: 1 is the first; a rebuilt one is a new one.")
+    location: str = Field(description="Its folder.")
+
+
+class Progress(StatusModel):
+    """How far the stream has come. Positions of each partition are in the ledger; `exactlyonce offsets` shows them."""
+
+    batch: int | None = Field(None, description="The latest batch that landed.")
+    committed_at: datetime | None = Field(None, description="When it landed.")
+    lag_records: int | None = Field(None, description="How many offsets of the source have not landed.")
+    lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(StatusModel):
+    """One condition, in the form of Kubernetes' own (metav1.Condition)."""
+
+    type: str = Field(description="Ready, Reconciling or Stalled.")
+    status: ConditionStatus = Field(description="Whether it holds.")
+    reason: str = Field(description="Why, in one CamelCase word.")
+    message: str = Field(description="Why, in one sentence.")
+    last_transition_time: datetime = Field(description="Since when it has this status.")
+    observed_generation: int | None = Field(None, description="The generation of the resource that it is about.")
+
+
+class StreamStatus(StatusModel):
     """The status of one stream."""
 
     phase: Phase = Field(Phase.PENDING, description="Where the stream is in its life.")
     message: str = Field("", description="What a person should know now, in one sentence.")
+    observed_generation: int | None = Field(
+        None, description="The generation of the resource that the operator has looked at."
+    )
     attempt: int = Field(0, description="The latest attempt; recorded before it acts.")
     verdict: VerdictStatus | None = Field(None, description="The latest verdict.")
     driver: DriverStatus | None = Field(None, description="The latest driver.")
+    checkpoint: CheckpointStatus | None = Field(None, description="The checkpoint in use.")
+    progress: Progress | None = Field(None, description="How far the stream has come.")
     trouble: Trouble = Field(Trouble(), description="Failures in a row.")
+    acted_on: str | None = Field(
+        None, description="What a person last asked for, as a hash: another one gives a halted stream another try."
+    )
+    spec_problem: str | None = Field(
+        None, description="What is wrong with the spec of this generation; the last valid one is kept to meanwhile."
+    )
+    conditions: Annotated[tuple[Condition, ...], Unique(("type",))] = Field(
+        (), description="Ready, Reconciling and Stalled, as kstatus reads them."
+    )

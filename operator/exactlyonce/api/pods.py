@@ -1,0 +1,144 @@
+"""The part of a stream's spec that is about its pods. Local mode, where drivers are processes, reads cores and memory only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from exactlyonce.api.constraints import Rule, matches
+from exactlyonce.api.model import Duration, Flag, Model, ObjectName, Texts, Whole, within, without_nulls
+
+OWN_PREFIX = "exactlyonce.dev/"
+"""What the names of this operator's labels and annotations begin with."""
+
+DRIVER_CONTAINER = "driver"
+EXECUTOR_CONTAINER = "executor"
+"""The names of the containers, in a pod template, that Spark runs in."""
+
+Memory = Annotated[
+    str, Field(max_length=8), matches("[1-9][0-9]{0,6}[mg]", "write it in mebibytes or gibibytes, as 512m or 2g")
+]
+
+Cpu = Annotated[
+    str,
+    Field(max_length=12),
+    matches(r"[1-9][0-9]{0,6}m|[1-9][0-9]{0,3}(\.[0-9]{1,3})?|0\.[0-9]{0,2}[1-9]", "write it as 2, 0.5 or 500m"),
+]
+
+_NOT_OWN = Rule(
+    f"!self.exists(key, key.startsWith('{OWN_PREFIX}'))",
+    lambda names: not any(name.startswith(OWN_PREFIX) for name in names),
+    f"names that begin with {OWN_PREFIX} are the operator's own; use another prefix",
+)
+
+LabelValue = Annotated[
+    str,
+    Field(max_length=63),
+    matches("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", "write a label's value: letters, digits, -, _ and ."),
+]
+
+Labels = Annotated[dict[str, LabelValue], BeforeValidator(without_nulls), Field(max_length=100), _NOT_OWN]
+Annotations = Annotated[Texts, _NOT_OWN]
+
+
+class ImagePullPolicy(StrEnum):
+    """When a node pulls the image."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class ImagePullSecret(Model):
+    """A secret with a registry's login, in the stream's own namespace."""
+
+    name: ObjectName = Field(description="The secret's name.")
+
+
+class PodTemplateMetadata(Model):
+    """Labels and annotations of pods."""
+
+    labels: Labels = Field({}, description="Labels beside the operator's own.")
+    annotations: Annotations = Field({}, description="Annotations beside the operator's own.")
+
+
+class PodTemplate(Model):
+    """What is added to a pod."""
+
+    metadata: PodTemplateMetadata = Field(PodTemplateMetadata(), description="Labels and annotations.")
+    spec: dict[str, Any] = Field(
+        {},
+        description="Any part of a pod's spec, merged into what the operator makes as a strategic merge patch is: lists "
+        "of containers, volumes, mounts, ports and environment variables are joined by their names, other lists "
+        f"and values replace. Spark's container is {DRIVER_CONTAINER} in a driver's and {EXECUTOR_CONTAINER} in an "
+        "executor's pod. The command, the arguments, the image, restartPolicy and what else keeps the promise stay the "
+        "operator's. docs/reference.md tells all of it.",
+    )
+
+
+class Driver(Model):
+    """The Spark driver."""
+
+    cores: Whole = Field(2, ge=1, le=256, description="The cores it works with.")
+    memory: Memory = Field("1g", description="The heap of its JVM, such as 2g.")
+    memory_overhead: Memory | None = Field(
+        None,
+        description="Memory of the pod beside the heap, for Python and the system; the default is 40 % of memory, "
+        "at least 384m.",
+    )
+    cpu_request: Cpu | None = Field(
+        None, description="The CPU that the pod asks for, such as 500m; the default is cores."
+    )
+    cpu_limit: Cpu | None = Field(None, description="The CPU that the pod may use at most; there is none by default.")
+    service_account_name: ObjectName | None = Field(
+        None, description="The service account of its pod; the default is the one that the chart made for drivers."
+    )
+    start_timeout: Annotated[Duration, within("10s", "24h")] = Field(
+        timedelta(minutes=10),
+        description="How long its pod may take until it runs; then it is deleted and the next attempt is made.",
+    )
+    pod_template: PodTemplate = Field(PodTemplate(), description="What is added to its pod.")
+
+
+class Executor(Model):
+    """The Spark executors."""
+
+    instances: Whole = Field(2, ge=1, le=10_000, description="How many there are.")
+    max_instances: Whole | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="With it, Spark starts more executors while tasks wait, up to this many, and ends idle ones, down to "
+        "instances.",
+    )
+    cores: Whole = Field(1, ge=1, le=256, description="How many tasks each runs at once.")
+    memory: Memory = Field("1g", description="The heap of each one's JVM, such as 2g.")
+    memory_overhead: Memory | None = Field(
+        None,
+        description="Memory of each pod beside the heap, for Python and the system; the default is 40 % of memory, "
+        "at least 384m.",
+    )
+    cpu_request: Cpu | None = Field(
+        None, description="The CPU that each pod asks for, such as 500m; the default is cores."
+    )
+    cpu_limit: Cpu | None = Field(None, description="The CPU that each pod may use at most; there is none by default.")
+    pod_template: PodTemplate = Field(PodTemplate(), description="What is added to each pod.")
+
+    rules = (
+        Rule(
+            "!has(self.maxInstances) || self.maxInstances >= self.instances",
+            lambda it: it.max_instances is None or it.max_instances >= it.instances,
+            "maxInstances may not be less than instances",
+        ),
+    )
+
+
+class SparkUi(Model):
+    """Spark's user interface."""
+
+    enabled: Flag = Field(
+        False, description="Whether the driver serves it, with a Service beside it named <stream>-ui, port 4040."
+    )
