@@ -5,11 +5,9 @@ Planned is the latest batch of the offset log, checkpointed the latest of the co
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from exactlyonce.api.sink import Commit
 from exactlyonce.checkpoint.generation import Generation
-from exactlyonce.checkpoint.state import Absent, Damaged, Readable
+from exactlyonce.checkpoint.state import Absent, CheckpointState, Damaged, Readable
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges
 from exactlyonce.reconcile.observation import Observation
@@ -31,44 +29,57 @@ def compare_logs(seen: Observation, ledger: LedgerView) -> LogVerdict:
     """Return the verdict that the logs and the ledger give, before predecessor, state and policy are asked."""
     landed_batch = ledger.stream.landed_batch
     assert landed_batch is not None, "a stream that never started is decided before"
-    if not _is_below(ledger.stream.checkpoint_path, seen.request.location):
-        words = f"the last checkpoint is {ledger.stream.checkpoint_path}, the resource names {seen.request.location}"
-        return _rebuild(RebuildReason.LOCATION_CHANGED, words, ledger)
+    path, location = ledger.stream.checkpoint_path, seen.request.location
+    if not _is_below(path, location):
+        words = f"the last checkpoint is {path}, the resource names {location}"
+        return _rebuild(
+            RebuildReason.LOCATION_CHANGED, Evidence(words, {"checkpoint": path, "location": location}), ledger
+        )
     later = _later_generation_that_ran(seen, ledger)
     if later is not None:
         words = f"{later.folder} ran, and the ledger knows generation {ledger.stream.generation} as the latest"
-        return _rewind(words, ledger)
-    match seen.checkpoint:
-        case Absent():
-            words = f"there is no checkpoint at {ledger.stream.checkpoint_path}"
-            return _rebuild(RebuildReason.CHECKPOINT_LOST, words, ledger)
-        case Damaged(damage=damage, words=what):
-            return _rebuild(RebuildReason.CHECKPOINT_DAMAGED, f"the checkpoint is damaged ({damage}: {what})", ledger)
-        case Readable():
-            return _compare(seen.checkpoint, seen.request.commit, ledger, landed_batch)
-        case _:
-            assert_never(seen.checkpoint)
+        return _rewind(Evidence(words, {"ran": later.folder, "generation": ledger.stream.generation}), ledger)
+    state = seen.checkpoint
+    if isinstance(state, Readable):
+        return _compare(state, seen.request.commit, ledger, landed_batch)
+    why = RebuildReason.CHECKPOINT_LOST if isinstance(state, Absent) else RebuildReason.CHECKPOINT_DAMAGED
+    return _rebuild(why, checkpoint_evidence(state, str(path)), ledger)
+
+
+def checkpoint_evidence(state: CheckpointState, where: str) -> Evidence:
+    """Return what was found of a checkpoint at `where`."""
+    if isinstance(state, Absent):
+        return Evidence(f"there is no checkpoint at {where}", {"checkpoint": where})
+    if isinstance(state, Damaged):
+        words = f"the checkpoint at {where} is damaged ({state.damage}: {state.words})"
+        return Evidence(
+            words, {"checkpoint": where, "damage": str(state.damage), "highestPlanned": state.highest_planned}
+        )
+    words = f"the checkpoint at {where} has planned batch {state.planned} and committed {_told(state.checkpointed)}"
+    return Evidence(words, {"checkpoint": where, "planned": state.planned, "checkpointed": state.checkpointed})
 
 
 def _compare(logs: Readable, commit: Commit, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
     checkpointed = logs.checkpointed
     if checkpointed is not None and checkpointed > landed_batch:
-        return _rewind(f"Spark has committed batch {checkpointed}, the sink holds up to batch {landed_batch}", ledger)
+        words = f"Spark has committed batch {checkpointed}, the sink holds up to batch {landed_batch}"
+        return _rewind(Evidence(words, {"checkpointed": checkpointed}), ledger)
     if logs.planned < landed_batch:
         words = f"the offset log ends at batch {logs.planned}, the sink holds batch {landed_batch}"
-        return _rebuild(RebuildReason.CHECKPOINT_OLDER, words, ledger)
+        return _rebuild(RebuildReason.CHECKPOINT_OLDER, Evidence(words, {"planned": logs.planned}), ledger)
     if logs.planned == landed_batch:
         return _compare_landed(logs, ledger, landed_batch)
     if logs.planned == landed_batch + 1:
         return _compare_planned(logs, commit, ledger)
-    return _rewind(f"Spark has planned batch {logs.planned}, the sink holds up to batch {landed_batch}", ledger)
+    words = f"Spark has planned batch {logs.planned}, the sink holds up to batch {landed_batch}"
+    return _rewind(Evidence(words, {"planned": logs.planned}), ledger)
 
 
 def _compare_landed(logs: Readable, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
     """The latest planned batch is the latest landed one: both must have read the same records."""
     if logs.planned_end != ledger.landed.positions:
         words = f"batch {landed_batch} was planned up to {logs.planned_end} and landed up to {ledger.landed.positions}"
-        return _rebuild(RebuildReason.PLANNED_OTHERWISE, words, ledger)
+        return _planned_otherwise(logs, words, ledger)
     evidence = _evidence(logs, ledger)
     if logs.checkpointed == landed_batch:
         reason = f"Batch {landed_batch} is planned, checkpointed and landed; Spark goes on with {landed_batch + 1}."
@@ -76,8 +87,10 @@ def _compare_landed(logs: Readable, ledger: LedgerView, landed_batch: BatchNumbe
     row = ledger.batch(landed_batch)
     assert row is not None, "ledger_contradiction has looked"
     if not _same_ranges(logs, row.ranges):
-        words = f"batch {landed_batch} was planned from {logs.planned_start} and landed with {row.ranges}"
-        return _rebuild(RebuildReason.PLANNED_OTHERWISE, words, ledger)
+        words = (
+            f"batch {landed_batch} was planned from {_start(logs)} to {logs.planned_end} and landed with {row.ranges}"
+        )
+        return _planned_otherwise(logs, words, ledger)
     reason = (
         f"Batch {landed_batch} landed with the ranges that were planned and Spark did not commit it; "
         "Spark runs it again and the sink recognises it."
@@ -91,23 +104,24 @@ def _compare_planned(logs: Readable, commit: Commit, ledger: LedgerView) -> LogV
     start = logs.planned_start
     plan = None if start is None else _plan(start, logs.planned_end)
     if plan is None:
-        words = f"batch {planned} was planned from {start} to {logs.planned_end}"
-        return _rebuild(RebuildReason.PLANNED_OTHERWISE, words, ledger)
+        words = f"batch {planned} was planned from {_start(logs)} to {logs.planned_end}, which is no range to read"
+        return _planned_otherwise(logs, words, ledger)
     unknown = [key for key in landed if key not in plan]
     places = {key: _place(landed.get(key, 0), offsets) for key, offsets in plan.items()}
     if unknown or "elsewhere" in places.values():
         words = f"batch {planned} was planned as {plan} and the sink stands at {landed}"
-        return _rebuild(RebuildReason.PLANNED_OTHERWISE, words, ledger)
+        return _planned_otherwise(logs, words, ledger)
     evidence = _evidence(logs, ledger)
     finished = [str(key) for key, place in places.items() if place == "end"]
     if not finished:
         reason = f"Batch {planned} was planned and has not landed; Spark runs it again with the same ranges."
         return ReplayBatch(planned, reason, evidence)
-    told = f"batch {planned} landed for {', '.join(finished)} only"
+    told, data = f"batch {planned} landed for {', '.join(finished)} only", {"batch": planned, "partitions": finished}
     if commit is not Commit.PARTITION:
-        return _rebuild(RebuildReason.PARTLY_LANDED, f"{told} and the sink now commits whole batches", ledger)
-    reason = f"{told[0].upper()}{told[1:]}; the rest lands, that part is recognised."
-    return FinishBatch(planned, reason, (*evidence, Evidence(told, {"batch": planned, "partitions": finished})))
+        found = Evidence(f"{told} and the sink now commits whole batches", data)
+        return _rebuild(RebuildReason.PARTLY_LANDED, found, ledger)
+    reason = f"{_capitalised(told)}; the rest lands, that part is recognised."
+    return FinishBatch(planned, reason, (*evidence, Evidence(told, data)))
 
 
 def _plan(start: Positions, end: Positions) -> Ranges | None:
@@ -140,34 +154,55 @@ def _is_below(path: str | None, location: str) -> bool:
     return path is not None and path.startswith(location.rstrip("/") + "/")
 
 
-def _rebuild(why: RebuildReason, words: str, ledger: LedgerView) -> RebuildFromSink:
-    reason = (
-        f"{words[0].upper()}{words[1:]}; a new generation goes on where the sink stands: {ledger.landed.positions}."
-    )
-    return RebuildFromSink(why, reason, (Evidence(words), _sink_evidence(ledger)))
+def _planned_otherwise(logs: Readable, words: str, ledger: LedgerView) -> RebuildFromSink:
+    start = logs.planned_start
+    data = {
+        "planned": logs.planned,
+        "start": None if start is None else start.to_json(),
+        "end": logs.planned_end.to_json(),
+    }
+    return _rebuild(RebuildReason.PLANNED_OTHERWISE, Evidence(words, data), ledger)
 
 
-def _rewind(words: str, ledger: LedgerView) -> RewindToSink:
+def _rebuild(why: RebuildReason, found: Evidence, ledger: LedgerView) -> RebuildFromSink:
+    landed = ledger.landed.positions
+    reason = f"{_capitalised(found.words)}; a new generation goes on where the sink stands: {landed}."
+    return RebuildFromSink(why, reason, (found, sink_evidence(ledger)))
+
+
+def _rewind(found: Evidence, ledger: LedgerView) -> RewindToSink:
     reason = (
-        f"{words[0].upper()}{words[1:]}: the sink was restored to an earlier state; a new generation goes on where it "
+        f"{_capitalised(found.words)}: the sink was restored to an earlier state; a new generation goes on where it "
         f"stands: {ledger.landed.positions}."
     )
-    return RewindToSink(reason, (Evidence(words), _sink_evidence(ledger)))
+    return RewindToSink(reason, (found, sink_evidence(ledger)))
 
 
 def _evidence(logs: Readable, ledger: LedgerView) -> tuple[Evidence, ...]:
-    checkpointed = "no batch" if logs.checkpointed is None else f"batch {logs.checkpointed}"
     return (
         Evidence(
             f"the offset log ends with batch {logs.planned} at {logs.planned_end}",
             {"planned": logs.planned, "end": logs.planned_end.to_json()},
         ),
-        Evidence(f"the commit log ends with {checkpointed}", {"checkpointed": logs.checkpointed}),
-        _sink_evidence(ledger),
+        Evidence(f"the commit log ends with {_told(logs.checkpointed)}", {"checkpointed": logs.checkpointed}),
+        sink_evidence(ledger),
     )
 
 
-def _sink_evidence(ledger: LedgerView) -> Evidence:
+def sink_evidence(ledger: LedgerView) -> Evidence:
+    """Return how far the sink has come."""
     landed = ledger.landed.positions
     words = f"the sink holds batch {ledger.stream.landed_batch} and stands at {landed}"
     return Evidence(words, {"landed": ledger.stream.landed_batch, "positions": landed.to_json()})
+
+
+def _start(logs: Readable) -> str:
+    return "a start that no log holds" if logs.planned_start is None else str(logs.planned_start)
+
+
+def _told(batch: BatchNumber | None) -> str:
+    return "no batch" if batch is None else f"batch {batch}"
+
+
+def _capitalised(words: str) -> str:
+    return words[0].upper() + words[1:]

@@ -14,7 +14,7 @@ from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LandedPositions, LedgerView
 from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
-from exactlyonce.reconcile.compare import compare_logs
+from exactlyonce.reconcile.compare import checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
@@ -86,7 +86,19 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
     elif adopted is not None:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
     seed = _seed(seen, before, start, BatchNumber(number), reason)
-    return Decision(FirstStart(reason, identity.settled), (*identity.actions, seed, Launch()))
+    verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
+    if identity.settled:
+        # An annotation holds for the token that stands: once that is replaced nobody asks for a new start any more.
+        return Decision(verdict, (seed, *identity.actions, Launch()))
+    return Decision(verdict, (*identity.actions, seed, Launch()))
+
+
+def _start_evidence(seen: Observation, start: Positions) -> tuple[Evidence, ...]:
+    ledger, stream_id = seen.ledger, seen.request.stream_id
+    found = Evidence(f"the ledger holds no batch of {stream_id}", {"streamId": stream_id, "landed": None})
+    if ledger is not None and ledger.stream.landed_batch is not None:
+        found = sink_evidence(ledger)
+    return found, Evidence(f"the start is {start}", {"positions": start.to_json()})
 
 
 def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:
@@ -99,7 +111,7 @@ def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:
         ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
         f"{seen.request.location} cannot be adopted: without its ledger no one knows whether {doubt} landed. Compare the "
         f"sink by hand, then annotate {FRESH} in place of {ADOPT}, with a start position that fits.",
-        (Evidence(f"the checkpoint is {state}"),),
+        (checkpoint_evidence(state, seen.request.location),),
     )
 
 
@@ -111,7 +123,7 @@ def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
         ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
         f"{seen.request.location} has run and the ledger holds no batch of it: the database was restored to a moment before "
         f"the first one. Restore a later backup, or annotate {FRESH}={token} with a start position that fits the sink.",
-        (Evidence(f"the latest checkpoint is {seen.checkpoint}"),),
+        (checkpoint_evidence(seen.checkpoint, seen.request.location),),
     )
 
 
@@ -148,11 +160,9 @@ def _source_truncated(
 def _by_the_logs(seen: Observation, ledger: LedgerView) -> Decision:
     """The source holds all that is needed: the logs and the ledger decide."""
     verdict = compare_logs(seen, ledger)
-    match verdict:
-        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
-            return _unless_predecessor_may_live(seen, ledger, verdict)
-        case RebuildFromSink() | RewindToSink():
-            return _rebuild(seen, ledger, verdict)
+    if isinstance(verdict, RebuildFromSink | RewindToSink):
+        return _rebuild(seen, ledger, verdict)
+    return _unless_predecessor_may_live(seen, ledger, verdict)
 
 
 def _unless_predecessor_may_live(
@@ -161,13 +171,16 @@ def _unless_predecessor_may_live(
     """A directory that a predecessor may still write is left to it, unless state ties the stream to it."""
     if not isinstance(seen.predecessor, MayLive):
         return Decision(verdict, (Launch(),))
-    evidence = Evidence(f"the last driver may still live: {seen.predecessor.why}")
+    why = seen.predecessor.why
+    evidence = Evidence(f"the last driver may still live: {why}", {"predecessor": why})
     assert isinstance(seen.checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
     if ledger.stream.stateful and seen.checkpoint.state_survives_two_writers:
-        kept = Evidence("its state files have unique names, so the checkpoint is gone on with")
+        kept = Evidence(
+            "its state files have unique names, so the checkpoint is gone on with", {"conf": dict(seen.checkpoint.conf)}
+        )
         return Decision(replace(verdict, evidence=(*verdict.evidence, evidence, kept)), (Launch(),))
     reason = (
-        f"The last driver may still write its checkpoint ({seen.predecessor.why}), so a new generation goes on at "
+        f"The last driver may still write its checkpoint ({why}), so a new generation goes on at "
         f"{ledger.landed.positions}."
     )
     rebuild = RebuildFromSink(RebuildReason.PREDECESSOR_MAY_LIVE, reason, (*verdict.evidence, evidence))
@@ -198,8 +211,8 @@ def _unless_state_is_lost(
     if not ledger.stream.stateful:
         return Decision(verdict, actions)
     if seen.request.restart_state == landed:
-        words = "the state of the query starts empty, as the annotation asks"
-        return Decision(_with_evidence(verdict, (Evidence(words),), ()), actions)
+        accepted = Evidence("the state of the query starts empty, as the annotation asks", {RESTART_STATE: landed})
+        return Decision(_with_evidence(verdict, (accepted,), ()), actions)
     return Decision(
         Contradiction(
             ContradictionReason.STATE_WOULD_BE_LOST,

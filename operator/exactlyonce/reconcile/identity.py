@@ -30,9 +30,16 @@ class Conflict:
     sides: dict[str, str]
 
 
+_OF_THE_CHECKPOINT = {ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, ContradictionReason.LOCATION_TAKEN}
+"""Conflicts about whose the checkpoint is; who adopts another owner's or another database's stream says nothing of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity is settled: what to write first, and whether a person asked to start anew or to adopt what is there."""
+    """The identity is settled: what to write, and what a person asked for.
+
+    `fresh`: start anew, whatever is there. `adopted`: take over the checkpoint that is there, where no ledger knows it.
+    """
 
     actions: tuple[Action, ...]
     fresh: bool = False
@@ -43,22 +50,25 @@ class Identity:
 def examine_identity(seen: Observation) -> Identity | Contradiction:
     """Return what the identity asks to be written, or the contradiction that only a person can settle."""
     conflicts = [conflict for check in _CHECKS if (conflict := check(seen)) is not None]
-    if not conflicts:
-        return Identity(_routine_actions(seen))
-    asked = {annotation: value for annotation, value in _annotations(seen).items() if value is not None}
+    request, row = seen.request, _row(seen)
     for conflict in conflicts:
-        if conflict.token is None or conflict.token not in asked.values():
+        if conflict.token is None or conflict.token not in (request.adopt, request.fresh):
             return _contradiction(conflict)
-    fresh = any(conflict.token == seen.request.fresh for conflict in conflicts)
-    row = _row(seen)
+    tokens = {conflict.token for conflict in conflicts} | ({row.token} if row is not None else set())
+    fresh = request.fresh in tokens
+    if not conflicts and not fresh:
+        return Identity(_routine_actions(seen))
     token = seen.new_token if row is not None else _token(seen)
     actions: list[Action] = []
     if row is not None:
-        actions.append(RecordIdentity(Adoption(seen.request.owner, seen.database, token)))
-    actions.append(WriteMarker(Marker(seen.request.stream_id, token), replace=True))
+        actions.append(RecordIdentity(Adoption(request.owner, seen.database, token)))
+    actions.append(WriteMarker(Marker(request.stream_id, token), replace=True))
     words = "starts anew, as the annotation asks" if fresh else "is adopted, as the annotation asks"
-    settled = tuple(Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts)
-    return Identity(tuple(actions), fresh, not fresh, settled)
+    settled = [Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts]
+    if not conflicts:
+        settled = [Evidence(f"the stream {words}", {FRESH: request.fresh})]
+    adopted = not fresh and any(conflict.why in _OF_THE_CHECKPOINT for conflict in conflicts)
+    return Identity(tuple(actions), fresh, adopted, tuple(settled))
 
 
 def location_belongs_to_another(seen: Observation) -> Conflict | None:
@@ -75,12 +85,10 @@ def location_belongs_to_another(seen: Observation) -> Conflict | None:
             marker.token,
             sides,
         )
-    return Conflict(
-        ContradictionReason.LOCATION_TAKEN,
-        f"{seen.request.location} belongs to stream {marker.stream_id}, and {seen.request.stream_id} names it too",
-        marker.token,
-        sides,
-    )
+    words = f"belongs to stream {marker.stream_id}, and {seen.request.stream_id} names it too"
+    if marker.stream_id == seen.request.stream_id:
+        words = f"belongs to another ledger's {marker.stream_id}, and the one at {seen.database} names it too"
+    return Conflict(ContradictionReason.LOCATION_TAKEN, f"{seen.request.location} {words}", marker.token, sides)
 
 
 def location_holds_something_else(seen: Observation) -> Conflict | None:
@@ -157,10 +165,6 @@ def _contradiction(conflict: Conflict) -> Contradiction:
             f"or {FRESH}={conflict.token} to start anew"
         )
     return Contradiction(conflict.why, f"{conflict.words}{advice}.", (Evidence(conflict.words, conflict.sides),))
-
-
-def _annotations(seen: Observation) -> dict[str, str | None]:
-    return {ADOPT: seen.request.adopt, FRESH: seen.request.fresh}
 
 
 def _row(seen: Observation) -> StreamRow | None:

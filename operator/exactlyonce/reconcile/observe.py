@@ -101,8 +101,11 @@ def observe(
 
 
 def _may_start_anew(seen: Observation) -> bool:
-    never_started = seen.ledger is None or seen.ledger.stream.landed_batch is None
-    return never_started or seen.request.fresh is not None
+    """Whether a start is needed; an annotation that was left behind must not make an old start be resolved again."""
+    if seen.ledger is None or seen.ledger.stream.landed_batch is None:
+        return True
+    marker = seen.location.marker
+    return seen.request.fresh in {seen.ledger.stream.token, None if marker is None else marker.token} - {None}
 
 
 def _look_at_location(

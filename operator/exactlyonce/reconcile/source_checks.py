@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exactlyonce.api.resource import FRESH
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import TopicPartition
 from exactlyonce.reconcile.observation import Observation
@@ -17,7 +18,13 @@ def topic_left_out(seen: Observation, ledger: LedgerView) -> Contradiction | Non
     return Contradiction(
         ContradictionReason.TOPIC_LEFT_OUT,
         f"The resource no longer reads {told}; name it again in source.kafka, or make a stream with another streamId.",
-        tuple(Evidence(f"{key} has landed records and is not read any more") for key in dropped),
+        tuple(
+            Evidence(
+                f"{key} has landed up to {ledger.landed.positions[key]} and is not read any more",
+                {"topic": key.topic, "partition": key.partition, "landed": ledger.landed.positions[key]},
+            )
+            for key in dropped
+        ),
     )
 
 
@@ -28,8 +35,8 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
         return None
     told = "; ".join(item.words for item in evidence)
     return SourceReplaced(
-        f"The source is not the one this stream has read: {told}. Restore it, or let a stream with another streamId "
-        "read the new one.",
+        f"The source is not the one this stream has read: {told}. Restore it, let a stream with another streamId read the "
+        f"new one, or annotate {FRESH}={ledger.stream.token} to start anew on it.",
         tuple(evidence),
     )
 

@@ -1,0 +1,304 @@
+"""FirstStart: no batch ever landed, or a person asked to start anew or to adopt what is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exactlyonce.checkpoint.generation import Generation, Marker
+from exactlyonce.checkpoint.state import Absent
+from exactlyonce.ledger.publish import Adoption
+from exactlyonce.ledger.rows import LandedPositions
+from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.observation import LocationView
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    Decision,
+    Evidence,
+    FirstStart,
+    Launch,
+    RecordIdentity,
+    WriteMarker,
+)
+from tests.unit.decide.facts import (
+    DATABASE,
+    EMPTY,
+    FIRST,
+    LOCATION,
+    ME,
+    NEW_TOKEN,
+    NOT_STARTED,
+    SINK,
+    STREAM,
+    TOKEN,
+    Case,
+    asked,
+    at,
+    damaged,
+    halt,
+    ledger,
+    location,
+    logs,
+    seed,
+    seen,
+    source,
+    table,
+)
+
+OLD_TOKEN = "token-0"
+UNKNOWN = Evidence("the ledger holds no batch of shop/orders", {"streamId": STREAM, "landed": None})
+START_ZERO = Evidence("the start is orders-0@0, orders-1@0", {"positions": '{"orders":{"0":0,"1":0}}'})
+STARTS = "No batch ever landed; the stream starts at orders-0@0, orders-1@0."
+NEW_MARKER = WriteMarker(Marker(STREAM, NEW_TOKEN), replace=True)
+NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
+HALF_A_SEED = LocationView(Marker(STREAM, TOKEN), (FIRST,), {FIRST: BatchNumber(0)})
+NO_LEDGER = (
+    "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 database 5 "
+)
+NO_LEDGER += "knows nothing of it: the database was lost or is another one"
+SIDES = {"location": f"{STREAM} ({OLD_TOKEN})", "ledger": f"{STREAM} ({TOKEN})"}
+OLD_CHECKPOINT = location(Marker(STREAM, OLD_TOKEN))
+
+
+def first(start: Positions, note: str) -> FirstStart:
+    """Return the plain verdict."""
+    return FirstStart(note, (UNKNOWN, Evidence(f"the start is {start}", {"positions": start.to_json()})))
+
+
+@table(
+    Case(
+        "there is no row and the location is empty, as a mere look shows it",
+        seen(Absent(), ledger=None, location=EMPTY, start=at(0, 0)),
+        Decision(
+            first(at(0, 0), STARTS),
+            (WriteMarker(Marker(STREAM, NEW_TOKEN)), seed(STARTS, 0, at(0, 0), at(), 1), Launch()),
+        ),
+    ),
+    Case(
+        "the raise has just made the row",
+        seen(Absent(), ledger=NOT_STARTED, location=EMPTY, start=at(0, 0)),
+        Decision(
+            first(at(0, 0), STARTS),
+            (WriteMarker(Marker(STREAM, TOKEN)), seed(STARTS, 0, at(0, 0), at(), 1), Launch()),
+        ),
+    ),
+    Case(
+        "an earlier pass died after it had written a part of its seed",
+        seen(Absent(), ledger=NOT_STARTED, location=HALF_A_SEED, start=at(0, 0)),
+        Decision(first(at(0, 0), STARTS), (seed(STARTS, 0, at(0, 0), at(), 2), Launch())),
+    ),
+    Case(
+        "the topic has no partition yet",
+        seen(Absent(), ledger=NOT_STARTED, location=EMPTY, start=Positions(), source=source({}, {"orders": "id-1"})),
+        Decision(
+            first(Positions(), "No batch ever landed; the stream starts at nothing."),
+            (
+                WriteMarker(Marker(STREAM, TOKEN)),
+                seed("No batch ever landed; the stream starts at nothing.", 0, at(), at(), 1),
+                Launch(),
+            ),
+        ),
+    ),
+)
+def test_first_start_seeds_the_start_position_as_an_empty_batch_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+ANEW = "The stream starts anew at orders-0@0, orders-1@0, as the annotation asks."
+ASKED_ANEW = Evidence("the stream starts anew, as the annotation asks", {"exactlyonce.dev/fresh": TOKEN})
+LOST_LEDGER_ANEW = Evidence(f"{NO_LEDGER}; the stream starts anew, as the annotation asks", SIDES)
+
+
+@table(
+    Case(
+        "it has landed batches",
+        seen(request=asked(fresh=TOKEN), start=at(0, 0)),
+        Decision(
+            FirstStart(ANEW, (SINK, START_ZERO, ASKED_ANEW)),
+            (seed(ANEW, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+    Case(
+        "the source was replaced",
+        seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(topic_ids={"orders": "id-0"})),
+        Decision(
+            FirstStart(ANEW, (SINK, START_ZERO, ASKED_ANEW)),
+            (seed(ANEW, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+    Case(
+        "its ledger was restored to before the first batch",
+        seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=NOT_STARTED),
+        Decision(
+            FirstStart(ANEW, (UNKNOWN, START_ZERO, ASKED_ANEW)),
+            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+    Case(
+        "its checkpoint has lost its ledger",
+        seen(request=asked(fresh=OLD_TOKEN), start=at(0, 0), ledger=NOT_STARTED, location=OLD_CHECKPOINT),
+        Decision(
+            FirstStart(ANEW, (UNKNOWN, START_ZERO, LOST_LEDGER_ANEW)),
+            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+)
+def test_first_start_starts_anew_where_the_annotation_names_the_token_and(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+ADOPTS = "The stream is adopted from its checkpoint and goes on at orders-0@40, orders-1@30."
+ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"positions": at(40, 30).to_json()}))
+
+
+@table(
+    Case(
+        "its ledger was lost and its last batch is checkpointed",
+        seen(request=asked(adopt=OLD_TOKEN), ledger=NOT_STARTED, location=OLD_CHECKPOINT),
+        Decision(
+            FirstStart(
+                ADOPTS, (*ADOPTED, Evidence(f"{NO_LEDGER}; the stream is adopted, as the annotation asks", SIDES))
+            ),
+            (seed(ADOPTS, before=at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+    Case(
+        "its ledger was lost and there is no row yet, as a mere look shows it",
+        seen(request=asked(adopt=OLD_TOKEN), ledger=None, location=OLD_CHECKPOINT),
+        Decision(
+            FirstStart(
+                ADOPTS,
+                (
+                    *ADOPTED,
+                    Evidence(
+                        f"{NO_LEDGER}; the stream is adopted, as the annotation asks",
+                        {**SIDES, "ledger": f"{STREAM} ({NEW_TOKEN})"},
+                    ),
+                ),
+            ),
+            (seed(ADOPTS, before=at()), NEW_MARKER, Launch()),
+        ),
+    ),
+    Case(
+        "it was made under another stream id",
+        seen(request=asked(adopt=OLD_TOKEN), ledger=NOT_STARTED, location=location(Marker("shop/sales", OLD_TOKEN))),
+        Decision(
+            FirstStart(
+                ADOPTS,
+                (
+                    *ADOPTED,
+                    Evidence(
+                        "/checkpoints/orders belongs to stream shop/sales, and shop/orders names it too; "
+                        "the stream is adopted, as the annotation asks",
+                        {**SIDES, "location": f"shop/sales ({OLD_TOKEN})"},
+                    ),
+                ),
+            ),
+            (seed(ADOPTS, before=at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+        ),
+    ),
+)
+def test_first_start_goes_on_where_an_adopted_checkpoint_ends_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+def not_to_be_adopted(doubt: str, found: Evidence) -> Decision:
+    """Return the halt of an adoption whose last batch is in doubt."""
+    reason = (
+        f"/checkpoints/orders cannot be adopted: without its ledger no one knows whether {doubt} landed. Compare the sink "
+        "by hand, then annotate exactlyonce.dev/fresh in place of exactlyonce.dev/adopt, with a start position that fits."
+    )
+    return halt(Contradiction(ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, reason, (found,)))
+
+
+ADOPTING = seen(request=asked(adopt=OLD_TOKEN), ledger=NOT_STARTED, location=OLD_CHECKPOINT)
+
+
+@table(
+    Case(
+        "its last batch is planned and not checkpointed",
+        replace(ADOPTING, checkpoint=logs(5, 4, at(40, 30), at(50, 45))),
+        not_to_be_adopted(
+            "batch 5",
+            Evidence(
+                "the checkpoint at /checkpoints/orders has planned batch 5 and committed batch 4",
+                {"checkpoint": LOCATION, "planned": 5, "checkpointed": 4},
+            ),
+        ),
+    ),
+    Case(
+        "no batch of it is checkpointed",
+        replace(ADOPTING, checkpoint=logs(0, None, None, at(10, 10))),
+        not_to_be_adopted(
+            "batch 0",
+            Evidence(
+                "the checkpoint at /checkpoints/orders has planned batch 0 and committed no batch",
+                {"checkpoint": LOCATION, "planned": 0, "checkpointed": None},
+            ),
+        ),
+    ),
+    Case(
+        "it is damaged",
+        replace(ADOPTING, checkpoint=damaged()),
+        not_to_be_adopted(
+            "its last batch",
+            Evidence(
+                "the checkpoint at /checkpoints/orders is damaged (FileTorn: offsets/4: its first line is '', not a version)",
+                {"checkpoint": LOCATION, "damage": "FileTorn", "highestPlanned": 4},
+            ),
+        ),
+    ),
+)
+def test_an_adopted_checkpoint_is_refused_when_without_a_ledger(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+RESTORED = Contradiction(
+    ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+    "/checkpoints/orders has run and the ledger holds no batch of it: the database was restored to a moment before the "
+    "first one. Restore a later backup, or annotate exactlyonce.dev/fresh=token-1 with a start position that fits the sink.",
+    (
+        Evidence(
+            "the checkpoint at /checkpoints/orders has planned batch 4 and committed batch 4",
+            {"checkpoint": LOCATION, "planned": 4, "checkpointed": 4},
+        ),
+    ),
+)
+
+
+@table(
+    Case("all else agrees", seen(ledger=NOT_STARTED, start=at(0, 0)), halt(RESTORED)),
+    Case(
+        "a person adopts it into the database it was restored into, which tells nothing of what it landed",
+        seen(
+            ledger=replace(NOT_STARTED, stream=replace(NOT_STARTED.stream, database=replace(DATABASE, database_oid=9))),
+            request=asked(adopt=TOKEN),
+            start=at(0, 0),
+        ),
+        halt(RESTORED),
+    ),
+)
+def test_a_ledger_restored_to_before_the_first_batch_is_a_contradiction_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+def test_a_seed_holds_the_id_of_each_topic_and_none_where_the_source_tells_none() -> None:
+    other = TopicPartition("refunds", 0)
+    start = Positions({**at(3), other: 5})
+    facts = seen(Absent(), ledger=NOT_STARTED, location=EMPTY, start=start, request=asked(shuffle_partitions=3))
+    made = decide(facts).actions[1]
+    expected = seed("No batch ever landed; the stream starts at orders-0@3, refunds-0@5.", 0, start, at(), 1)
+    landed = LandedPositions(start, {"orders": "id-1", "refunds": ""})
+    assert made == replace(expected, after=landed, shuffle_partitions=3)
+
+
+def test_a_new_start_counts_on_from_the_generations_and_batches_that_are_there() -> None:
+    ran = Generation(7, Epoch(3))
+    facts = seen(
+        request=asked(fresh=TOKEN),
+        start=at(0, 0),
+        ledger=ledger(generation=9),
+        location=location(generations=(FIRST, ran), highest_planned={ran: BatchNumber(20)}, ran=frozenset({ran})),
+    )
+    assert decide(facts).actions[0] == seed(ANEW, 21, at(0, 0), at(40, 30), 10)

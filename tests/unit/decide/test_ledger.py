@@ -1,0 +1,131 @@
+"""Contradiction: the ledger does not agree with itself, so nothing it says may be believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from exactlyonce.api.sink import Commit
+from exactlyonce.ledger.rows import BatchRow, BatchStatus
+from exactlyonce.offsets import Positions
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    Decision,
+    Evidence,
+    FinishBatch,
+    Resume,
+    batch_of,
+    kind_of,
+)
+from tests.unit.decide.facts import (
+    BATCH_4,
+    BEGUN_5,
+    ZERO,
+    Case,
+    asked,
+    at,
+    batch,
+    halt,
+    ledger,
+    logs,
+    ranges,
+    seen,
+    source,
+    table,
+)
+
+
+def inconsistent(words: str, data: dict[str, Any]) -> Decision:
+    """Return the halt of a ledger that contradicts itself."""
+    reason = f"The ledger contradicts itself: {words}. Someone changed it by hand or restored a part of it; restore all of it."
+    return halt(Contradiction(ContradictionReason.LEDGER_INCONSISTENT, reason, (Evidence(words, data),)))
+
+
+NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does not"
+
+
+@table(
+    Case(
+        "its table of batches lacks the landed one",
+        seen(ledger=ledger(batches=())),
+        inconsistent(NOT_LANDED, {"landedBatch": 4, "status": None}),
+    ),
+    *(
+        Case(
+            f"its landed batch is {status}",
+            seen(ledger=ledger(batches=(batch(4, BATCH_4.ranges, status),))),
+            inconsistent(NOT_LANDED, {"landedBatch": 4, "status": str(status)}),
+        )
+        for status in (BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.SUPERSEDED)
+    ),
+    Case(
+        "a position is beyond the end of the landed batch",
+        seen(ledger=ledger(stands=at(41, 30))),
+        inconsistent(
+            "the ledger stands at 41 in orders-0, and its batch 4 ended at 40",
+            {"topic": "orders", "partition": 0, "landed": 41, "batchEnd": 40},
+        ),
+    ),
+    Case(
+        "a position is inside the batch in progress",
+        seen(ledger=ledger(stands=at(45, 30), batches=(BATCH_4, BEGUN_5))),
+        inconsistent(
+            "the ledger stands at 45 in orders-0, and its batch 4 ended at 40",
+            {"topic": "orders", "partition": 0, "landed": 45, "batchEnd": 40},
+        ),
+    ),
+    Case(
+        "it has a position in a partition that no batch has read",
+        seen(ledger=ledger(stands=at(40, 30, 5))),
+        inconsistent(
+            "the ledger stands at 5 in orders-2, and its batch 4 ended at None",
+            {"topic": "orders", "partition": 2, "landed": 5, "batchEnd": None},
+        ),
+    ),
+    Case(
+        "it has lost a position",
+        seen(ledger=ledger(stands=Positions({ZERO: 40}))),
+        inconsistent("the ledger has lost its positions in orders-1", {"partitions": ["orders-1"]}),
+    ),
+)
+def test_a_ledger_that_contradicts_itself_halts_the_stream_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+@pytest.mark.parametrize(
+    ("stands", "batches"),
+    [
+        pytest.param(at(40, 30), (batch(4, BATCH_4.ranges, BatchStatus.TAKEN),), id="its landed batch was taken"),
+        pytest.param(at(40, 30), (batch(4, BATCH_4.ranges, BatchStatus.LOST),), id="its landed batch was lost"),
+        pytest.param(
+            at(40, 30), (batch(4, ranges((40, 40), (30, 30)), BatchStatus.SEEDED),), id="its landed batch is a seed"
+        ),
+        pytest.param(at(40, 30), (BATCH_4, BEGUN_5), id="a batch is in progress and nothing of it has landed"),
+    ],
+)
+def test_a_ledger_agrees_with_itself_when(stands: Positions, batches: tuple[BatchRow, ...]) -> None:
+    verdict = decide(seen(ledger=ledger(stands=stands, batches=batches))).verdict
+    assert kind_of(verdict) == "Resume"
+    assert batch_of(verdict) == 4
+
+
+def test_a_partition_that_stands_at_the_end_of_the_batch_in_progress_agrees() -> None:
+    facts = seen(
+        logs(5, 4, at(40, 30), at(50, 45)),
+        ledger=ledger(stands=at(50, 30), batches=(BATCH_4, BEGUN_5)),
+        request=asked(commit=Commit.PARTITION),
+    )
+    assert isinstance(decide(facts).verdict, FinishBatch)
+
+
+def test_a_partition_that_stands_at_zero_agrees_with_a_batch_that_did_not_read_it() -> None:
+    held = source(dict.fromkeys(at(0, 0, 0), (0, 100)))
+    facts = seen(logs(end=at(40, 30, 0)), ledger=ledger(stands=at(40, 30, 0)), source=held)
+    assert isinstance(decide(facts).verdict, Resume)
+
+
+def test_a_verdict_that_is_about_no_batch_names_none() -> None:
+    assert batch_of(Contradiction(ContradictionReason.OTHER_OWNER, "")) is None

@@ -1,0 +1,219 @@
+"""Verdicts about the source: SourceTruncated, SourceReplaced, and a topic that the resource leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exactlyonce.api.spec import OnSourceTruncated
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.offsets import BatchNumber, TopicPartition
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    Decision,
+    Evidence,
+    Launch,
+    Resume,
+    SourceReplaced,
+    SourceTruncated,
+)
+from tests.unit.decide.facts import (
+    ONE,
+    TAKEN_4,
+    TAKEN_4_EVIDENCE,
+    ZERO,
+    Case,
+    asked,
+    at,
+    halt,
+    ledger,
+    seed,
+    seen,
+    source,
+    table,
+)
+
+TWO = TopicPartition("orders", 2)
+ON = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
+ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
+
+
+def gone(number: int, wanted: int, earliest: int) -> Evidence:
+    """Return the evidence of records that retention took."""
+    return Evidence(
+        f"orders-{number}: the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone",
+        {"topic": "orders", "partition": number, "from": wanted, "until": earliest},
+    )
+
+
+def given_up(batch: int, number: int, wanted: int, earliest: int) -> FailureRow:
+    """Return the record that the ledger keeps of them."""
+    error = "retention took the records before they landed"
+    key = TopicPartition("orders", number)
+    return FailureRow(BatchNumber(batch), key, wanted, earliest, FailureStatus.LOST, "", error)
+
+
+TOOK_TWO = source({ZERO: (43, 100), ONE: (37, 100)})
+NO_LONGER_ONE = "The source no longer holds 3 records that have not landed: orders-0 [40, 43)"
+NO_LONGER_TWO = "The source no longer holds 10 records that have not landed: orders-0 [40, 43), orders-1 [30, 37)"
+NO_LONGER_NEW = "The source no longer holds 5 records that have not landed: orders-2 [0, 5)"
+GOES_ON = f"{NO_LONGER_TWO}; the stream goes on without them, as the resource asks."
+GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resource asks."
+
+
+@table(
+    Case(
+        "retention took the next records of one partition",
+        seen(source=source({ZERO: (43, 100), ONE: (30, 100)})),
+        halt(SourceTruncated(False, f"{NO_LONGER_ONE}; {ADVICE}", (gone(0, 40, 43),))),
+    ),
+    Case(
+        "retention took the next records of two partitions",
+        seen(source=TOOK_TWO),
+        halt(SourceTruncated(False, f"{NO_LONGER_TWO}; {ADVICE}", (gone(0, 40, 43), gone(1, 30, 37)))),
+    ),
+    Case(
+        "a partition that appeared has lost its first records already",
+        seen(source=source({ZERO: (0, 100), ONE: (0, 100), TWO: (5, 9)})),
+        halt(SourceTruncated(False, f"{NO_LONGER_NEW}; {ADVICE}", (gone(2, 0, 5),))),
+    ),
+    Case(
+        "the resource accepts the loss",
+        seen(source=TOOK_TWO, request=ON),
+        Decision(
+            SourceTruncated(True, GOES_ON, (gone(0, 40, 43), gone(1, 30, 37))),
+            (
+                replace(
+                    seed(GOES_ON, after=at(43, 37)),
+                    given_up=(given_up(5, 0, 40, 43), given_up(5, 1, 30, 37)),
+                ),
+                Launch(),
+            ),
+        ),
+    ),
+    Case(
+        "the resource accepts the loss of a new partition's first records",
+        seen(source=source({ZERO: (0, 100), ONE: (0, 100), TWO: (5, 9)}), request=ON),
+        Decision(
+            SourceTruncated(True, GOES_ON_NEW, (gone(2, 0, 5),)),
+            (replace(seed(GOES_ON_NEW, after=at(40, 30, 5)), given_up=(given_up(5, 2, 0, 5),)), Launch()),
+        ),
+    ),
+    Case(
+        "the resource accepts the loss and the query keeps state",
+        seen(source=TOOK_TWO, request=ON, ledger=ledger(stateful=True)),
+        halt(
+            Contradiction(
+                ContradictionReason.STATE_WOULD_BE_LOST,
+                f"{GOES_ON} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the "
+                "checkpoint, or annotate exactlyonce.dev/restart-state=4 to accept that the state starts empty.",
+                (gone(0, 40, 43), gone(1, 30, 37)),
+            )
+        ),
+    ),
+)
+def test_source_truncated_counts_what_is_gone_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+@pytest.mark.parametrize("earliest", [0, 29, 30])
+def test_records_that_landed_may_go_from_the_source(earliest: int) -> None:
+    assert isinstance(decide(seen(source=source({ZERO: (40, 100), ONE: (earliest, 100)}))).verdict, Resume)
+
+
+def advised(told: str) -> str:
+    """Return the reason of a SourceReplaced."""
+    return (
+        f"The source is not the one this stream has read: {told}. Restore it, let a stream with another streamId read the "
+        "new one, or annotate exactlyonce.dev/fresh=token-1 to start anew on it."
+    )
+
+
+def replaced(*evidence: Evidence) -> Decision:
+    """Return the halt of a replaced source."""
+    return halt(SourceReplaced(advised("; ".join(item.words for item in evidence)), evidence))
+
+
+ENDS_EARLY = Evidence(
+    "orders-0 ends at 35 and 5 records beyond that have landed", {"topic": "orders", "partition": 0, "landed": 40}
+)
+MADE_ANEW = Evidence(
+    "topic orders was made anew (its id was id-1 and is id-2)", {"topic": "orders", "id": "id-1", "found": "id-2"}
+)
+
+
+@table(
+    Case("a topic is gone", seen(source=source({}, {})), replaced(
+        Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
+    Case("a topic was made anew", seen(source=source(topic_ids={"orders": "id-2"})), replaced(MADE_ANEW)),
+    Case("a topic was made anew and is shorter",
+         seen(source=source({ZERO: (0, 35), ONE: (0, 30)}, {"orders": "id-2"})), replaced(MADE_ANEW, ENDS_EARLY)),
+    Case("a partition ends before what landed", seen(source=source({ZERO: (0, 35), ONE: (0, 30)})),
+         replaced(ENDS_EARLY)),
+    Case("a partition is gone", seen(source=source({ZERO: (0, 100)})), replaced(
+        Evidence("orders-1 does not exist any more", {"topic": "orders", "partition": 1, "landed": 30}))),
+    Case("one of two topics is gone", seen(ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"})), replaced(
+        Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}))),
+)  # fmt: skip
+def test_source_replaced_halts_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(seen(source=source({ZERO: (40, 40), ONE: (30, 30)})), id="all of it has landed"),
+        pytest.param(seen(ledger=ledger(topic_ids={"orders": ""})), id="its id was not known when it was first read"),
+    ],
+)
+def test_a_source_is_still_the_one_that_was_read_when(facts: Observation) -> None:
+    assert isinstance(decide(facts).verdict, Resume)
+
+
+def left_out(number: int, landed: int) -> Evidence:
+    """Return the evidence of a partition that the resource does not name any more."""
+    return Evidence(
+        f"orders-{number} has landed up to {landed} and is not read any more",
+        {"topic": "orders", "partition": number, "landed": landed},
+    )
+
+
+@table(
+    Case(
+        "it names one partition of two",
+        seen(source=source(selected=frozenset({ONE}))),
+        halt(
+            Contradiction(
+                ContradictionReason.TOPIC_LEFT_OUT,
+                "The resource no longer reads orders-0 (landed up to 40); name it again in source.kafka, or make a stream "
+                "with another streamId.",
+                (left_out(0, 40),),
+            )
+        ),
+    ),
+    Case(
+        "it names another topic",
+        seen(source=source(selected=frozenset({TWO}))),
+        halt(
+            Contradiction(
+                ContradictionReason.TOPIC_LEFT_OUT,
+                "The resource no longer reads orders-0 (landed up to 40), orders-1 (landed up to 30); name it again in "
+                "source.kafka, or make a stream with another streamId.",
+                (left_out(0, 40), left_out(1, 30)),
+            )
+        ),
+    ),
+)
+def test_a_resource_that_leaves_out_what_it_has_read_is_a_contradiction_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+def test_a_halt_for_the_source_still_records_what_was_taken_at_most_once() -> None:
+    decision = decide(seen(source=TOOK_TWO, ledger=ledger(batches=(TAKEN_4,))))
+    assert decision.halts
+    assert [type(action).__name__ for action in decision.actions] == ["RecordLost"]
+    assert decision.verdict.evidence == (gone(0, 40, 43), gone(1, 30, 37), TAKEN_4_EVIDENCE)
