@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.api.refused_conf import refusal
 from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
+from exactlyonce_spark import class_archive
 from exactlyonce_spark.settings import DriverSpec
 
 _ALWAYS = {
@@ -59,6 +61,9 @@ def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     settings["spark.driver.memory"] = driver.spec.driver.memory
     settings["spark.driver.extraClassPath"] = f"{jars}/*"
     settings["spark.executor.extraClassPath"] = f"{jars}/*"
+    given = settings.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{class_archive.java_options()} {given}".strip()
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.LAUNCHER_OPTIONS)
     builder = SparkSession.builder.master(driver.master)
     for key, value in settings.items():
         builder = builder.config(key, value)
