@@ -19,6 +19,7 @@ from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, 
 
 WRITERS = 4
 ROUNDS = 40
+PATIENCE_SECONDS = 120
 
 
 class LogStoreContract(ABC):
@@ -118,7 +119,7 @@ class ConcurrentLogStoreContract(LogStoreContract):
         """Return a module's function and its argument, by which another process opens the store of `folder`."""
 
     def test_of_many_threads_exactly_one_creates_a_file(self, tmp_path: Path) -> None:
-        barrier = threading.Barrier(WRITERS)
+        barrier = threading.Barrier(WRITERS, timeout=PATIENCE_SECONDS)
 
         def create_all(writer: int) -> list[CreateOutcome]:
             store = self.open_store(tmp_path)
@@ -130,7 +131,7 @@ class ConcurrentLogStoreContract(LogStoreContract):
     def test_of_many_processes_exactly_one_creates_a_file(self, tmp_path: Path) -> None:
         context = multiprocessing.get_context("spawn")
         opened = self.name_of_store(tmp_path)
-        barrier = context.Barrier(WRITERS)
+        barrier = context.Barrier(WRITERS, timeout=PATIENCE_SECONDS)
         with context.Pool(WRITERS, _begin, (barrier,)) as processes:
             outcomes = processes.starmap(
                 _race_in_process, [(*opened, writer) for writer in range(WRITERS)], chunksize=1
@@ -141,7 +142,7 @@ class ConcurrentLogStoreContract(LogStoreContract):
         self.open_store(tmp_path).create("counter", b"0")
         context = multiprocessing.get_context("spawn")
         opened = self.name_of_store(tmp_path)
-        with context.Pool(WRITERS, _begin, (context.Barrier(WRITERS),)) as processes:
+        with context.Pool(WRITERS, _begin, (context.Barrier(WRITERS, timeout=PATIENCE_SECONDS),)) as processes:
             processes.starmap(_count_up, [opened] * WRITERS, chunksize=1)
         assert self.open_store(tmp_path).read("counter") == str(WRITERS * ROUNDS).encode()
 

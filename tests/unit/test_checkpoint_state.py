@@ -212,6 +212,16 @@ def test_logs_that_spark_has_pruned_at_their_beginning_are_whole() -> None:
     assert (found.checkpointed, found.has_run) == (expected.checkpointed, True)
 
 
+@pytest.mark.parametrize("path", ["offsets/0", "commits/0"])
+def test_an_old_file_without_bytes_is_named_though_no_restart_reads_it(path: str) -> None:
+    """A disk that lost the content of one file may have lost more."""
+    store = in_memory("planned")
+    store.files[f"planned/{path}"] = b""
+    found = read_generation(store, "planned")
+    assert isinstance(found, Damaged)
+    assert (found.damage, found.words) == (Damage.FILE_EMPTY, f"{path}: it has no bytes")
+
+
 def test_state_files_survive_two_writers_where_the_commit_log_names_them_by_unique_ids() -> None:
     """What decides between going on and halting when the last driver of a stateful query may still live."""
     stateful = on_disk("stateful")

@@ -123,10 +123,10 @@ def write_seed(
         if isinstance(outcome, AlreadyExists) and outcome.content != expected:
             raise StoreUnreachable(f"{store.location}/{path} exists with other content; it was not touched.")
     seeded = read_generation(store, folder)
-    if not isinstance(seeded, Readable) or (seeded.planned, seeded.checkpointed, seeded.planned_end) != (
-        batch,
-        batch,
-        positions,
+    if (
+        not isinstance(seeded, Readable)
+        or (seeded.planned, seeded.checkpointed, seeded.planned_end) != (batch, batch, positions)
+        or seeded.stateful
     ):
         raise StoreUnreachable(f"{store.location}/{folder} reads back as {seeded}, not as the seed that was written.")
 
