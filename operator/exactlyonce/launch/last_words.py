@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_BYTES = 4096  # a Kubernetes termination message holds no more
+_SHORTEST = 300  # characters; JSON writes each in at most 12 bytes of ASCII
 
 
 class Ending(StrEnum):
@@ -38,14 +39,13 @@ class LastWords:
     ranges: str | None = None
 
     def render(self) -> str:
-        """Return one JSON object of at most MAX_BYTES; the message, then the ranges are cut to fit."""
-        text = self._json(self.message, self.ranges)
-        if len(text.encode()) <= MAX_BYTES:
-            return text
-        text = self._json(self.message[:1500], self.ranges)
-        if len(text.encode()) <= MAX_BYTES:
-            return text
-        return self._json(self.message[:500], None)
+        """Return one JSON object of at most MAX_BYTES; the message is cut to fit, then the ranges are left out."""
+        for ranges in (self.ranges, None):
+            for length in (len(self.message), 1500, _SHORTEST):
+                text = self._json(self.message[:length], ranges)
+                if len(text) <= MAX_BYTES:
+                    return text
+        raise AssertionError("the shortest message fits beside a reason and a number")
 
     def _json(self, message: str, ranges: str | None) -> str:
         fields = {

@@ -12,10 +12,10 @@ SECRETS_FOLDER = "EXACTLYONCE_SECRETS"
 
 
 def read_secret(folder: Path, reference: SecretRef | None) -> dict[str, str]:
-    """Return a secret's keys, read at each call, so that a rotated one is picked up.
+    """Return a secret's keys, read at each call, so that a rotated one is picked up; those that are no text are left out.
 
     Raises:
-        SecretMissing: if it is not there.
+        SecretMissing: if it is not there or may not be read.
     """
     if reference is None:
         return {}
@@ -25,5 +25,20 @@ def read_secret(folder: Path, reference: SecretRef | None) -> dict[str, str]:
             f"Secret {reference.name} is not there: make the folder {mounted} with one file for each key, such as "
             f"{mounted / 'password'}."
         )
-    # Kubernetes mounts keys as links beside hidden folders of its own.
-    return {file.name: file.read_text() for file in mounted.iterdir() if file.is_file() and file.name[0] != "."}
+    try:
+        # Kubernetes mounts keys as links beside hidden folders of its own.
+        keys = {file.name: file.read_bytes() for file in mounted.iterdir() if file.is_file() and file.name[0] != "."}
+    except OSError as problem:
+        raise SecretMissing(
+            f"Secret {reference.name} cannot be read ({problem.strerror}): let this user read the files in {mounted}."
+        ) from problem
+    # A secret may hold more than is read here, such as the key store user.p12 beside user.crt.
+    return {name: content.decode() for name, content in keys.items() if _is_text(content)}
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""The last words of a driver fit where the launcher reads them, and what is no last word is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from exactlyonce.launch.last_words import MAX_BYTES, Ending, LastWords, parse_last_words
+
+RANGES = '{"orders":{"0":[3,5],"1":[7,7]}}'
+MANY = json.dumps({"orders": {str(number): [10**15, 10**15 + 1] for number in range(400)}}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+@pytest.mark.parametrize(("batch", "ranges"), [(None, None), (0, RANGES), (7, "{}")])
+def test_last_words_are_read_as_they_were_said(ending: Ending, batch: int | None, ranges: str | None) -> None:
+    words = LastWords(ending, "It broke: „so“ \n\t\\.", batch, ranges)
+    assert parse_last_words(words.render()) == words
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["x" * 10_000, "ö" * 10_000, "\n" * 10_000, "😀" * 10_000, '"' * 10_000],
+    ids=["letters", "umlauts", "line breaks", "emoji", "quotes"],
+)
+@pytest.mark.parametrize("ranges", [None, RANGES, MANY], ids=["without ranges", "with ranges", "with too many ranges"])
+def test_last_words_always_fit_and_keep_ending_batch_and_the_message_beginning(
+    message: str, ranges: str | None
+) -> None:
+    text = LastWords(Ending.BATCH_FAILED, message, 7, ranges).render()
+    assert len(text.encode()) <= MAX_BYTES
+    parsed = parse_last_words(text)
+    assert parsed is not None
+    assert (parsed.ending, parsed.batch) == (Ending.BATCH_FAILED, 7)
+    assert message.startswith(parsed.message)
+    assert len(parsed.message) >= 300, "it still says something"
+
+
+def test_ranges_are_kept_whole_before_the_message_is() -> None:
+    parsed = parse_last_words(LastWords(Ending.BATCH_FAILED, "x" * 10_000, 7, RANGES).render())
+    assert parsed is not None
+    assert parsed.ranges == RANGES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "killed", "[]", "null", "7", '"Drained"', "{}", '{"reason": "Sleepy"}', '{"reason": null}',
+        '{"reason": ["Drained"]}', LastWords(Ending.DRAINED, "It ended.").render()[:-1],
+    ],
+)  # fmt: skip
+def test_what_is_empty_cut_off_or_something_else_is_no_last_word(text: str) -> None:
+    assert parse_last_words(text) is None
