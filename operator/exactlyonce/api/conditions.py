@@ -1,0 +1,113 @@
+"""The conditions of a stream, made from its status alone, in the way that kstatus reads them. Performs no I/O.
+
+Ready: what the latest spec asks for is so. Reconciling: the operator is on the way there. Stalled: it will not get there until
+a person has acted. Exactly one of them is True. kstatus, and with it Flux and Helm's --wait, calls the first Current, the
+second InProgress and the third Failed; docs/argocd/health.lua tells Argo CD the same.
+
+Source: the conditions of sigs.k8s.io/cli-utils, pkg/kstatus/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStatus
+
+READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
+
+SPEC_INVALID = "SpecInvalid"
+PUT_OFF = "PutOff"
+REFUSED = "Refused"
+
+_MESSAGE_MAX_LENGTH = 32_768
+"""metav1.Condition's own bound of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which condition holds, and the reason and the sentence where the status has none of its own."""
+
+    holds: str
+    reason: str
+    message: str
+
+
+STANDINGS: Mapping[Phase, Standing] = {
+    Phase.PENDING: Standing(RECONCILING, "Pending", "The stream waits for its turn."),
+    Phase.RECONCILING: Standing(RECONCILING, "Reconciling", "Checkpoint, ledger and source are being compared."),
+    Phase.LAUNCHING: Standing(RECONCILING, "Launching", "The driver is being started."),
+    Phase.RUNNING: Standing(READY, "Running", "The driver runs."),
+    Phase.DRAINING: Standing(RECONCILING, "Draining", "The driver ends after the batch in hand."),
+    Phase.BACKING_OFF: Standing(RECONCILING, "BackingOff", "The next attempt is waited for."),
+    Phase.HALTED: Standing(STALLED, "Halted", "The stream has stopped until a person has acted."),
+    Phase.SUSPENDED: Standing(READY, "Suspended", "The stream is at rest, as it is asked to be."),
+    Phase.COMPLETED: Standing(READY, "Completed", "What the source held has landed."),
+}
+"""What each phase means to who waits for a stream."""
+
+
+def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions that fit a status; those it has already tell since when one has held."""
+    standing = standing_of(status)
+    since = {condition.type: condition for condition in status.conditions}
+    made = []
+    for kind in (READY, RECONCILING, STALLED):
+        holds = ConditionStatus.TRUE if kind == standing.holds else ConditionStatus.FALSE
+        before = since.get(kind)
+        unchanged = before is not None and before.status is holds
+        made.append(
+            Condition(
+                type=kind,
+                status=holds,
+                reason=standing.reason,
+                message=standing.message[:_MESSAGE_MAX_LENGTH],
+                last_transition_time=before.last_transition_time
+                if unchanged and before
+                else now.replace(microsecond=0),
+                observed_generation=generation,
+            )
+        )
+    return tuple(made)
+
+
+def standing_of(status: StreamStatus) -> Standing:
+    """Return which condition holds and why, as told by the status."""
+    if status.spec_problem is not None:
+        # The last valid spec is kept to, and its driver may run; but what the latest one asks for is not so.
+        return Standing(STALLED, SPEC_INVALID, status.spec_problem)
+    general = STANDINGS[status.phase]
+    return Standing(general.holds, _reason(status) or general.reason, status.message or general.message)
+
+
+def rendered(status: StreamStatus, resource: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the status as it is stored in a resource, with the conditions that fit it."""
+    generation = int(resource["metadata"]["generation"])
+    complete = status.model_copy(
+        update={"observed_generation": generation, "conditions": conditions_of(status, generation, now)}
+    )
+    return complete.to_document()
+
+
+def _reason(status: StreamStatus) -> str | None:
+    """Return what lies behind a halt or a wait: the verdict, the driver's ending, or neither."""
+    match status.phase:
+        case Phase.HALTED:
+            if status.verdict is not None and status.verdict.reason == status.message:
+                return status.verdict.kind
+            return _ending_told(status) or REFUSED
+        case Phase.BACKING_OFF:
+            return _ending_told(status) or PUT_OFF
+        case _:
+            return None
+
+
+def _ending_told(status: StreamStatus) -> str | None:
+    """Return how the latest driver ended, if that is what the status's message tells of."""
+    driver, batch = status.driver, status.trouble.batch
+    if driver is None or driver.attempt != status.attempt or driver.ended is None:
+        return None
+    tells = driver.message == status.message or (batch is not None and status.message.startswith(f"Batch {batch} has"))
+    return driver.ended if tells else None
