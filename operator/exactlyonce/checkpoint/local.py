@@ -18,7 +18,7 @@ class LocalLogStore:
 
     A file is written under a hidden temporary name, flushed to the disk, and linked to its final name: link(2) fails
     when the name is taken, which makes the create conditional, and a reader never sees a part. Spark's own checksum
-    files are not made; it reads a log without them (shared facts, proven in
+    files are not made; it reads a log without them (proven in
     tests/integration/test_checkpoint_restarts.py).
     """
 
