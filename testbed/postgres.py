@@ -52,7 +52,7 @@ class Postgres:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop(signal.SIGQUIT)  # the data is deleted: a checkpoint of it would take a minute after many tests
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 

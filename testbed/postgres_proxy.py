@@ -31,6 +31,7 @@ class PostgresProxy:
     cuts: list[Cut] = field(default_factory=list)
     _armed: Cut | None = None
     _listener: socket.socket | None = None
+    _way_is_free: threading.Event = field(default_factory=threading.Event)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
@@ -42,10 +43,15 @@ class PostgresProxy:
         assert self._listener is not None
         self._listener.close()
 
-    def arm(self, cut: Cut) -> None:
-        """Cut the connection that sends the next COMMIT."""
+    def arm(self, cut: Cut, *, delayed: bool = False) -> None:
+        """Cut the connection that sends the next COMMIT; a delayed one is under way until `deliver`."""
+        self._way_is_free.clear() if delayed else self._way_is_free.set()
         with self._guard:
             self._armed = cut
+
+    def deliver(self) -> None:
+        """Let the COMMIT that is under way reach the server."""
+        self._way_is_free.set()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -63,14 +69,13 @@ class PostgresProxy:
                 if cut is None:
                     server.sendall(data)
                     continue
-                if cut is Cut.AFTER_THE_SERVER_SAW_IT:
-                    client.close()  # first, so that no answer can come through
-                    server.sendall(data)
-                    self.cuts.append(cut)
-                    server.recv(65536)  # the answer, so that the test knows the COMMIT was carried out
-                    server.close()
-                    return
                 self.cuts.append(cut)
+                if cut is Cut.BEFORE_THE_SERVER_SAW_IT:
+                    break
+                client.close()  # first, so that no answer can come through
+                self._way_is_free.wait()
+                server.sendall(data)
+                server.recv(65536)  # the answer, so that the COMMIT is carried out before the connection ends
                 break
         client.close()
         server.close()

@@ -10,6 +10,7 @@ import pytest
 
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from testbed.kafka import Kafka
+from testbed.pgbouncer import PgBouncer, PgBouncerUnavailable, ensure_program
 from testbed.postgres import Postgres
 from tests.rig import Rig
 
@@ -43,6 +44,17 @@ def postgres_16(servers: Path) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
+def pooler(servers: Path, postgres_18: Postgres) -> Iterator[PgBouncer]:
+    """A transaction pooler before PostgreSQL 18; tests that ask for it are skipped, with the reason, where there is none."""
+    try:
+        ensure_program()
+    except PgBouncerUnavailable as problem:
+        pytest.skip(f"{problem} Then `pytest tests/integration -k pooler` runs what is skipped here.")
+    with PgBouncer(servers / "pooler", postgres_18.port, {"postgres": postgres_18.password}) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def kafka(servers: Path) -> Iterator[Kafka]:
     """A Kafka broker, with a second listener that asks for a login."""
     users = {SASL_USER: SASL_PASSWORD, QUOTING_USER: QUOTING_PASSWORD}
@@ -69,11 +81,13 @@ def address(postgres_18: Postgres, name: str, database: str) -> PostgresAddress:
     return address_of(postgres_18, name)
 
 
-def address_of(server: Postgres, database: str, user: str = "postgres", password: str | None = None) -> PostgresAddress:
-    """Return the address of a database as a secret gives it."""
+def address_of(
+    server: Postgres, database: str, user: str = "postgres", password: str | None = None, *, port: int | None = None
+) -> PostgresAddress:
+    """Return the address of a database as a secret gives it; `port` where something stands before the server."""
     secret = {
         "host": "127.0.0.1",
-        "port": str(server.port),
+        "port": str(port or server.port),
         "dbname": database,
         "user": user,
         "password": server.password if password is None else password,

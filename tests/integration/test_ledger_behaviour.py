@@ -5,7 +5,6 @@ What the simulation proves is worth as much as its ledger is like the real one; 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
     NewStream,
-    Permit,
     claim_epoch,
     fence,
     raise_epoch,
@@ -23,9 +21,8 @@ from exactlyonce.ledger.fence import (
 )
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.publish import PositionsMoved, Publication, publish
+from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost
 from exactlyonce.ledger.rows import (
-    BatchRow,
     BatchStatus,
     FailureRow,
     FailureStatus,
@@ -35,21 +32,20 @@ from exactlyonce.ledger.rows import (
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
+from tests.ledgers import IDS, P0, P1, STREAM, batch_row, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
-STREAM = "shop/orders"
-P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-IDS = {"orders": "id-1"}
 
-
-@pytest.fixture(params=["memory", "postgres 18", "postgres 16"])
+@pytest.fixture(params=["memory", "postgres 18", "postgres 16", "postgres 18 behind a pooler"])
 def ledger(request: pytest.FixtureRequest, name: str) -> Iterator[Ledger]:
     if request.param == "memory":
         yield MemoryLedger(MemoryDatabase())
         return
-    server: Postgres = request.getfixturevalue(f"postgres_{request.param.split()[1]}")
+    words = request.param.split()
+    server: Postgres = request.getfixturevalue(f"postgres_{words[1]}")
     server.create_database(name)
-    made = PostgresLedger(address_of(server, name), limits=QUICK)
+    port = request.getfixturevalue("pooler").port if "pooler" in words else None
+    made = PostgresLedger(address_of(server, name, port=port), limits=QUICK)
     made.prepare()
     yield made
     made.close()
@@ -57,30 +53,7 @@ def ledger(request: pytest.FixtureRequest, name: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def stream(ledger: Ledger) -> NewStream:
-    return NewStream(STREAM, "token-1", Owner("cluster-1", "uid-1"), ledger.database_identity())
-
-
-def started(ledger: Ledger, stream: NewStream, epoch: int = 1) -> Permit:
-    """A stream at position 0 of two partitions, its epoch claimed."""
-    raise_epoch(ledger, stream, Epoch(epoch))
-    seed = Publication(
-        epoch=Epoch(epoch),
-        generation=1,
-        path=f"/c/generation-000001-a{epoch}",
-        seed_batch=BatchNumber(0),
-        before=Positions(),
-        after=LandedPositions(Positions({P0: 0, P1: 0}), IDS),
-        note="first",
-    )
-    publish(ledger, STREAM, seed)
-    permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1")
-    return permit
-
-
-def row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
-    return BatchRow(
-        BatchNumber(batch), Epoch(1), status, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 0)}), 5, 5, 0
-    )
+    return new_stream(ledger)
 
 
 def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
@@ -103,7 +76,7 @@ def test_an_epoch_that_is_not_newer_is_refused(ledger: Ledger, stream: NewStream
 
 
 def test_an_epoch_is_claimed_by_one_process_only(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     assert claim_epoch(ledger, STREAM, Epoch(1), "claim-1")[0].claim == "claim-1", "the same process may ask again"
     with pytest.raises(Fenced):
         claim_epoch(ledger, STREAM, Epoch(1), "claim-2")
@@ -116,7 +89,7 @@ def test_an_epoch_without_a_published_checkpoint_cannot_be_claimed(ledger: Ledge
 
 
 def test_a_raise_fences_the_claimed_epoch_and_keeps_who_wrote_the_checkpoint(ledger: Ledger, stream: NewStream) -> None:
-    permit = started(ledger, stream)
+    permit = started(ledger)
     raise_epoch(ledger, stream, Epoch(2))
     raised = raise_epoch(ledger, stream, Epoch(3))
     assert raised.before is not None
@@ -126,14 +99,14 @@ def test_a_raise_fences_the_claimed_epoch_and_keeps_who_wrote_the_checkpoint(led
 
 
 def test_a_release_says_that_the_writer_has_stopped(ledger: Ledger, stream: NewStream) -> None:
-    release(ledger, started(ledger, stream))
+    release(ledger, started(ledger))
     raised = raise_epoch(ledger, stream, Epoch(2))
     assert raised.before is not None
     assert raised.before.writer_released
 
 
 def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     raise_epoch(ledger, stream, Epoch(2))
     seed = Publication(
         Epoch(2),
@@ -157,7 +130,7 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
 
 
 def test_a_publication_made_for_other_positions_is_refused(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     raise_epoch(ledger, stream, Epoch(2))
     elsewhere = LandedPositions(Positions({P0: 9, P1: 0}), IDS)
     seed = Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 3, P1: 0}), elsewhere, "moved")
@@ -166,7 +139,7 @@ def test_a_publication_made_for_other_positions_is_refused(ledger: Ledger, strea
 
 
 def test_partitions_that_a_publication_leaves_out_are_no_longer_read(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     raise_epoch(ledger, stream, Epoch(2))
     less = LandedPositions(Positions({P0: 0}), IDS)
     publish(ledger, STREAM, Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 0, P1: 0}), less, "less"))
@@ -176,7 +149,7 @@ def test_partitions_that_a_publication_leaves_out_are_no_longer_read(ledger: Led
 
 
 def test_positions_advance_from_where_they_stand_and_from_nowhere_else(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     with ledger.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS) == 1
         assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(1, 3)}), IDS) == 0
@@ -186,7 +159,7 @@ def test_positions_advance_from_where_they_stand_and_from_nowhere_else(ledger: L
 
 
 def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     fresh, late = TopicPartition("orders", 2), TopicPartition("orders", 3)
     with ledger.transaction() as transaction:
         ranges = Ranges({fresh: OffsetRange(0, 0), late: OffsetRange(4, 9)})
@@ -197,13 +170,13 @@ def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStr
 
 
 def test_a_block_that_raises_leaves_nothing_behind(ledger: Ledger, stream: NewStream) -> None:
-    permit = started(ledger, stream)
+    permit = started(ledger)
 
     def change_and_fail() -> None:
         with ledger.transaction() as transaction:
             fence(transaction, permit, Lock.UPDATE)
             transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
-            transaction.write_batch(STREAM, row(1))
+            transaction.write_batch(STREAM, batch_row(1))
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -215,33 +188,33 @@ def test_a_block_that_raises_leaves_nothing_behind(ledger: Ledger, stream: NewSt
 
 
 def test_a_transaction_sees_its_own_changes(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     with ledger.transaction() as transaction:
-        transaction.write_batch(STREAM, row(1))
+        transaction.write_batch(STREAM, batch_row(1))
         transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS)
-        assert transaction.read_batch(STREAM, BatchNumber(1)) == row(1)
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == batch_row(1)
         assert transaction.read_positions(STREAM).positions[P0] == 5
         assert [found.batch for found in transaction.read_batches_after(STREAM, BatchNumber(0))] == [0, 1]
 
 
 def test_a_batch_row_is_replaced_by_the_next_write(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     for status in (BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.LANDED):
         with ledger.transaction() as transaction:
-            transaction.write_batch(STREAM, row(1, status))
+            transaction.write_batch(STREAM, batch_row(1, status))
     with ledger.transaction() as transaction:
-        assert transaction.read_batch(STREAM, BatchNumber(1)) == row(1)
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == batch_row(1)
 
 
 def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: NewStream) -> None:
-    permit = started(ledger, stream)
+    permit = started(ledger)
     for batch in (1, 2):
         with ledger.transaction() as transaction:
             landed = fence(transaction, permit, Lock.UPDATE)
-            transaction.write_batch(STREAM, row(batch))
+            transaction.write_batch(STREAM, batch_row(batch))
             transaction.update_stream(replace(landed, landed_batch=BatchNumber(batch)))
     with ledger.transaction() as transaction:
-        transaction.write_batch(STREAM, row(3, BatchStatus.IN_PROGRESS))
+        transaction.write_batch(STREAM, batch_row(3, BatchStatus.IN_PROGRESS))
     view = ledger.look(STREAM)
     assert view is not None
     assert [(found.batch, found.status) for found in view.batches] == [
@@ -251,57 +224,31 @@ def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: 
 
 
 def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger, stream)
+    started(ledger)
     with ledger.transaction() as transaction:
         for batch, status in ((1, BatchStatus.LANDED), (2, BatchStatus.FAILED), (3, BatchStatus.IN_PROGRESS)):
-            transaction.write_batch(STREAM, row(batch, status))
+            transaction.write_batch(STREAM, batch_row(batch, status))
         transaction.supersede_batches(STREAM, BatchNumber(0))
         found = [transaction.read_batch(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
     statuses = [None if batch is None else batch.status for batch in found]
     assert statuses == [BatchStatus.LANDED, BatchStatus.SUPERSEDED, BatchStatus.SUPERSEDED]
 
 
-def test_landing_waits_until_shared_holders_are_done(ledger: Ledger, stream: NewStream) -> None:
-    if isinstance(ledger, MemoryLedger):
-        pytest.skip("the memory ledger waits through the simulation's scheduler, where tests/simulation drives it")
-    permit = started(ledger, stream)
-    order: list[str] = []
-    holding = threading.Event()
-
-    def raise_meanwhile() -> None:
-        holding.wait(10)
-        raise_epoch(ledger, stream, Epoch(2))
-        order.append("raised")
-
-    other = threading.Thread(target=raise_meanwhile)
-    other.start()
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.SHARE)
-        holding.set()
-        _wait_until_blocked(ledger)
-        order.append("landing")
-    other.join(20)
-    assert order == ["landing", "raised"]
-
-
-def _wait_until_blocked(ledger: Ledger) -> None:
-    """Wait until some session of the database waits for a lock."""
-    assert isinstance(ledger, PostgresLedger)
-    _eventually(lambda: _count(ledger, "wait_event_type = 'Lock'") > 0)
-
-
-def _count(ledger: PostgresLedger, condition: str) -> int:
-    with ledger.session() as connection, connection.cursor() as cursor:
-        cursor.execute(f"select count(*) from pg_stat_activity where datname = current_database() and {condition}")
-        found = cursor.fetchone()
-        assert found is not None
-        return int(found[0])
-
-
-def _eventually(condition: Callable[[], bool], looks: int = 500) -> None:
-    pause = threading.Event()
-    for _ in range(looks):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("it never came to be")
+def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:
+    older = started(ledger)
+    raise_epoch(ledger, stream, Epoch(7))
+    before = ledger.look(STREAM)
+    again = LandedPositions(Positions({P0: 0, P1: 0}), IDS)
+    seed = Publication(Epoch(1), 2, "/c/g2", BatchNumber(1), again.positions, again, "late")
+    acts: list[tuple[type[Exception], Callable[[], object]]] = [
+        (EpochOvertaken, lambda: raise_epoch(ledger, stream, Epoch(7))),
+        (EpochOvertaken, lambda: publish(ledger, STREAM, seed)),
+        (EpochOvertaken, lambda: adopt(ledger, STREAM, Epoch(1), Adoption(Owner("c", "u"), stream.database, "t"))),
+        (EpochOvertaken, lambda: record_lost(ledger, STREAM, Epoch(1), batch_row(1), "brokers")),
+        (Fenced, lambda: claim_epoch(ledger, STREAM, Epoch(1), "claim-1")),
+        (Fenced, lambda: release(ledger, older)),
+    ]
+    for refusal, act in acts:
+        with pytest.raises(refusal, match="7"):
+            act()
+    assert ledger.look(STREAM) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -217,13 +218,26 @@ class PostgresLedger:
         with self._guard:
             while self._idle:
                 connection = self._idle.pop()
-                if not connection.closed:
+                if _is_alive(connection):
                     return connection
+                connection.close()
         return self.open_connection()
 
     def _give_back(self, connection: psycopg2.extensions.connection) -> None:
         with self._guard:
             self._idle.append(connection)
+
+
+def _is_alive(connection: psycopg2.extensions.connection) -> bool:
+    """Whether an idle connection is still open, as far as can be told without asking the server.
+
+    Between two statements a server is silent, unless it was shut down or has ended the session.
+    """
+    if connection.closed:
+        return False
+    watched = select.poll()
+    watched.register(connection.fileno(), select.POLLIN)
+    return not watched.poll(0)
 
 
 def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:

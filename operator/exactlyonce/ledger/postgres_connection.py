@@ -13,13 +13,19 @@ import psycopg2.extensions
 from exactlyonce.api.sink import SECRET_KEYS
 from exactlyonce.errors import ExactlyOnceError, LedgerRefused, LedgerUnreachable, LockHeldByOther, SecretMissing
 
-_STARTING = (
-    "starting up",
-    "shutting down",
-    "too many clients",
-    "too many connections",
-    "recovery mode",
-    "not yet accepting",
+# What servers and poolers say to a login that a person has to mend. A refused connection has no error code for its client,
+# so the words decide; whatever else is said (starting up, no free connection, in recovery) is tried again.
+_LOGIN_REFUSED = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no such database",
+    "no such user",
+    "not permitted to log in",
+    "permission denied",
+    "no pg_hba.conf entry",
+    "SSL was required",
+    "certificate",
 )
 
 
@@ -120,16 +126,20 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
             )
         case psycopg2.errors.InsufficientPrivilege():
             return LedgerRefused(
-                f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema and "
-                "SELECT, INSERT and UPDATE on the target table."
+                f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema (and "
+                "SELECT, INSERT and UPDATE on its tables where another role made them), and SELECT, INSERT and UPDATE on "
+                "the target table."
             )
         case psycopg2.errors.InvalidSchemaName() | psycopg2.errors.UndefinedTable():
             return LedgerRefused(
                 f"The database at {where} has no such thing: {said}. Create it, or correct the resource."
             )
+        case psycopg2.errors.ReadOnlySqlTransaction():
+            return LedgerUnreachable(
+                f"The database at {where} is read-only ({said}); nothing was written, it is tried again."
+            )
         case psycopg2.OperationalError() | psycopg2.InterfaceError():
-            refused = problem.pgcode is None and "FATAL:" in str(problem)
-            if refused and not any(words in str(problem) for words in _STARTING):
+            if problem.pgcode is None and any(words in str(problem) for words in _LOGIN_REFUSED):
                 return LedgerRefused(
                     f"The database at {where} refuses the login: {said}. Correct the secret that the sink names."
                 )

@@ -1,0 +1,250 @@
+"""The ledger's database when it is restarted, goes away, refuses or is full: an error named by situation, in one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import psycopg2
+import pytest
+
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable
+from exactlyonce.ledger.fence import raise_epoch
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
+from exactlyonce.offsets import Epoch
+from testbed.postgres import Postgres
+from testbed.processes import free_port, port_answers
+from tests.conftest import QUICK, address_of
+from tests.ledgers import STREAM, batch_row, landed, ledger_on, new_stream, sessions_where, started
+from tests.rig import eventually
+
+
+@pytest.fixture(params=[18, 16])
+def server(request: pytest.FixtureRequest) -> Postgres:
+    found: Postgres = request.getfixturevalue(f"postgres_{request.param}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server_of_this_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("own") / "postgres", settings={"max_connections": "12"}) as made:
+        yield made
+
+
+@pytest.fixture
+def own_server(server_of_this_file: Postgres) -> Postgres:
+    """A server that a test may stop."""
+    if not port_answers(server_of_this_file.port):
+        server_of_this_file.start()
+    return server_of_this_file
+
+
+def interrupted(
+    ledger: PostgresLedger, by: Callable[[], None], *, goes_on: bool = True, statement: str = "select 1"
+) -> None:
+    """Write a batch, let something happen, and go on to the COMMIT with or without another statement."""
+    with ledger.transaction() as transaction, transaction.cursor() as cursor:
+        transaction.write_batch(STREAM, batch_row(1))
+        by()
+        if goes_on:
+            cursor.execute(statement)
+
+
+def test_a_restart_of_the_database_between_two_transactions_is_not_noticed(own_server: Postgres, name: str) -> None:
+    ledger = ledger_on(own_server, name)
+    started(ledger)
+    before = ledger.look(STREAM)
+    own_server.stop()
+    own_server.start()
+    assert ledger.look(STREAM) == before
+    own_server.crash()
+    own_server.start()
+    interrupted(ledger, lambda: None)
+    assert landed(own_server, name) == ([], [1])
+
+
+def test_a_database_that_goes_away_inside_a_transaction_is_unreachable_and_keeps_nothing(
+    own_server: Postgres, name: str
+) -> None:
+    ledger = ledger_on(own_server, name)
+    started(ledger)
+    with pytest.raises(LedgerUnreachable):
+        interrupted(ledger, own_server.crash)
+    with pytest.raises(LedgerUnreachable, match="does not answer"):
+        ledger.look(STREAM)
+    own_server.start()
+    assert landed(own_server, name) == ([], [])
+
+
+def test_a_database_that_goes_away_at_the_commit_leaves_the_outcome_unknown(own_server: Postgres, name: str) -> None:
+    ledger = ledger_on(own_server, name)
+    started(ledger)
+    with pytest.raises(CommitOutcomeUnknown, match="lost during a COMMIT"):
+        interrupted(ledger, own_server.crash, goes_on=False)
+    own_server.start()
+    assert landed(own_server, name) == ([], [])
+
+
+def test_a_transaction_has_an_end_even_when_its_client_has_not(server: Postgres, name: str) -> None:
+    short = Limits(connect_seconds=3, lock_seconds=20, patience_seconds=60, transaction_seconds=1)
+    ledger = ledger_on(server, name)
+    started(ledger)
+    hurried = PostgresLedger(ledger.address, limits=short)
+    with pytest.raises(LedgerUnreachable):
+        interrupted(hurried, lambda: None, statement="select pg_sleep(300)")
+
+    def idle() -> None:
+        eventually(lambda: sessions_where(ledger, "state = 'idle in transaction'") == 0, "the idle session is ended")
+
+    with pytest.raises(LedgerUnreachable):
+        interrupted(hurried, idle)
+    with pytest.raises(CommitOutcomeUnknown):
+        interrupted(hurried, idle, goes_on=False)
+    assert landed(server, name) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (18, {"transaction_timeout": "7s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "7s"}),
+        (16, {"statement_timeout": "7s", "idle_in_transaction_session_timeout": "7s"}),
+    ],
+)
+def test_limits_are_set_inside_the_transaction_and_are_gone_after_it(
+    request: pytest.FixtureRequest, name: str, version: int, expected: dict[str, str]
+) -> None:
+    server: Postgres = request.getfixturevalue(f"postgres_{version}")
+    server.create_database(name)
+    ledger = PostgresLedger(address_of(server, name), limits=Limits(transaction_seconds=7, lock_seconds=5))
+
+    def settings(connection: psycopg2.extensions.connection) -> dict[str, str]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select name, current_setting(name) from pg_settings where name = any(%s)", (list(expected),)
+            )
+            return dict(cursor.fetchall())
+
+    with ledger.transaction() as transaction:
+        assert settings(transaction.connection) == expected
+    with ledger.session() as connection:
+        assert settings(connection) == dict.fromkeys(expected, "0"), "a pooler hands the session to someone else"
+
+
+Given = Callable[[Postgres, str], dict[str, str]]
+"""Brings about a situation for the role and database of that name, and returns what the secret says otherwise."""
+
+
+def situation(*statements: str) -> Given:
+    """Statements of an administrator, with `{name}` for the role and the database."""
+
+    def bring_about(server: Postgres, name: str) -> dict[str, str]:
+        for statement in statements:
+            server.execute(statement.format(name=name))
+        return {}
+
+    return bring_about
+
+
+def secret_says(**changes: str) -> Given:
+    return lambda server, name: changes
+
+
+REFUSED: dict[str, tuple[Given, str]] = {
+    "wrong password": (secret_says(password="wrong-canary"), "password authentication failed for user"),
+    "no password": (secret_says(password=""), "no password supplied"),
+    "no such role": (secret_says(user="nobody_of_that_name"), "password authentication failed for user"),
+    "no such database": (secret_says(dbname="no_such_database"), 'database "no_such_database" does not exist'),
+    "no login": (situation("alter role {name} nologin"), "is not permitted to log in"),
+    "no right to connect": (
+        situation("revoke connect on database {name} from public"),
+        "permission denied for database",
+    ),
+    "no encryption": (secret_says(sslmode="require"), "server does not support SSL, but SSL was required"),
+}
+
+AWAY: dict[str, tuple[Given, str]] = {
+    "nobody listens": (secret_says(port=str(free_port())), "Connection refused"),
+    "too many of the role": (situation("alter role {name} connection limit 0"), "too many connections for role"),
+    "closed for maintenance": (
+        situation("alter database {name} with allow_connections false"),
+        "is not currently accepting connections",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_login_is_one_sentence_without_the_password(own_server: Postgres, name: str, case: str) -> None:
+    given, said = REFUSED[case]
+    ledger = ledger_of_a_role(own_server, name, given)
+    for ask in (ledger.prepare, lambda: ledger.look(STREAM)):
+        with pytest.raises(LedgerRefused) as caught:
+            ask()
+        sentence = str(caught.value)
+        assert sentence.startswith(f"The database at {ledger.address} refuses the login: ")
+        assert said in sentence
+        assert sentence.endswith("Correct the secret that the sink names.")
+        assert_one_line_without_secrets(sentence)
+
+
+@pytest.mark.parametrize("case", AWAY)
+def test_a_database_that_cannot_be_had_now_is_tried_again(own_server: Postgres, name: str, case: str) -> None:
+    given, said = AWAY[case]
+    ledger = ledger_of_a_role(own_server, name, given)
+    for ask in (ledger.prepare, lambda: ledger.look(STREAM)):
+        with pytest.raises(LedgerUnreachable) as caught:
+            ask()
+        sentence = str(caught.value)
+        assert sentence.startswith(f"The database at {ledger.address} does not answer (")
+        assert said in sentence
+        assert_one_line_without_secrets(sentence)
+
+
+def test_a_host_that_is_silent_is_unreachable_within_the_time_limit(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        secret = {
+            "host": "127.0.0.1",
+            "port": str(listener.getsockname()[1]),
+            "dbname": "d",
+            "user": "u",
+            "password": "p",
+        }
+        ledger = PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=Limits(connect_seconds=2))
+        with pytest.raises(LedgerUnreachable, match="timeout expired"):
+            ledger.look(STREAM)
+
+
+def test_a_server_without_a_free_connection_is_tried_again(own_server: Postgres, name: str) -> None:
+    ledger = ledger_of_a_role(own_server, name, secret_says())
+
+    def take_all() -> None:
+        with contextlib.ExitStack() as held:
+            for _ in range(20):
+                held.enter_context(ledger.session())
+
+    with pytest.raises(LedgerUnreachable, match="remaining connection slots are reserved"):
+        take_all()
+
+
+def test_a_standby_is_not_written_to_and_is_tried_again(own_server: Postgres, name: str) -> None:
+    ledger = ledger_on(own_server, name)
+    started(ledger)
+    own_server.execute(f"alter database {name} set default_transaction_read_only = on")
+    elsewhere = PostgresLedger(ledger.address, limits=ledger.limits)
+    with pytest.raises(LedgerUnreachable, match=r"is read-only \(.+\); nothing was written, it is tried again"):
+        raise_epoch(elsewhere, new_stream(elsewhere), Epoch(2))
+
+
+def ledger_of_a_role(server: Postgres, name: str, given: Given) -> PostgresLedger:
+    """A ledger whose role and database have that name, as the situation leaves them."""
+    server.create_database(name)
+    server.execute(f"create role {name} login password 'right-canary'")
+    secret = {"host": "127.0.0.1", "port": str(server.port), "dbname": name, "user": name, "password": "right-canary"}
+    secret.update(given(server, name))
+    return PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=QUICK)
+
+
+def assert_one_line_without_secrets(sentence: str) -> None:
+    assert "\n" not in sentence
+    assert "canary" not in sentence

@@ -1,0 +1,83 @@
+"""A stream in a ledger as a test needs it."""
+
+from __future__ import annotations
+
+from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import Limits
+from exactlyonce.ledger.publish import Publication, publish
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, Owner
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from testbed.postgres import Postgres
+from tests.conftest import QUICK, address_of
+from tests.rig import eventually
+
+STREAM = "shop/orders"
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+IDS = {"orders": "id-1"}
+
+PATIENT = Limits(connect_seconds=3, lock_seconds=60, patience_seconds=60, transaction_seconds=120)
+"""Limits under which a holder of a lock is never ended while a test runs."""
+
+
+def ledger_on(server: Postgres, database: str, limits: Limits = QUICK, port: int | None = None) -> PostgresLedger:
+    """A ledger and a table `target` in a new database."""
+    server.create_database(database)
+    server.execute("create table target (id bigint)", database)
+    ledger = PostgresLedger(address_of(server, database, port=port), limits=limits)
+    ledger.prepare()
+    return ledger
+
+
+def landed(server: Postgres, database: str) -> tuple[list[object], list[object]]:
+    """The ids in the target table and the numbers of the batches that landed, as the database has them."""
+    ids = server.execute("select id from target order by id", database)
+    batches = server.execute("select batch from exactlyonce.batches where status = 'Landed' order by batch", database)
+    return [row[0] for row in ids], [row[0] for row in batches]
+
+
+def new_stream(ledger: Ledger) -> NewStream:
+    """What the stream's row says when a raise makes it."""
+    return NewStream(STREAM, "token-1", Owner("cluster-1", "uid-1"), ledger.database_identity())
+
+
+def started(ledger: Ledger, epoch: int = 1) -> Permit:
+    """A stream at position 0 of two partitions, its epoch claimed."""
+    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
+    seed = Publication(
+        epoch=Epoch(epoch),
+        generation=1,
+        path=f"/c/generation-000001-a{epoch}",
+        seed_batch=BatchNumber(0),
+        before=Positions(),
+        after=LandedPositions(Positions({P0: 0, P1: 0}), IDS),
+        note="first",
+    )
+    publish(ledger, STREAM, seed)
+    permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1")
+    return permit
+
+
+def batch_row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
+    """A batch of five records of one partition."""
+    return BatchRow(
+        BatchNumber(batch), Epoch(1), status, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 0)}), 5, 5, 0
+    )
+
+
+def sessions_where(ledger: PostgresLedger, condition: str) -> int:
+    """How many sessions of the ledger's database are as the condition on pg_stat_activity says."""
+    with ledger.session() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
+            f"and {condition}"
+        )
+        found = cursor.fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+def wait_until_blocked(ledger: PostgresLedger) -> None:
+    """Wait until some session of the database waits for a lock."""
+    eventually(lambda: sessions_where(ledger, "wait_event_type = 'Lock'") > 0, "a session waits for a lock")
