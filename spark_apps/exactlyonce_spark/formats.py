@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import cast
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import StringType, StructField, StructType
 
 from exactlyonce.api.source import Format, FormatType, OnMalformed
 from exactlyonce.errors import Refused
 
 META_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
 _CORRUPT = "_exactlyonce_malformed"
+_ROW = "_exactlyonce_row"
 _FAILURE = "Malformed record"
 
 
@@ -59,14 +60,14 @@ def parsed(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
     With onMalformed: Fail the query ends at the first malformed record and names it; with DeadLetter such records yield
     no row, and `malformed_records` finds them.
     """
-    rows = records.selectExpr(*_kept(records), f"{_parse(given, schema)} as _parsed")
+    rows = records.selectExpr(*_kept(records), "value").withColumn("_parsed", _parse(given, schema))
     if given.on_malformed is OnMalformed.FAIL:
         where = "concat(' in topic ', _topic, ' partition ', _partition, ' offset ', _offset, ': ', _why)"
         otherwise = f"raise_error(concat('{_FAILURE}', {where}))"
     else:
         otherwise = "null"
-    checked = rows.selectExpr(*_kept_names(records), "_parsed", f"{_reason(schema)} as _why")
-    exploded = checked.selectExpr(*_kept_names(records), f"inline(if(_why is null, array(_parsed), {otherwise}))")
+    checked = rows.selectExpr(*_kept_names(records), "_parsed", f"{_reason(given, schema)} as _why")
+    exploded = checked.selectExpr(*_kept_names(records), f"inline(if(_why is null, array({_row(given)}), {otherwise}))")
     return exploded.drop(_CORRUPT)
 
 
@@ -75,35 +76,59 @@ def malformed_records(records: DataFrame, given: Format, schema: StructType) -> 
     rows = records.selectExpr(
         "topic as _topic", "partition as _partition", "offset as _offset",
         "concat(cast(timestamp as string), '+00') as _timestamp", "key", "value",
-        f"{_parse(given, schema)} as _parsed",
-    )  # fmt: skip
+    ).withColumn("_parsed", _parse(given, schema))  # fmt: skip
     reasons = rows.selectExpr(
-        "_topic", "_partition", "_offset", "_timestamp", "key", "value", f"{_reason(schema)} as _why"
+        "_topic", "_partition", "_offset", "_timestamp", "key", "value", f"{_reason(given, schema)} as _why"
     )
     return reasons.where("_why is not null")
 
 
-def _parse(given: Format, schema: StructType) -> str:
-    """Return the expression that parses `value` into a struct; NULL, or a filled _CORRUPT, means malformed."""
-    if given.type is FormatType.RAW:
-        name = _quoted(schema.names[0])
-        if schema[0].dataType.simpleString() == "binary":
-            return f"named_struct('{_escaped(schema.names[0])}', value, '{_CORRUPT}', cast(null as string))"
-        corrupt = "if(is_valid_utf8(cast(value as string)), null, 'not UTF-8')"
-        return f"if(value is null, null, struct(cast(value as string) as {name}, {corrupt} as {_CORRUPT}))"
-    function = "from_json" if given.type is FormatType.JSON else "from_csv"
-    nullable = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+def _parse(given: Format, schema: StructType) -> Column:
+    """Return the expression that parses `value`; NULL, a NULL row or a filled _CORRUPT in it means malformed."""
+    text = functions.col("value").cast("string")
     options = {**given.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    listed = ", ".join(f"'{_escaped(key)}', '{_escaped(value)}'" for key, value in options.items())
-    return f"{function}(cast(value as string), '{_escaped(f'{nullable}, {_CORRUPT} string')}', map({listed}))"
+    match given.type:
+        case FormatType.RAW:
+            taken = "value" if _is_binary(given, schema) else "cast(value as string)"
+            row = f"named_struct('{_escaped(schema.names[0])}', {taken}, '{_CORRUPT}', cast(null as string))"
+            return functions.expr(row if _is_binary(given, schema) else f"if(value is null, null, {row})")
+        case FormatType.CSV:
+            listed = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+            return functions.from_csv(text, f"{listed}, {_CORRUPT} string", options)
+        case FormatType.JSON:
+            # Spark reads the first object and passes over what follows it, a second one too: an object around the value
+            # makes anything that follows an error. The line break ends a comment (allowComments).
+            columns = StructType([StructField(field.name, field.dataType) for field in schema])
+            around = StructType([StructField(_ROW, columns), StructField(_CORRUPT, StringType())])
+            wrapped = functions.concat(functions.lit(f'{{"{_ROW}":'), text, functions.lit("\n}"))
+            return functions.from_json(wrapped, around, options)
 
 
-def _reason(schema: StructType) -> str:
-    """Return the expression that says why a record is malformed; NULL for one that is not."""
+def _row(given: Format) -> str:
+    """Return the expression of the row within what `_parse` gives."""
+    return f"_parsed.{_ROW}" if given.type is FormatType.JSON else "_parsed"
+
+
+def _reason(given: Format, schema: StructType) -> str:
+    """Return the expression that says why a record is malformed; NULL for one that is not.
+
+    The parsers put a replacement character where bytes are no UTF-8, so those are looked for by themselves.
+    """
+    row = _row(given)
     required = [field.name for field in schema if not field.nullable]
-    missing = "".join(f" when _parsed.{_quoted(name)} is null then '{_escaped(name)} is missing'" for name in required)
-    corrupt = f"_parsed.{_CORRUPT} is not null"
-    return f"case when _parsed is null or {corrupt} then 'the value does not fit the schema'{missing} end"
+    missing = "".join(f" when {row}.{_quoted(name)} is null then '{_escaped(name)} is missing'" for name in required)
+    not_text = (
+        ""
+        if _is_binary(given, schema)
+        else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
+    )
+    corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
+    return f"case{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
+
+
+def _is_binary(given: Format, schema: StructType) -> bool:
+    """Whether values are taken as bytes, whatever they hold."""
+    return given.type is FormatType.RAW and [field.dataType.simpleString() for field in schema] == ["binary"]
 
 
 def _kept(records: DataFrame) -> list[str]:

@@ -130,7 +130,7 @@ def _limit(spec: StreamSpec, partitions: int) -> dict[str, str]:
 
 def _may_read_headers(transform: Transform | None) -> bool:
     """Headers cost time for every record; they are read where the transform may use them."""
-    return transform is not None and (transform.sql is None or "_headers" in transform.sql)
+    return transform is not None and (transform.sql is None or "_headers" in transform.sql.lower())
 
 
 def _assignment(ranges: Ranges) -> str:
