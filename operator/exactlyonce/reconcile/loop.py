@@ -14,7 +14,7 @@ from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
-from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
 from exactlyonce.launch.port import Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
@@ -120,9 +120,8 @@ class StreamLoop:
             return self._pass(wanted, plan)
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
             return Waiting(self._world.now(), str(problem))
-        except Unreachable as problem:
-            return self._put_off(str(problem))
-        except LaunchFailed as problem:
+        except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
+            # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
             return self._put_off(str(problem))
         except Refused as problem:
             return self._halt(str(problem))
@@ -335,10 +334,10 @@ def _newer_epoch(stream_id: str, known: Epoch, attempt_known: int, attempt: Epoc
 def _told(ending: Ended | Gone) -> tuple[str, str]:
     """Return a word and a sentence for how a driver ended."""
     match ending:
-        case Gone(why=why):
-            return "Lost", why
-        case Ended(words=None, detail=detail):
-            return "Died", detail
+        case Gone(why=why, reason=reason):
+            return reason, why
+        case Ended(words=None, detail=detail, reason=reason):
+            return reason or "Died", detail
         case Ended(words=words):
             assert words is not None
             return str(words.ending), words.message

@@ -1,0 +1,319 @@
+"""One pass over a stream: what each situation ends in, and what it leaves alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
+from exactlyonce.errors import SourceUnreachable, TopicMissing
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
+from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch, release
+from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, StreamRow
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching, predecessor_of
+from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from tests.unit.passes import FIRST, KEYS, ME, SECOND, STREAM, Drivers, Machine, ended, started
+
+
+def test_a_driver_that_runs_is_left_alone() -> None:
+    machine = started()
+    before = machine.statuses.version
+    assert machine.run_pass() == Watching(FIRST)
+    assert (machine.effects, machine.statuses.version) == ([], before)
+
+
+def test_an_ending_is_written_down_once_before_anything_follows() -> None:
+    machine = started()
+    machine.end(FIRST)
+    machine.run_pass()
+    assert machine.effects == ["record BackingOff"]
+    assert machine.reports == [("Died", "Attempt 1 ended: it was killed")]
+    status = machine.statuses.status
+    assert status.driver is not None
+    assert (status.driver.ended, status.driver.proof) == ("Died", "the process is gone")
+    assert machine.run_pass() == Watching(SECOND)
+    assert [kind for kind, _ in machine.reports] == ["Died", "Resume"]
+
+
+@pytest.mark.parametrize(
+    ("known_to_spark", "kind"), [(True, "Resume"), (False, "SkipLanded")], ids=["committed", "not committed by Spark"]
+)
+def test_the_verdict_stands_in_the_status_with_its_evidence(known_to_spark: bool, kind: str) -> None:
+    machine = Machine()
+    machine.run_pass()
+    machine.land(FIRST, 40, 30, known_to_spark=known_to_spark)
+    machine.end(FIRST)
+    machine.run_until_a_driver_runs()
+    verdict = machine.statuses.status.verdict
+    assert verdict is not None
+    assert (verdict.kind, verdict.attempt, verdict.batch, verdict.at) == (kind, 2, 1, machine.now)
+    assert verdict.evidence[-1] == {
+        "words": "the sink holds batch 1 and stands at orders-0@40, orders-1@30",
+        "landed": 1,
+        "positions": '{"orders":{"0":40,"1":30}}',
+    }
+
+
+@pytest.mark.parametrize(
+    ("ending", "result", "phase"),
+    [
+        (Ending.DRAINED, Done(completed=False), Phase.SUSPENDED),
+        (Ending.COMPLETED, Done(completed=True), Phase.COMPLETED),
+        (Ending.REFUSED, Halted("it Refused."), Phase.HALTED),
+    ],
+)
+def test_a_driver_that_ended_by_its_own_word_ends_the_stream(ending: Ending, result: object, phase: Phase) -> None:
+    machine = started()
+    machine.end(FIRST, ending)
+    assert machine.run_pass() == result
+    assert machine.statuses.status.phase is phase
+    assert "start driver 2" not in machine.effects
+
+
+@pytest.mark.parametrize(
+    ("phase", "result"), [(Phase.HALTED, Halted("mend it")), (Phase.COMPLETED, Done(completed=True))]
+)
+def test_a_stream_that_halted_or_completed_is_not_touched(phase: Phase, result: object) -> None:
+    machine = ended()
+    machine.statuses.status = machine.statuses.status.model_copy(update={"phase": phase, "message": "mend it"})
+    assert machine.run_pass() == result
+    assert machine.effects == []
+
+
+def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
+    machine = Machine()
+    machine.spec = {"recovery": {"maxFailuresPerBatch": 3}}
+    for _ in range(3):
+        attempt = machine.run_until_a_driver_runs()
+        machine.end(attempt, Ending.BATCH_FAILED, 1)
+    result = machine.run_pass()
+    assert result == Halted(
+        "Batch 1 has failed 3 times; the last time: it BatchFailed. Mend the cause, then start the stream again."
+    )
+    assert machine.statuses.status.phase is Phase.HALTED
+
+
+def test_a_driver_killed_with_a_batch_in_hand_is_a_failure_of_that_batch() -> None:
+    machine = started()
+    with machine.ledger.transaction() as transaction:
+        begun = BatchRow(BatchNumber(2), FIRST, BatchStatus.IN_PROGRESS, Ranges({KEYS[0]: OffsetRange(40, 50)}))
+        transaction.write_batch(STREAM, begun)
+    machine.end(FIRST)
+    machine.run_pass()
+    trouble = machine.statuses.status.trouble
+    assert (trouble.batch, trouble.batch_failures) == (2, 1)
+
+
+def test_nothing_is_asked_of_anyone_before_the_next_attempt_is_due() -> None:
+    machine = ended()
+    due = machine.now + timedelta(seconds=7)
+    waiting = Trouble(endings=2, retry_at=due)
+    machine.statuses.status = machine.statuses.status.model_copy(update={"trouble": waiting})
+    machine.database.up = False
+    assert machine.run_pass() == Waiting(due, "it was killed")
+    machine.database.up, machine.now = True, due
+    assert machine.run_pass() == Watching(SECOND)
+
+
+def unreachable(view: object) -> None:
+    raise SourceUnreachable("The brokers do not answer.")
+
+
+def missing(view: object) -> None:
+    raise TopicMissing("There is no topic orders; create it.")
+
+
+def test_a_source_that_does_not_answer_decides_nothing() -> None:
+    machine = ended()
+    machine.topic.view = unreachable  # type: ignore[method-assign,assignment] # what a broker may do
+    for seconds in (10, 20):
+        due = machine.now + timedelta(seconds=seconds)
+        assert machine.run_pass() == Waiting(due, "The brokers do not answer.")
+        machine.now = due
+    assert machine.statuses.status.phase is Phase.BACKING_OFF
+    assert machine.statuses.status.verdict is not None
+    assert machine.statuses.status.verdict.kind == "FirstStart", "the one of the first attempt"
+    assert machine.reports == [("PutOff", "The brokers do not answer.")] * 2
+
+
+def test_what_only_a_person_can_mend_halts_the_stream_with_that_sentence() -> None:
+    machine = ended()
+    machine.topic.view = missing  # type: ignore[method-assign,assignment] # what a broker may do
+    assert machine.run_pass() == Halted("There is no topic orders; create it.")
+    assert machine.statuses.status.phase is Phase.HALTED
+    assert machine.reports == [("Halted", "There is no topic orders; create it.")]
+
+
+def test_a_ledger_that_does_not_answer_when_a_driver_has_ended_loses_no_ending() -> None:
+    machine = started()
+    machine.end(FIRST)
+    machine.database.up = False
+    assert isinstance(machine.run_pass(), Waiting)
+    assert machine.statuses.status.phase is Phase.RUNNING, "that is the last thing known"
+    machine.database.up = True
+    machine.run_pass()
+    assert [kind for kind, _ in machine.reports] == ["PutOff", "Died"]
+
+
+def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() -> None:
+    machine = Machine()
+    machine.drivers.broken = True
+    result = machine.run_pass()
+    assert isinstance(result, Waiting)
+    assert result.reason == "There is no room for a driver."
+    machine.drivers.broken = False
+    assert machine.run_until_a_driver_runs() == SECOND
+
+
+@pytest.mark.parametrize("writes_before", range(4))
+def test_a_pass_that_meets_another_one_starts_over_and_starts_nothing(writes_before: int) -> None:
+    machine = ended()
+    left = writes_before
+
+    def meet() -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            machine.statuses.version += 1
+
+    machine.statuses.meanwhile = meet
+    assert machine.run_pass() == Waiting(machine.now, "the status was written meanwhile")
+    starts = [effect for effect in machine.effects if effect.startswith("start")]
+    assert starts == (["start driver 2"] if writes_before == 3 else []), "the last write only tells that it runs"
+    machine.run_until_a_driver_runs()
+    machine.assert_launched_as_published()
+
+
+def test_a_pass_that_was_overtaken_in_the_ledger_starts_over_with_a_newer_attempt() -> None:
+    machine = ended()
+
+    def overtake() -> None:
+        machine.statuses.meanwhile = lambda: None
+        new = NewStream(STREAM, "t", ME, machine.database.identity)
+        raise_epoch(machine.ledger, new, Epoch(9))
+
+    machine.statuses.meanwhile = overtake
+    assert machine.run_pass() == Waiting(
+        machine.now, "The ledger holds epoch 9 of shop/orders; 2 is not newer."
+    )  # fmt: skip
+    assert machine.run_until_a_driver_runs() == Epoch(10)
+    assert machine.reports[0][0] == "NewerEpoch"
+    assert "epoch 9" in machine.reports[0][1]
+
+
+def test_a_lost_status_goes_on_after_the_ledgers_epoch_and_never_from_the_start() -> None:
+    machine = ended()
+    machine.statuses.status = StreamStatus()
+    assert machine.run_pass() == Watching(SECOND)
+    assert machine.stands() == (40, 30)
+    # Whether the driver of attempt 1 still writes is in the lost status: the launcher is asked again, live.
+    assert [kind for kind, _ in machine.reports] == ["NewerEpoch", "Resume"]
+
+
+def test_a_verdict_that_halts_starts_nothing_and_is_said_again_without_another_look() -> None:
+    machine = ended()
+    machine.topic.topic_id = "id-2"
+    result = machine.run_pass()
+    assert isinstance(result, Halted)
+    assert "was made anew" in result.reason
+    assert machine.statuses.status.phase is Phase.HALTED
+    assert machine.statuses.status.verdict is not None
+    assert machine.statuses.status.verdict.kind == "SourceReplaced"
+    machine.effects.clear()
+    assert machine.run_pass() == result
+    assert machine.effects == []
+
+
+def test_a_batch_taken_at_most_once_is_recorded_as_lost_before_the_next_driver_starts() -> None:
+    machine = ended()
+    row = machine.view().batch(BatchNumber(1))
+    assert row is not None
+    with machine.ledger.transaction() as transaction:
+        transaction.write_batch(STREAM, BatchRow(row.batch, row.epoch, BatchStatus.TAKEN, row.ranges))
+    machine.run_until_a_driver_runs()
+    recorded = machine.view().batch(BatchNumber(1))
+    assert recorded is not None
+    assert recorded.status is BatchStatus.LOST
+    lost = [value for key, value in machine.database.tables.rows.items() if key[0] == "failure"]
+    assert [(row.partition, row.from_offset, row.until_offset) for row in lost] == [(KEYS[0], 0, 40), (KEYS[1], 0, 30)]
+
+
+def test_a_stream_that_is_to_rest_drains_its_driver_and_starts_no_other() -> None:
+    machine = started()
+    for _ in range(2):
+        assert machine.run_pass(Wanted.REST) == Watching(FIRST)
+    assert machine.drivers.drained == [FIRST, FIRST], "asking again is harmless, and may be needed"
+    assert machine.effects == ["record Draining"]
+    machine.end(FIRST, Ending.DRAINED)
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert machine.statuses.status.phase is Phase.SUSPENDED
+    assert machine.run_pass() == Watching(SECOND), "until it is to run again"
+
+
+def test_a_stream_that_is_to_rest_and_has_no_driver_is_at_rest() -> None:
+    machine = Machine()
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert machine.statuses.status.phase is Phase.SUSPENDED
+    assert machine.effects == ["record Suspended"]
+
+
+@pytest.mark.parametrize(
+    ("runs_with", "next_one", "drained"),
+    [("a", "a", False), ("a", "b", True), (None, "b", False), ("a", None, False)],
+)
+def test_a_driver_made_of_something_else_is_drained(runs_with: str | None, next_one: str | None, drained: bool) -> None:
+    machine = Machine()
+    machine.run_pass(plan=runs_with)
+    assert machine.run_pass(plan=next_one) == Watching(FIRST)
+    assert machine.drivers.drained == ([FIRST] if drained else [])
+
+
+WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), writer=Epoch(3))
+KNOWS_PROOF = DriverStatus(attempt=3, ended="Died", proof="its container has terminated")
+
+
+@pytest.mark.parametrize(
+    ("row", "state", "driver", "predecessor"),
+    [
+        (None, NeverStarted(), None, NoPredecessor()),
+        (StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4)), NeverStarted(), None, NoPredecessor()),
+        (WRITER, Ended("it was reaped", None, ""), None, ProvenDead("it was reaped")),
+        (WRITER, NeverStarted(), KNOWS_PROOF, ProvenDead("its container has terminated")),
+        (WRITER, NeverStarted(), None, MayLive("nothing proves that the driver of attempt 3 ended")),
+        (
+            WRITER,
+            NeverStarted(),
+            KNOWS_PROOF.model_copy(update={"attempt": 2}),
+            MayLive("nothing proves that the driver of attempt 3 ended"),
+        ),
+        (
+            WRITER,
+            NeverStarted(),
+            KNOWS_PROOF.model_copy(update={"proof": None}),
+            MayLive("nothing proves that the driver of attempt 3 ended"),
+        ),
+        (WRITER, Running("here"), None, MayLive("nothing proves that the driver of attempt 3 ended")),
+        (WRITER, Gone("its node is lost"), None, MayLive("its node is lost")),
+    ],
+)
+def test_a_predecessor_is_dead_by_proof_only(
+    row: StreamRow | None, state: DriverState, driver: DriverStatus | None, predecessor: Predecessor
+) -> None:
+    drivers = Drivers(lambda name: None, {Epoch(3): state})
+    assert predecessor_of(row, StreamStatus(driver=driver), drivers) == predecessor
+
+
+def test_a_predecessor_that_said_that_it_has_stopped_is_dead_by_its_own_word() -> None:
+    machine = started()
+    permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1")
+    release(machine.ledger, permit)
+    with machine.ledger.transaction() as transaction:
+        row = transaction.lock_stream(STREAM, Lock.SHARE)
+    assert predecessor_of(row, StreamStatus(), machine.drivers) == ProvenDead(
+        "the driver of attempt 1 said that it has stopped"
+    )

@@ -1,0 +1,157 @@
+"""A pass over a stream may die between any two of its effects; the next one comes to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from exactlyonce.api.status import Phase, StreamStatus
+from exactlyonce.launch.port import Running
+from exactlyonce.ledger.rows import DatabaseIdentity, Owner
+from exactlyonce.reconcile.loop import Waiting
+from tests.unit.passes import KEYS, Died, Machine, ended
+
+GENERATION = "generation-000001-a1"
+
+
+def test_a_pass_records_raises_decides_acts_and_starts_in_this_order() -> None:
+    machine = Machine()
+    machine.run_pass()
+    assert machine.effects == [
+        "record Reconciling", "commit", "committed",  # the attempt, then the raise
+        "record Launching", "create stream.json",  # the verdict, then its actions
+        f"create {GENERATION}/metadata", f"create {GENERATION}/commits/0", f"create {GENERATION}/offsets/0",
+        "commit", "committed",  # the generation is published
+        "record Launching", "start driver 1", "record Running",
+    ]  # fmt: skip
+    assert [kind for kind, _ in machine.reports] == ["FirstStart"]
+    machine.assert_launched_as_published()
+
+
+def first_start() -> Machine:
+    return Machine()
+
+
+def resume() -> Machine:
+    return ended()
+
+
+def checkpoint_lost() -> Machine:
+    machine = ended()
+    for path in [path for path in machine.store.files if path != "stream.json"]:
+        del machine.store.files[path]
+    return machine
+
+
+def accepted_loss() -> Machine:
+    machine = ended()
+    machine.topic.starts = {KEYS[0]: 60}
+    machine.spec = {"recovery": {"onSourceTruncated": "ResumeFromEarliest"}}
+    return machine
+
+
+def made_again() -> Machine:
+    machine = ended()
+    machine.owner, machine.owner_is_gone = Owner("cluster-1", "uid-2"), True
+    return machine
+
+
+def status_lost() -> Machine:
+    machine = ended()
+    machine.statuses.status = StreamStatus()
+    return machine
+
+
+def adopted_copy_of_the_database() -> Machine:
+    machine = ended()
+    machine.database.identity = DatabaseIdentity("8000000000000000008", 5)
+    machine.annotations = {"exactlyonce.dev/adopt": machine.view().stream.token}
+    return machine
+
+
+def adopted_checkpoint() -> Machine:
+    machine = ended()
+    machine.annotations = {"exactlyonce.dev/adopt": machine.view().stream.token}
+    machine.database.tables.rows.clear()
+    return machine
+
+
+def started_anew() -> Machine:
+    machine = ended()
+    machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
+    return machine
+
+
+def started_anew_without_a_ledger() -> Machine:
+    machine = started_anew()
+    machine.database.tables.rows.clear()
+    return machine
+
+
+def started_anew_in_a_copied_database() -> Machine:
+    machine = started_anew()
+    machine.database.identity = DatabaseIdentity("8000000000000000008", 5)
+    return machine
+
+
+LAUNCHES = [
+    (first_start, (0, 0)),
+    (resume, (40, 30)),
+    (checkpoint_lost, (40, 30)),
+    (accepted_loss, (60, 30)),
+    (made_again, (40, 30)),
+    (status_lost, (40, 30)),
+    (adopted_copy_of_the_database, (40, 30)),
+    (adopted_checkpoint, (40, 30)),
+    (started_anew, (0, 0)),
+    (started_anew_without_a_ledger, (0, 0)),
+    (started_anew_in_a_copied_database, (0, 0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "stands"), [pytest.param(*launch, id=launch[0].__name__.replace("_", " ")) for launch in LAUNCHES]
+)
+def test_an_operator_that_dies_between_any_two_effects_leaves_one_that_comes_to_the_same_end(
+    prepare: Callable[[], Machine], stands: tuple[int, int]
+) -> None:
+    whole = prepare()
+    whole.run_until_a_driver_runs()
+    whole.assert_launched_as_published()
+    assert whole.stands() == stands
+    for place, effect in enumerate(whole.effects):
+        machine = prepare()
+        machine.dies_before = place
+        with pytest.raises(Died):
+            machine.run_until_a_driver_runs()
+        machine.run_until_a_driver_runs()
+        machine.assert_launched_as_published()
+        assert machine.stands() == stands, f"it died before {effect!r}, effect {place} of {whole.effects}"
+        assert sum(isinstance(state, Running) for state in machine.drivers.states.values()) == 1
+
+
+@pytest.mark.parametrize("fate", ["applied", "lost"])
+def test_a_commit_whose_outcome_is_unknown_is_looked_at_again_by_the_next_pass(fate: str) -> None:
+    fates = [fate, "answered", fate]
+    machine = Machine()
+    machine.database.hooks.commit_fate = lambda: fates.pop(0) if fates else "answered"
+    first = machine.run_pass()
+    assert isinstance(first, Waiting)
+    assert first.reason == "the connection was lost during COMMIT"
+    assert machine.statuses.status.phase is Phase.BACKING_OFF
+    machine.run_until_a_driver_runs()
+    machine.assert_launched_as_published()
+    assert fates == []
+
+
+def test_a_stream_starts_anew_once_and_an_annotation_left_behind_asks_nothing() -> None:
+    machine = started_anew()
+    attempt = machine.run_until_a_driver_runs()
+    machine.land(attempt, 7, 8)
+    machine.end(attempt)
+    resolved = machine.topic.start
+    machine.topic.start = lambda view: pytest.fail(f"the start was resolved again: {resolved(view)}")  # type: ignore[method-assign]
+    machine.run_until_a_driver_runs()
+    assert machine.stands() == (7, 8)
+    assert [kind for kind, _ in machine.reports] == ["FirstStart", "Died", "Resume"]
