@@ -16,28 +16,36 @@ class NeverStarted:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The driver lives, as far as can be told."""
+    """The driver lives, as far as can be told; `started` is False while it is only on its way."""
 
     where: str
+    started: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The driver has ended and writes nothing any more; `proof` says how that is known.
 
-    `words` are its last ones, None when it left none, and `detail` says what else is known of its end.
+    `words` are its last ones, None when it left none, and `detail` says what else is known of its end. `reason` is one word
+    for it where the last words do not say it. `blames_batch` is False where something else than the batch in hand ended it.
     """
 
     proof: str
     words: LastWords | None
     detail: str
+    reason: str | None = None
+    blames_batch: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The driver is given up without proof of its death: it may still run, frozen or out of reach."""
+    """The driver is given up without proof of its death: it may still run, frozen or out of reach.
+
+    `reason` is one word for it.
+    """
 
     why: str
+    reason: str = "Lost"
 
 
 DriverState = NeverStarted | Running | Ended | Gone

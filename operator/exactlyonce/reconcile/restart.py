@@ -90,7 +90,7 @@ def _failed_batch(words: LastWords | None, ending: Ended | Gone, in_progress: Ba
     if isinstance(ending, Gone):
         return None
     if words is None:
-        return in_progress
+        return in_progress if ending.blames_batch else None
     if words.ending is Ending.BATCH_FAILED and words.batch is not None:
         return BatchNumber(words.batch)
     return None

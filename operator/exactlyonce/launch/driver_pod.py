@@ -1,0 +1,237 @@
+"""What an attempt is on Kubernetes: a ConfigMap, the driver's pod, and a template of its executors'. Performs no I/O.
+
+The ConfigMap is immutable and holds everything that was resolved, so an upgrade of the operator changes no attempt that runs.
+Credentials are mounted from their secrets as files; none stands in an argument, a variable or the ConfigMap.
+Golden files: tests/golden/driver_pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from exactlyonce.launch.driver_document import (
+    BLOCK_PORT,
+    POD_IP,
+    RPC_PORT,
+    SCRATCH,
+    UI_PORT,
+    DriverDocument,
+    KubernetesPlace,
+    Size,
+)
+from exactlyonce.launch.pod_names import (
+    DRIVER,
+    ENDING_FINALIZER,
+    EXECUTOR,
+    ROLE_LABEL,
+    STREAM_ID_ANNOTATION,
+    STREAM_LABEL,
+    driver_name,
+    executor_prefix,
+    label_value,
+    labels_of,
+    ui_service_name,
+    volume_name,
+)
+from exactlyonce.launch.pod_settings import PodSettings
+from exactlyonce.launch.pod_template import DRIVER_ROLE, EXECUTOR_ROLE, Manifest, merged
+from exactlyonce.launch.restricted import POD_SECURITY, secured
+from exactlyonce.launch.secrets import SECRETS_FOLDER
+
+ATTEMPT_FOLDER = "/etc/exactlyonce/attempt"
+SECRETS_MOUNT = "/etc/exactlyonce/secrets"
+TERMINATION_LOG = "/dev/termination-log"
+DRIVER_FILE, EXECUTOR_FILE = "driver.json", "executor.yaml"
+START_SECONDS = 30  # what a driver may take to end beside its batch in hand
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What an attempt consists of, in the order in which it is created; `service` is there by choice."""
+
+    config_map: Manifest
+    pod: Manifest
+    service: Manifest | None
+
+    def all(self) -> list[Manifest]:
+        """Return every manifest, in that order."""
+        return [entry for entry in (self.service, self.config_map, self.pod) if entry is not None]
+
+
+def manifests_of(settings: PodSettings) -> Manifests:
+    """Return what an attempt consists of.
+
+    Raises:
+        TemplateRefused: if a pod template asks for what may not be.
+    """
+    executor = merged(executor_template(settings), settings.executor_template, EXECUTOR_ROLE)
+    return Manifests(
+        _config_map(settings, executor),
+        merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE),
+        _ui_service(settings) if settings.ui else None,
+    )
+
+
+def executor_template(settings: PodSettings) -> Manifest:
+    """Return the template of which Spark makes each executor's pod; Spark adds name, image, resources and variables."""
+    spec = {
+        "restartPolicy": "Never",
+        "serviceAccountName": settings.service_account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": POD_SECURITY,
+        "containers": [
+            secured(
+                {
+                    "name": EXECUTOR,
+                    "workingDir": SCRATCH,
+                    "env": _variables(),
+                    "volumeMounts": _mounts(settings),
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                }
+            )
+        ],
+        "volumes": _volumes(settings),
+    }
+    metadata = {"labels": labels_of(settings.stream, settings.attempt, EXECUTOR), "annotations": _annotations(settings)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
+    data = {
+        DRIVER_FILE: _driver_document(settings).render(),
+        EXECUTOR_FILE: yaml.safe_dump(executor, sort_keys=False, width=120),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(settings, driver_name(settings.stream, settings.attempt)),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def _driver_document(settings: PodSettings) -> DriverDocument:
+    place = KubernetesPlace(
+        namespace=settings.namespace,
+        pod_name=driver_name(settings.stream, settings.attempt),
+        image=settings.image,
+        executor_prefix=executor_prefix(settings.stream, settings.attempt),
+        executor_template=f"{ATTEMPT_FOLDER}/{EXECUTOR_FILE}",
+        executor=settings.executor,
+        executors=settings.executors,
+        most_executors=settings.most_executors,
+        ui=settings.ui,
+    )
+    return DriverDocument(settings.stream_id, settings.spec, "k8s", {}, place)
+
+
+def _driver_pod(settings: PodSettings) -> Manifest:
+    name = driver_name(settings.stream, settings.attempt)
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": settings.drain_seconds + START_SECONDS,
+        "serviceAccountName": settings.service_account,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "securityContext": POD_SECURITY,
+        "containers": [_driver_container(settings)],
+        "volumes": [{"name": "attempt", "configMap": {"name": name}}, *_volumes(settings)],
+    }
+    if settings.image.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret} for secret in settings.image.pull_secrets]
+    metadata = {**_metadata(settings, name), "finalizers": [ENDING_FINALIZER]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _driver_container(settings: PodSettings) -> Manifest:
+    arguments = ["driver", "--spec", f"{ATTEMPT_FOLDER}/{DRIVER_FILE}", "--epoch", str(settings.attempt)]
+    container: Manifest = {
+        "name": DRIVER,
+        "image": settings.image.name,
+        "args": [*arguments, "--last-words", TERMINATION_LOG],
+        "workingDir": SCRATCH,
+        "env": [
+            *_variables(),
+            {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH},
+            {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+        "ports": _ports(settings),
+        "resources": _resources(settings.driver),
+        "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if settings.image.pull_policy is not None:
+        container["imagePullPolicy"] = settings.image.pull_policy
+    return secured(container)
+
+
+def _ports(settings: PodSettings) -> list[Manifest]:
+    ports = [{"name": "driver-rpc", "containerPort": RPC_PORT}, {"name": "blockmanager", "containerPort": BLOCK_PORT}]
+    return [*ports, {"name": "spark-ui", "containerPort": UI_PORT}] if settings.ui else ports
+
+
+def _ui_service(settings: PodSettings) -> Manifest:
+    """The Service of Spark's user interface, the same for every attempt: it finds the driver by its labels."""
+    metadata = _metadata(settings, ui_service_name(settings.stream))
+    metadata["labels"] = {key: value for key, value in metadata["labels"].items() if not key.endswith("/attempt")}
+    spec = {
+        "selector": {STREAM_LABEL: label_value(settings.stream), ROLE_LABEL: DRIVER},
+        "ports": [{"name": "spark-ui", "port": UI_PORT, "targetPort": "spark-ui"}],
+    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def _metadata(settings: PodSettings, name: str) -> Manifest:
+    return {
+        "name": name,
+        "namespace": settings.namespace,
+        "labels": labels_of(settings.stream, settings.attempt, DRIVER),
+        "annotations": _annotations(settings),
+        "ownerReferences": [settings.owner.manifest()],
+    }
+
+
+def _annotations(settings: PodSettings) -> dict[str, str]:
+    return {STREAM_ID_ANNOTATION: settings.stream_id}
+
+
+def _resources(size: Size) -> dict[str, Any]:
+    """No limit of CPU unless one is asked for: a driver that may not use an idle core only takes longer."""
+    memory = f"{size.memory_mib}Mi"
+    limits = {"memory": memory} if size.cpu_limit is None else {"cpu": size.cpu_limit, "memory": memory}
+    return {"requests": {"cpu": size.cpu_request or str(size.cores), "memory": memory}, "limits": limits}
+
+
+def _variables() -> list[Manifest]:
+    return [{"name": SECRETS_FOLDER, "value": SECRETS_MOUNT}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108 - a volume of the pod alone
+
+
+def _volumes(settings: PodSettings) -> list[Manifest]:
+    volumes: list[Manifest] = [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "spark-local-dir-1", "emptyDir": {}},  # the name by which Spark takes it for its local folder
+    ]
+    volumes += [
+        {"name": volume_name("secret", secret), "secret": {"secretName": secret}} for secret in settings.secrets
+    ]
+    if settings.claim is not None:
+        volumes.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": settings.claim.name}})
+    return volumes
+
+
+def _mounts(settings: PodSettings) -> list[Manifest]:
+    mounts: list[Manifest] = [
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod alone
+        {"name": "spark-local-dir-1", "mountPath": SCRATCH},
+    ]
+    for secret in settings.secrets:
+        folder = f"{SECRETS_MOUNT}/{secret}"
+        mounts.append({"name": volume_name("secret", secret), "mountPath": folder, "readOnly": True})
+    if settings.claim is not None:
+        mounts.append({"name": "checkpoint", "mountPath": settings.claim.folder})
+    return mounts

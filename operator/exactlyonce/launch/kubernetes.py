@@ -1,0 +1,196 @@
+"""Drivers as pods: a `Launcher` over the API server.
+
+Nothing is remembered: every look is a live GET. A driver pod carries a finalizer of ours, so that a deleted one keeps its
+record, and with it the proof of its end and its last words, until both are in the stream's status: docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from exactlyonce.errors import Refused
+from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
+from exactlyonce.launch.driver_pod import Manifests
+from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, needs_node, node_state, state_of
+from exactlyonce.launch.pod_names import (
+    ATTEMPT_LABEL,
+    DRIVER,
+    ENDING_FINALIZER,
+    EXECUTOR,
+    ROLE_LABEL,
+    driver_name,
+    selector_of,
+    ui_service_name,
+)
+from exactlyonce.launch.pod_template import Manifest
+from exactlyonce.launch.port import DriverState, Gone, LaunchFailed, NeverStarted
+from exactlyonce.offsets import Epoch
+
+_OVER = ("Succeeded", "Failed")
+
+
+class ManifestRefused(Refused):
+    """The API server refuses a manifest for what is in it; the resource has to be changed."""
+
+
+@dataclass
+class KubernetesLauncher:
+    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of."""
+
+    server: ApiServer
+    namespace: str
+    stream: str
+    owner_uid: str
+    manifests_of: Callable[[Epoch], Manifests]
+    patience: Patience = field(default_factory=Patience)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return how the driver of an attempt is, from its pod's record as it is now."""
+        name = driver_name(self.stream, attempt)
+        pod = self._read("Pod", name)
+        if pod is None:
+            # It is created after its ConfigMap: without one, nobody has come as far as to create the pod.
+            if self._read("ConfigMap", name) is None:
+                return NeverStarted()
+            return Gone(f"The record of pod {name} is gone, and nobody has seen how it ended.", str(Reason.RECORD_LOST))
+        if not self._is_ours(pod, attempt):
+            return Gone(f"Pod {name} is not this stream's driver of attempt {attempt}.", str(Reason.RECORD_LOST))
+        node = self._node_of(pod) if needs_node(pod) else None
+        return state_of(pod, node, self.patience, self.now())
+
+    def start(self, attempt: Epoch) -> None:
+        """Create what the attempt consists of; what is there already and is ours is left as it is.
+
+        Raises:
+            LaunchFailed: if the API server does not take it now, or something else has its name.
+            Refused: if a pod template or a manifest cannot be taken as it is.
+        """
+        for manifest in self.manifests_of(attempt).all():
+            self._create(manifest, attempt)
+
+    def drain(self, attempt: Epoch) -> None:
+        """Delete the driver's pod: its kubelet asks the driver to end, and waits for the pod's grace period."""
+        pod = self._read("Pod", driver_name(self.stream, attempt))
+        if pod is not None and self._is_ours(pod, attempt) and "deletionTimestamp" not in pod["metadata"]:
+            self._delete(pod, "Pod")
+
+    def kill(self, attempt: Epoch) -> None:
+        """Delete the driver's pod with the shortest grace period; its kubelet still reports its end."""
+        pod = self._read("Pod", driver_name(self.stream, attempt))
+        if pod is not None and self._is_ours(pod, attempt):
+            self._delete(pod, "Pod", grace_seconds=1)
+
+    def clean_up(self, recorded: Epoch, keep: int) -> None:
+        """Let go of the attempts up to `recorded`, whose endings are in the status, and keep the last `keep` for their logs.
+
+        Their pods lose the finalizer; one that may still run is deleted; ended ones beyond `keep` are removed with
+        their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless.
+        """
+        pods = [pod for pod in self._listed("Pod") if _attempt_of(pod) <= recorded]
+        drivers = [pod for pod in pods if _role_of(pod) == DRIVER and self._is_ours(pod)]
+        kept: set[Epoch] = set()
+        for pod in sorted(drivers, key=_attempt_of, reverse=True):
+            deleted = "deletionTimestamp" in pod["metadata"]
+            if not deleted and pod["status"].get("phase") in _OVER and len(kept) < keep:
+                kept.add(_attempt_of(pod))
+            elif not deleted:
+                self._delete(pod, "Pod")
+            self.release(pod)
+        for pod in pods:
+            if _role_of(pod) == EXECUTOR and self._is_left_behind(pod):
+                self._delete(pod, "Pod")
+        for config_map in self._listed("ConfigMap"):
+            attempt = _attempt_of(config_map)
+            if attempt <= recorded and attempt not in kept and self._is_ours(config_map):
+                self._delete(config_map, "ConfigMap")
+
+    def remove_service(self) -> None:
+        """Remove the Service of Spark's user interface, if there is one of this stream."""
+        service = self._read("Service", ui_service_name(self.stream))
+        if service is not None and self._is_ours(service):
+            self._delete(service, "Service")
+
+    def release(self, pod: Manifest) -> None:
+        """Take our finalizer off a driver's pod: its ending is recorded, or its stream is gone."""
+        try:
+            self.server.remove_finalizer(pod, ENDING_FINALIZER)
+        except Answered as answer:
+            raise ApiServerUnreachable(f"Pod {pod['metadata']['name']} cannot be let go: {answer}.") from answer
+
+    def _create(self, manifest: Manifest, attempt: Epoch) -> None:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        try:
+            self.server.create(manifest)
+        except Answered as answer:
+            if answer.status == CONFLICT:
+                self._require_ours(kind, name, None if kind == "Service" else attempt)
+            elif answer.blames_manifest:
+                raise ManifestRefused(
+                    f"The API server refuses {kind} {name}: {answer}; change the stream's resource."
+                ) from answer
+            else:
+                raise LaunchFailed(f"{kind} {self.namespace}/{name} cannot be created: {answer}.") from answer
+
+    def _require_ours(self, kind: str, name: str, attempt: Epoch | None) -> None:
+        found = self._read(kind, name)
+        if found is None:
+            raise LaunchFailed(f"{kind} {self.namespace}/{name} was there and is gone; it is made again.")
+        if not self._is_ours(found, attempt):
+            raise LaunchFailed(
+                f"{kind} {self.namespace}/{name} exists and is not this stream's; delete it, or give the stream another name."
+            )
+
+    def _is_ours(self, found: Manifest, attempt: Epoch | None = None) -> bool:
+        """Whether an object belongs to this very resource, not to an older one of its name, and to `attempt`."""
+        owners = found["metadata"].get("ownerReferences") or ()
+        owned = any(owner["uid"] == self.owner_uid for owner in owners)
+        return owned and attempt in (None, _attempt_of(found))
+
+    def _is_left_behind(self, executor: Manifest) -> bool:
+        """Whether an executor is one of a driver that is over; Spark makes its driver's pod its owner."""
+        metadata = executor["metadata"]
+        driver = driver_name(self.stream, _attempt_of(executor))
+        owners = metadata.get("ownerReferences") or ()
+        return "deletionTimestamp" not in metadata and any(owner["name"] == driver for owner in owners)
+
+    def _node_of(self, pod: Manifest) -> NodeState | None:
+        """Return how the pod's node is, or None where the operator may not read nodes."""
+        try:
+            return node_state(self.server.read("Node", None, pod["spec"]["nodeName"]))
+        except Answered as answer:
+            if answer.status == FORBIDDEN:
+                return None
+            raise ApiServerUnreachable(f"Node {pod['spec']['nodeName']} cannot be looked at: {answer}.") from answer
+
+    def _read(self, kind: str, name: str) -> Manifest | None:
+        try:
+            return self.server.read(kind, self.namespace, name)
+        except Answered as answer:
+            raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be looked at: {answer}.") from answer
+
+    def _listed(self, kind: str) -> list[Manifest]:
+        try:
+            return self.server.list(kind, self.namespace, selector_of(self.stream))
+        except Answered as answer:
+            raise ApiServerUnreachable(f"Each {kind} of {self.stream} cannot be listed: {answer}.") from answer
+
+    def _delete(self, found: Manifest, kind: str, grace_seconds: int | None = None) -> None:
+        try:
+            self.server.delete(found, kind, grace_seconds)
+        except Answered as answer:
+            name = found["metadata"]["name"]
+            raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be deleted: {answer}.") from answer
+
+
+def _attempt_of(found: Manifest) -> Epoch:
+    """The attempt that an object belongs to; what says none belongs to the first."""
+    label = (found["metadata"].get("labels") or {}).get(ATTEMPT_LABEL, "")
+    return Epoch(int(label)) if label.isdigit() else Epoch(0)
+
+
+def _role_of(found: Manifest) -> str | None:
+    role: str | None = (found["metadata"].get("labels") or {}).get(ROLE_LABEL)
+    return role

@@ -1,0 +1,316 @@
+"""How a driver's pod is, from its record and its node's: lives, has ended, or is given up. Performs no I/O.
+
+Only a terminated container state, which its kubelet reports, proves that a driver has ended: the kubelet writes it after the
+container runtime has reaped the process. A pod's phase is no proof: the control plane sets it to Failed for a node that is
+lost, whose containers may run on. Each ending has a reason, one CamelCase word, and a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from exactlyonce.launch.last_words import Ending, LastWords, parse_last_words
+from exactlyonce.launch.pod_names import DRIVER
+from exactlyonce.launch.port import DriverState, Ended, Gone, Running
+
+Manifest = Mapping[str, Any]
+
+
+class Reason(StrEnum):
+    """Why a driver ended or was given up, where its own last words do not say it."""
+
+    CRASHED = "Crashed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    KILLED_AT_DEADLINE = "KilledAtDeadline"
+    """It was asked to end and did not within `drainTimeout`."""
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    NODE_SHUT_DOWN = "NodeShutDown"
+    CANNOT_START = "CannotStart"
+    NODE_LOST = "NodeLost"
+    REJECTED_BY_NODE = "RejectedByNode"
+    IMAGE_NOT_PULLABLE = "ImageNotPullable"
+    UNSCHEDULABLE = "Unschedulable"
+    START_TIMED_OUT = "StartTimedOut"
+    DELETED = "Deleted"
+    """Its pod was deleted before it had begun."""
+    RECORD_LOST = "RecordLost"
+    """Its pod's record is gone, or says nothing of how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited before a driver is given up.
+
+    `lost_node` is counted from the moment at which the control plane noticed that a node is silent, which takes it 40 to 50 s.
+    `silent_kubelet` is counted from the end of the grace period of a pod that was deleted.
+    """
+
+    start: timedelta = timedelta(minutes=10)
+    image: timedelta = timedelta(minutes=3)
+    lost_node: timedelta = timedelta(seconds=15)
+    silent_kubelet: timedelta = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What is known of a pod's node: whether it exists, whether its kubelet reports, and since when."""
+
+    exists: bool
+    silent_since: datetime | None = None
+
+
+_PULL_FAILURES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable"}
+_HOPELESS_PULLS = {"ErrImageNeverPull", "InvalidImageName"}
+_CANNOT_START = {"StartError", "ContainerCannotRun"}
+_UNKNOWN = "ContainerStatusUnknown"  # the kubelet found no such container: it does not say how, or whether, it ended
+_DISRUPTIONS = {
+    "EvictionByEvictionAPI": (Reason.EVICTED, "it was evicted, as by draining its node"),
+    "PreemptionByScheduler": (Reason.PREEMPTED, "it was preempted by a pod of higher priority"),
+    "DeletionByTaintManager": (Reason.EVICTED, "its node was tainted NoExecute"),
+    "TerminationByKubelet": (Reason.EVICTED, "its node ran short of a resource or was shut down"),
+    "DeletionByPodGC": (Reason.NODE_LOST, "its node is gone"),
+}
+_PHASE_REASONS = {
+    "Evicted": (Reason.EVICTED, "it was evicted by its node"),
+    "Terminated": (Reason.NODE_SHUT_DOWN, "its node was shut down"),
+    "NodeShutdown": (Reason.NODE_SHUT_DOWN, "its node was shut down"),
+    "Shutdown": (Reason.NODE_SHUT_DOWN, "its node was shut down"),
+    "NodeLost": (Reason.NODE_LOST, "its node is lost"),
+}
+_NOT_ITS_FAULT = {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_SHUT_DOWN, Reason.CANNOT_START, Reason.DELETED}
+_KILLED, _TERMINATED = 137, 143  # 128 + SIGKILL, 128 + SIGTERM
+_TOLD_MOST = 400
+
+
+def needs_node(pod: Manifest) -> bool:
+    """Whether `state_of` wants to know the pod's node: its record alone does not say that the driver runs."""
+    if _terminated(pod) is not None or not pod["spec"].get("nodeName"):
+        return False
+    return _condition(pod, "Ready").get("status") != "True" or "deletionTimestamp" in pod["metadata"]
+
+
+def node_state(node: Manifest | None) -> NodeState:
+    """Return what a node's record says, None being a node that does not exist.
+
+    Source: the node lifecycle controller sets Ready to Unknown when a kubelet has not renewed its lease for
+    node-monitor-grace-period.
+    """
+    if node is None:
+        return NodeState(exists=False)
+    ready = next((entry for entry in node["status"].get("conditions", ()) if entry["type"] == "Ready"), None)
+    if ready is None or ready["status"] != "Unknown":
+        return NodeState(exists=True)
+    return NodeState(exists=True, silent_since=moment(ready["lastTransitionTime"]))
+
+
+def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> DriverState:
+    """Return how the driver of a pod is.
+
+    `node` is None where it is not needed or may not be read; then the pod's Ready condition, which the control plane sets
+    to False when a node falls silent, stands for it.
+    """
+    terminated = _terminated(pod)
+    if terminated is not None and terminated.get("reason") != _UNKNOWN:
+        return _ended(pod, terminated)
+    if terminated is not None or pod["status"].get("phase") in ("Failed", "Succeeded"):
+        return _without_proof(pod)
+    lost = _lost(pod, node, patience, now)
+    if lost is not None:
+        return lost
+    if "running" in _driver(pod).get("state", {}):
+        leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
+        return Running(_sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}."))
+    return _starting(pod, patience, now)
+
+
+def moment(text: str) -> datetime:
+    """Return a time of the API server's as a moment."""
+    return datetime.fromisoformat(text)
+
+
+def _ended(pod: Manifest, terminated: Manifest) -> Ended:
+    """The kubelet reported the driver's container as terminated: nothing of it runs any more."""
+    node = pod["spec"].get("nodeName", "?")
+    proof = f"the kubelet of node {node} reported the container of {_name(pod)} terminated"
+    if terminated.get("finishedAt"):
+        proof += f" at {terminated['finishedAt']}"
+    words = parse_last_words(terminated.get("message") or "")
+    reason, told = _why(pod, terminated, words)
+    why = _sentence(told)
+    if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):
+        return Ended(proof, words, why)
+    if words is not None and reason is Reason.OUT_OF_MEMORY:
+        words = LastWords(words.ending, f"{why} It said: {words.message}", words.batch, words.ranges)
+    return Ended(proof, words, why, str(reason) if words is None else None, blames_batch=reason not in _NOT_ITS_FAULT)
+
+
+def _why(pod: Manifest, terminated: Manifest, words: LastWords | None) -> tuple[Reason, str]:
+    status, said = terminated.get("exitCode"), _said(terminated)
+    if terminated.get("reason") in _CANNOT_START:
+        return Reason.CANNOT_START, f"The container of {_name(pod)} could not be started{said}"
+    if terminated.get("reason") == "OOMKilled":
+        limit = _driver_spec(pod).get("resources", {}).get("limits", {}).get("memory", "its limit")
+        return Reason.OUT_OF_MEMORY, (
+            f"{_name(pod)} needed more than {limit} of memory and was killed; give it more by driver.memory, or by "
+            "driver.memoryOverhead where the heap was not the cause."
+        )
+    disrupted = _disruption(pod)
+    if disrupted is not None:
+        reason, told = disrupted
+        return reason, f"{_name(pod)} ended because {told}{_note(pod)}."
+    if "deletionTimestamp" in pod["metadata"] and words is None and status == _TERMINATED:
+        return Reason.DELETED, f"{_name(pod)} was deleted before its driver had begun."
+    if "deletionTimestamp" in pod["metadata"] and words is None and status == _KILLED:
+        return Reason.KILLED_AT_DEADLINE, (
+            f"{_name(pod)} was deleted and did not end after the batch in hand within its grace period, so it was "
+            "killed; give drainTimeout more than a batch takes."
+        )
+    ended = "was killed" if status == _KILLED else "ended"
+    return Reason.CRASHED, f"{_name(pod)} {ended} (status {status}) without last words{said}"
+
+
+def _without_proof(pod: Manifest) -> Gone:
+    """The pod is over, and its kubelet has not reported that the driver's container terminated."""
+    disrupted = _disruption(pod)
+    if disrupted is not None:
+        reason, told = disrupted
+        return Gone(_sentence(f"{_name(pod)} is over because {told}{_note(pod)}."), str(reason))
+    for container in pod["status"].get("initContainerStatuses", ()):
+        failed = container.get("state", {}).get("terminated")
+        if failed is not None and failed.get("exitCode") and failed.get("reason") != _UNKNOWN:
+            why = f"The init container {container['name']} of {_name(pod)} ended with status {failed['exitCode']}"
+            return Gone(f"{why}{_said(failed)}", str(Reason.CANNOT_START))
+    reason = pod["status"].get("reason")
+    if reason is not None and not _driver(pod):
+        return Gone(f"Its node refused {_name(pod)} ({reason}){_note(pod)}.", str(Reason.REJECTED_BY_NODE))
+    told = f"{_name(pod)} is over, and its record does not say how its container ended{_note(pod)}."
+    return Gone(_sentence(told), str(Reason.RECORD_LOST))
+
+
+def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Gone | None:
+    """The pod's node is gone or silent: the driver may run on there, out of reach."""
+    name = pod["spec"].get("nodeName")
+    if not name:
+        return None
+    if node is not None and not node.exists:
+        return Gone(f"Node {name} of {_name(pod)} does not exist any more.", str(Reason.NODE_LOST))
+    if node is not None and node.silent_since is not None and now - node.silent_since >= patience.lost_node:
+        silent = f"{(now - node.silent_since).total_seconds():.0f} s"
+        return Gone(
+            f"Node {name} has not reported for {silent}, so {_name(pod)} may still run there.", str(Reason.NODE_LOST)
+        )
+    deadline = pod["metadata"].get("deletionTimestamp")
+    if deadline is not None and now - moment(deadline) >= patience.silent_kubelet:
+        told = f"{_name(pod)} was to have ended by {deadline}, and node {name} has not said that it has."
+        return Gone(_sentence(told), str(Reason.NODE_LOST))
+    ready = _condition(pod, "Ready")
+    if node is None and "running" in _driver(pod).get("state", {}) and ready.get("status") == "False":
+        since = ready.get("lastTransitionTime")
+        if (
+            since is not None
+            and now - moment(since) >= patience.lost_node
+            and not _driver_spec(pod).get("readinessProbe")
+        ):
+            told = f"{_name(pod)} is not ready since {since}: node {name} does not report."
+            return Gone(_sentence(told), str(Reason.NODE_LOST))
+    return None
+
+
+def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
+    """The driver has not run yet: say what it waits for, and give it up after a while."""
+    metadata, name = pod["metadata"], _name(pod)
+    waited = now - moment(pod["status"].get("startTime") or metadata["creationTimestamp"])
+    if "deletionTimestamp" in metadata and not pod["spec"].get("nodeName"):
+        return Gone(_sentence(f"{name} was deleted before it was given a node."), str(Reason.DELETED))
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
+        return Running(_sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
+    if scheduled.get("status") == "False":
+        said = scheduled.get("message", "no node takes it")
+        return _waiting(f"No node takes {name}: {_cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start)
+    waiting = _waiting_state(pod)
+    why, said = waiting.get("reason", ""), waiting.get("message", "")
+    if why in _PULL_FAILURES:
+        image = _driver_spec(pod).get("image")
+        limit = timedelta(0) if why in _HOPELESS_PULLS else min(patience.image, patience.start)
+        return _waiting(
+            f"The image {image} cannot be pulled: {_cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit
+        )
+    if said:
+        return _waiting(f"{name} cannot start: {_cut(said)}", Reason.CANNOT_START, waited, patience.start)
+    return _waiting(f"{name} is being started", Reason.START_TIMED_OUT, waited, patience.start)
+
+
+def _waiting(told: str, reason: Reason, waited: timedelta, limit: timedelta) -> Running | Gone:
+    told = _sentence(told.rstrip("."))
+    if waited < limit:
+        return Running(f"{told}.", started=False)
+    return Gone(f"{told}; it was given up after {waited.total_seconds():.0f} s.", str(reason))
+
+
+def _disruption(pod: Manifest) -> tuple[Reason, str] | None:
+    """Why the cluster ended the pod, if it did: the pod's own reason first, which is the more precise one."""
+    reason = pod["status"].get("reason")
+    if reason in _PHASE_REASONS:
+        return _PHASE_REASONS[reason]
+    target = _condition(pod, "DisruptionTarget")
+    if target.get("status") == "True":
+        return _DISRUPTIONS.get(target.get("reason", ""), (Reason.EVICTED, "the cluster ended it"))
+    return None
+
+
+def _waiting_state(pod: Manifest) -> Manifest:
+    """What the driver's container waits for, or an init container before it."""
+    for container in [*pod["status"].get("initContainerStatuses", ()), _driver(pod)]:
+        waiting: Manifest = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+            return waiting
+    return {}
+
+
+def _terminated(pod: Manifest) -> Manifest | None:
+    found: Manifest | None = _driver(pod).get("state", {}).get("terminated")
+    return found
+
+
+def _driver(pod: Manifest) -> Manifest:
+    """The status of the driver's container; empty before the kubelet has one."""
+    statuses = pod["status"].get("containerStatuses", ())
+    return next((entry for entry in statuses if entry["name"] == DRIVER), {})
+
+
+def _driver_spec(pod: Manifest) -> Manifest:
+    return next((entry for entry in pod["spec"].get("containers", ()) if entry["name"] == DRIVER), {})
+
+
+def _condition(pod: Manifest, kind: str) -> Manifest:
+    return next((entry for entry in pod["status"].get("conditions", ()) if entry["type"] == kind), {})
+
+
+def _name(pod: Manifest) -> str:
+    return f"pod {pod['metadata']['name']}"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _note(pod: Manifest) -> str:
+    message = pod["status"].get("message") or _condition(pod, "DisruptionTarget").get("message")
+    return f" ({_cut(message).rstrip('.')})" if message else ""
+
+
+def _said(terminated: Manifest) -> str:
+    """The end of what the kubelet has of the container's message or log, as the end of a sentence."""
+    message = (terminated.get("message") or "").strip()
+    return f"; the last it wrote: {_cut(message[-_TOLD_MOST:])}" if message else "."
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _TOLD_MOST else text[: _TOLD_MOST - 1] + "…"

@@ -1,0 +1,143 @@
+"""What the pods of one attempt are made of, resolved: nothing is left to defaults that may change under a running driver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.pods import Driver, Executor
+from exactlyonce.api.resource import API_VERSION, KIND, Stream
+from exactlyonce.errors import Refused
+from exactlyonce.launch.driver_document import Image, Size
+from exactlyonce.offsets import Epoch
+
+_LEAST_OVERHEAD_MIB = 384  # spark.executor.minMemoryOverhead
+_OVERHEAD_PERCENT = 40  # Spark's own factor for Python: the workers and Arrow stand beside the heap
+
+
+class ImageMissing(Refused):
+    """No image is named for the pods of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """The resource that owns what is made for it, so that everything goes with the stream."""
+
+    name: str
+    uid: str
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the reference as it stands in an object's metadata."""
+        return {"apiVersion": API_VERSION, "kind": KIND, "name": self.name, "uid": self.uid, "controller": True}
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim that holds the checkpoints, and the folder at which it is mounted."""
+
+    name: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What the pods of one attempt are made of.
+
+    `spec` is the resolved spec as a document, which the driver reads. `secrets` are mounted as files.
+    """
+
+    stream: str
+    stream_id: str
+    namespace: str
+    attempt: Epoch
+    owner: OwnerReference
+    image: Image
+    spec: Mapping[str, Any]
+    driver: Size
+    executor: Size
+    executors: int
+    most_executors: int | None
+    service_account: str
+    drain_seconds: int
+    secrets: tuple[str, ...]
+    driver_template: Mapping[str, Any]
+    executor_template: Mapping[str, Any]
+    claim: VolumeClaim | None = None
+    ui: bool = False
+
+
+def mib(text: str) -> int:
+    """Return the mebibytes of a memory size such as 512m or 2g."""
+    return int(text[:-1]) * (1024 if text[-1] == "g" else 1)
+
+
+def overhead_mib(heap_mib: int, given: str | None) -> int:
+    """Return the memory beside the heap: what is given, or what Spark takes for Python."""
+    return mib(given) if given is not None else max(_LEAST_OVERHEAD_MIB, heap_mib * _OVERHEAD_PERCENT // 100)
+
+
+@dataclass(frozen=True, slots=True)
+class PodDefaults:
+    """What the operator was installed with, for what a resource leaves open."""
+
+    service_account: str
+    image: Image | None = None
+
+
+def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefaults) -> PodSettings:
+    """Return what the pods of an attempt are made of.
+
+    Raises:
+        ImageMissing: if neither the resource nor the operator names an image.
+    """
+    spec, metadata = stream.spec, stream.metadata
+    sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
+    secrets = [reference.name for reference in (sink.secret_ref, kafka.secret_ref, checkpoint.secret_ref) if reference]
+    return PodSettings(
+        stream=metadata.name,
+        stream_id=stream.stream_id,
+        namespace=metadata.namespace,
+        attempt=attempt,
+        owner=OwnerReference(metadata.name, owner_uid),
+        image=_image(stream, defaults),
+        spec=spec.to_document(),
+        driver=_size(spec.driver),
+        executor=_size(spec.executor),
+        executors=spec.executor.instances,
+        most_executors=spec.executor.max_instances,
+        service_account=spec.driver.service_account_name or defaults.service_account,
+        drain_seconds=math.ceil(spec.drain_timeout.total_seconds()),
+        secrets=tuple(dict.fromkeys(secrets)),
+        driver_template=spec.driver.pod_template.to_document(),
+        executor_template=spec.executor.pod_template.to_document(),
+        claim=_claim(checkpoint),
+        ui=spec.spark_ui.enabled,
+    )
+
+
+def _image(stream: Stream, defaults: PodDefaults) -> Image:
+    spec = stream.spec
+    default = defaults.image
+    name = spec.image or (default.name if default is not None else None)
+    if name is None:
+        raise ImageMissing("The stream names no image and the operator was given none; set spec.image.")
+    policy = None if spec.image_pull_policy is None else str(spec.image_pull_policy)
+    secrets = tuple(secret.name for secret in spec.image_pull_secrets)
+    if default is None or spec.image is not None:
+        return Image(name, policy, secrets)
+    return Image(name, policy or default.pull_policy, tuple(dict.fromkeys([*secrets, *default.pull_secrets])))
+
+
+def _size(process: Driver | Executor) -> Size:
+    heap = mib(process.memory)
+    return Size(
+        process.cores, heap, overhead_mib(heap, process.memory_overhead), process.cpu_request, process.cpu_limit
+    )
+
+
+def _claim(checkpoint: Checkpoint) -> VolumeClaim | None:
+    claim = checkpoint.persistent_volume_claim
+    return None if claim is None else VolumeClaim(claim.claim_name, claim.mount_path or checkpoint.path)
