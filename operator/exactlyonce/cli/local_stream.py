@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
-from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
@@ -94,7 +94,8 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
         run_id=f"{home.absolute()}",
         read_only=read_only,
     )
-    stores = Stores(ledger, LocalLogStore(spec.checkpoint.location), source)
+    checkpoints = open_store(spec.checkpoint, read_secret(secrets, spec.checkpoint.secret_ref))
+    stores = Stores(ledger, checkpoints, source)
     return LocalStream(stream, ledger, stores, statuses, runner, state_root)
 
 

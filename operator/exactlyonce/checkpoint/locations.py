@@ -1,0 +1,23 @@
+"""Open the store that a checkpoint's location is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.store import LogStore
+
+
+def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> LogStore:
+    """Return the store of a location; nothing is connected to yet. `secret` holds what `secretRef` names, if anything.
+
+    Raises:
+        SecretMissing: if the secret holds one half of a login.
+    """
+    if not checkpoint.is_on_s3:
+        return LocalLogStore(checkpoint.location)
+    from exactlyonce.checkpoint.s3 import S3LogStore, S3Service  # its client takes a third of a second to import
+
+    service = S3Service.of(checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret)
+    return S3LogStore(checkpoint.location, service)

@@ -1,0 +1,278 @@
+"""Checkpoints on S3, or on a service that speaks its protocol and has conditional writes.
+
+Of two creators one wins by `If-None-Match: *`, of two replacers by `If-Match`. A service that ignores these headers would
+let two operators write one file, so the first write of a process to a service asks it to prove that it does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import boto3
+import botocore.config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
+
+from exactlyonce.api.checkpoint import S3_PREFIX
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
+from exactlyonce.errors import Refused, SecretMissing, StoreUnreachable
+
+_CONNECT_SECONDS, _TRIES = 5, 2
+_CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
+_MOST_PAGES = 1000
+_CLIENTS_KEPT = 64
+
+PROBE = ".exactlyonce-conditional-writes"
+"""A hidden object at the location by which a service proves that it honours conditions; not listed."""
+
+_MISSING = {"NoSuchKey", "404", "NotFound"}
+_CONDITION_FAILED = {"PreconditionFailed", "412"}
+_CONFLICTING = {"ConditionalRequestConflict", "409"}
+_NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
+_WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
+_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+_UNKNOWN_CONDITION = {"NotImplemented", "501"}
+
+
+class ConditionsIgnored(Refused):
+    """The S3 service does not honour conditional writes, so checkpoints are not safe on it."""
+
+
+@dataclass(frozen=True)
+class S3Service:
+    """How a bucket is reached. `login` holds the keys of the secret; without any, what the process is given is used."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+    login: tuple[tuple[str, str], ...] = ()
+    read_seconds: float = 10.0
+
+    @classmethod
+    def of(cls, endpoint: str | None, region: str | None, *, path_style: bool, secret: Mapping[str, str]) -> S3Service:
+        """Return the service that a resource and its secret name.
+
+        Raises:
+            SecretMissing: if the secret holds one half of a login.
+        """
+        values = {key: value.strip() for key, value in secret.items() if value.strip()}
+        halves = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in values]
+        if len(halves) == 1:
+            raise SecretMissing(
+                f"The checkpoint's secret holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+        return cls(endpoint, region, path_style, login=tuple(sorted(values.items())))
+
+    def __repr__(self) -> str:
+        """Without the login."""
+        return f"S3Service({self.endpoint or 'Amazon S3'})"
+
+
+class S3LogStore:
+    """A `LogStore` over the objects of a bucket whose keys begin with a prefix."""
+
+    def __init__(self, location: str, service: S3Service) -> None:
+        self._location = location.rstrip("/")
+        self._bucket, _, prefix = self._location.removeprefix(S3_PREFIX).partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._service = service
+        self._client = _client(service)
+
+    @property
+    def location(self) -> str:
+        """The folder as the user named it."""
+        return self._location
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder; none when no key begins with its name."""
+        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        found: list[Entry] = []
+        with self._named("listed", folder):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix, Delimiter="/"
+            )
+            for number, page in enumerate(pages):
+                if number >= _MOST_PAGES:
+                    raise StoreUnreachable(
+                        f"{self._location}/{folder} has more than {number * 1000} entries, which no checkpoint has."
+                    )
+                files, folders = page.get("Contents", ()), page.get("CommonPrefixes", ())
+                found += [Entry(item["Key"][len(prefix) :], item["Size"], is_folder=False) for item in files]
+                found += [Entry(item["Prefix"][len(prefix) : -1], 0, is_folder=True) for item in folders]
+        # An object with the folder's own name is the mark of a folder, as Hadoop makes them.
+        kept = [entry for entry in found if entry.name and (folder or entry.name != PROBE)]
+        return tuple(sorted(kept, key=lambda entry: entry.name))
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content, or raise FileMissing."""
+        return self._get(path)[0]
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file unless its name is taken.
+
+        A request whose answer was lost is sent again, and then finds what it has written: the outcome may be
+        `AlreadyExists` with the very content that was given.
+        """
+        self._require_conditions()
+        for _ in range(_CONFLICT_TRIES):
+            if self._put(path, content, IfNoneMatch="*"):
+                return Created()
+            try:
+                return AlreadyExists(self.read(path))
+            except FileMissing:
+                continue  # whoever had created it has removed it
+        raise StoreUnreachable(f"{self._location}/{path} comes and goes; something else writes there.")
+
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file that holds `expected`, if it is still the same object then."""
+        try:
+            found, version = self._get(path)
+        except FileMissing:
+            return False
+        if found != expected:
+            return False
+        self._require_conditions()
+        return self._put(path, content, IfMatch=version)
+
+    def _get(self, path: str) -> tuple[bytes, str]:
+        with self._named("read", path):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
+                return answer["Body"].read(), answer["ETag"]
+            except ClientError as problem:
+                if _code(problem) in _MISSING:
+                    raise FileMissing(path) from None
+                raise
+
+    def _put(self, path: str, content: bytes, **condition: str) -> bool:
+        """Write an object on a condition; False when the condition does not hold."""
+        with self._named("written", path):
+            for waited in range(_CONFLICT_TRIES):
+                try:
+                    self._client.put_object(Bucket=self._bucket, Key=self._prefix + path, Body=content, **condition)
+                except ClientError as problem:
+                    code = _code(problem)
+                    if code in _CONDITION_FAILED or (code in _MISSING and "IfMatch" in condition):
+                        return False
+                    if code in _UNKNOWN_CONDITION:
+                        raise self._ignores_conditions() from problem
+                    if code not in _CONFLICTING or waited == _CONFLICT_TRIES - 1:
+                        raise
+                    time.sleep(_CONFLICT_SECONDS)  # S3 asks for this when two conditional writes meet
+                else:
+                    return True
+        raise AssertionError("the last try returns or raises")
+
+    def _require_conditions(self) -> None:
+        """Have the service prove once that it honours conditions, on an object that is there for nothing else."""
+        proven = (self._service.endpoint, self._bucket)
+        with _proofs_lock:
+            if proven in _proofs:
+                return
+        first = self._put(PROBE, b"", IfNoneMatch="*")
+        if (first and self._put(PROBE, b"", IfNoneMatch="*")) or self._put(PROBE, b"", IfMatch=f'"{"0" * 32}"'):
+            raise self._ignores_conditions()
+        with _proofs_lock:
+            _proofs.add(proven)
+
+    def _ignores_conditions(self) -> ConditionsIgnored:
+        return ConditionsIgnored(
+            f"{self._service.endpoint or 'The S3 service'} ignores If-None-Match or If-Match, so two operators could write one "
+            f"file at {self._location}; use a service, or a release of it, that has conditional writes."
+        )
+
+    @contextmanager
+    def _named(self, act: str, path: str) -> Iterator[None]:
+        where = f"{self._location}/{path}".rstrip("/")
+        try:
+            yield
+        except ClientError as problem:
+            raise StoreUnreachable(f"{where} could not be {act}: {self._told(problem)}") from problem
+        except NoCredentialsError as problem:
+            raise StoreUnreachable(
+                f"{where} could not be {act}: there is no login; name a secret in checkpoint.secretRef, or give the service "
+                "account a web identity."
+            ) from problem
+        except (BotoCoreError, ReadTimeoutError, OSError) as problem:
+            said = " ".join(str(problem).split())
+            raise StoreUnreachable(
+                f"{where} could not be {act}: {said.rstrip('.')}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
+            ) from problem
+
+    def _told(self, problem: ClientError) -> str:
+        code = _code(problem)
+        said = str(problem.response.get("Error", {}).get("Message", "")).rstrip(".")
+        if code in _NOT_ALLOWED:
+            return (
+                f"access is denied ({said or code}); the login needs s3:ListBucket on {self._bucket}, and s3:GetObject, "
+                "s3:PutObject and s3:DeleteObject below it."
+            )
+        if code in _WRONG_LOGIN:
+            return f"the login is not accepted ({code}); correct the secret that checkpoint.secretRef names."
+        if code == "NoSuchBucket":
+            return f"there is no bucket {self._bucket}; make it, or correct checkpoint.location."
+        if code in _ELSEWHERE:
+            return f"bucket {self._bucket} is in another region ({said or code}); set checkpoint.region."
+        return f"the service answered {code} ({said or 'no more is said'})."
+
+
+_proofs: set[tuple[str | None, str]] = set()
+_proofs_lock = threading.Lock()
+_clients_lock = threading.Lock()
+
+
+def _client(service: S3Service) -> Any:
+    """Return the client of a service; making one takes longer than a request, and it serves several threads."""
+    with _clients_lock:
+        return _made_client(service)
+
+
+@lru_cache(maxsize=_CLIENTS_KEPT)
+def _made_client(service: S3Service) -> Any:
+    login = dict(service.login)
+    config = botocore.config.Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=service.read_seconds,
+        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        s3={"addressing_style": "path" if service.path_style else "auto"},
+        # Not every service that speaks the protocol knows the newer checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    certificate = login.get("ca.crt")
+    return _session().client(
+        "s3",
+        endpoint_url=service.endpoint,
+        region_name=service.region or ("us-east-1" if service.endpoint else None),
+        aws_access_key_id=login.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=login.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=login.get("AWS_SESSION_TOKEN") if "AWS_ACCESS_KEY_ID" in login else None,
+        verify=None if certificate is None else _file_of(certificate),
+        config=config,
+    )
+
+
+@lru_cache(maxsize=1)
+def _session() -> boto3.Session:
+    """One session for all clients: it holds the description of the service, megabytes of it."""
+    return boto3.Session()
+
+
+@lru_cache(maxsize=_CLIENTS_KEPT)
+def _file_of(certificate: str) -> str:
+    """Keep a CA's certificate as a file of this process; the client reads certificates from files only."""
+    name = hashlib.sha256(certificate.encode()).hexdigest()[:16]
+    with tempfile.NamedTemporaryFile("w", prefix=f"exactlyonce-ca-{name}-", suffix=".pem", delete=False) as file:
+        file.write(certificate)
+    return file.name
+
+
+def _code(problem: ClientError) -> str:
+    return str(problem.response.get("Error", {}).get("Code", "?"))

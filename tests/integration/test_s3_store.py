@@ -1,0 +1,268 @@
+"""Checkpoints on S3: the claims of every store, and what a service that is far away adds. Against moto's server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.checkpoint.generation import (
+    Generation,
+    Marker,
+    create_marker,
+    list_generations,
+    read_marker,
+    write_seed,
+)
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore, S3Service
+from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, LogStore
+from exactlyonce.errors import SecretMissing, StoreUnreachable
+from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from testbed.s3 import S3
+from tests.log_store_contract import ConcurrentLogStoreContract
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as service:
+        service.create_bucket(BUCKET)
+        yield service
+
+
+@pytest.fixture
+def location(name: str) -> str:
+    return f"s3a://{BUCKET}/checkpoints/{name}"
+
+
+@pytest.fixture
+def store(s3: S3, location: str) -> S3LogStore:
+    return S3LogStore(location, service_of(s3))
+
+
+def service_of(s3: S3, **login: str) -> S3Service:
+    return S3Service.of(s3.endpoint, None, path_style=True, secret=login or s3.secret())
+
+
+def open_at(endpoint: str, secret: dict[str, str], location: str) -> LogStore:
+    return S3LogStore(location, S3Service.of(endpoint, None, path_style=True, secret=secret))
+
+
+class TestS3(ConcurrentLogStoreContract):
+    """The contract on a bucket, each folder a prefix of its own."""
+
+    _s3: S3
+
+    @pytest.fixture(autouse=True)
+    def _with_service(self, s3: S3) -> None:
+        self.__class__._s3 = s3
+
+    def open_store(self, folder: Path) -> LogStore:
+        opens, location = self.name_of_store(folder)
+        return opens(location)
+
+    def name_of_store(self, folder: Path) -> tuple[Callable[[str], LogStore], str]:
+        return partial(open_at, self._s3.endpoint, self._s3.secret()), f"s3a://{BUCKET}/contract{folder}"
+
+
+def test_a_location_names_bucket_and_prefix_with_or_without_a_slash_at_its_end(s3: S3, location: str) -> None:
+    S3LogStore(f"{location}/", service_of(s3)).create("g/metadata", b"one")
+    assert S3LogStore(location, service_of(s3)).read("g/metadata") == b"one"
+    key = f"{location.removeprefix('s3a://lake/')}/g/metadata"
+    assert s3.client().get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"one"
+
+
+def test_hadoops_marks_of_folders_are_no_entries(s3: S3, store: S3LogStore, location: str) -> None:
+    prefix = location.removeprefix(f"s3a://{BUCKET}/")
+    for mark in ("", "generation-000001-a1/", "generation-000001-a1/offsets/"):
+        s3.client().put_object(Bucket=BUCKET, Key=f"{prefix}/{mark}", Body=b"")
+    store.create("generation-000001-a1/offsets/0", b"v1")
+    assert store.list("generation-000001-a1/offsets") == (Entry("0", 2, False),)
+    assert [entry.name for entry in store.list("generation-000001-a1")] == ["offsets"]
+    assert [(entry.name, entry.is_folder) for entry in store.list("")] == [("generation-000001-a1", True)]
+
+
+def test_a_folder_of_more_entries_than_one_answer_holds_is_listed_whole(
+    s3: S3, store: S3LogStore, location: str
+) -> None:
+    client, prefix = s3.client(), location.removeprefix(f"s3a://{BUCKET}/")
+    for number in range(1005):
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}/g/offsets/{number}", Body=b"x")
+    assert {entry.name for entry in store.list("g/offsets")} == {str(number) for number in range(1005)}
+
+
+def test_a_generation_is_seeded_and_read_back(store: S3LogStore) -> None:
+    generation = Generation(3, Epoch(17))
+    positions = Positions({TopicPartition("orders", 0): 42, TopicPartition("orders", 1): 7})
+    write_seed(store, generation, BatchNumber(9), positions, 8)
+    assert list_generations(store) == (generation,)
+    seeded = read_generation(store, generation.folder)
+    assert isinstance(seeded, Readable)
+    assert (seeded.planned, seeded.checkpointed, seeded.planned_end) == (9, 9, positions)
+
+
+def test_of_two_streams_that_mark_one_location_both_learn_whose_it_is(s3: S3, store: S3LogStore, location: str) -> None:
+    mine, theirs = Marker("shop/orders", "token-1"), Marker("shop/other", "token-2")
+    assert create_marker(store, mine) == mine
+    assert create_marker(S3LogStore(location, service_of(s3)), theirs) == mine
+    assert read_marker(store) == mine
+
+
+def test_the_object_that_proves_conditions_is_hidden_from_who_lists(s3: S3, store: S3LogStore, location: str) -> None:
+    store.create("stream.json", b"{}")
+    assert [entry.name for entry in store.list("")] == ["stream.json"]
+    assert store.create(PROBE, b"") in (Created(), AlreadyExists(b""))
+
+
+def test_a_service_that_ignores_conditions_is_refused_before_anything_is_overwritten(tmp_path: Path) -> None:
+    with S3(tmp_path / "older", ignores_conditions=True) as older:
+        older.create_bucket(BUCKET)
+        older.client().put_object(Bucket=BUCKET, Key="orders/stream.json", Body=b"another stream's")
+        store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(older))
+        with pytest.raises(ConditionsIgnored, match=f"{older.endpoint} ignores If-None-Match .* conditional writes"):
+            store.create("stream.json", b"mine")
+        with pytest.raises(ConditionsIgnored):
+            store.replace("stream.json", b"another stream's", b"mine")
+        assert store.read("stream.json") == b"another stream's"
+
+
+def test_a_bucket_that_is_not_there_is_told_by_name(s3: S3) -> None:
+    store = S3LogStore("s3a://nowhere/orders", service_of(s3))
+    for act in (lambda: store.list(""), lambda: store.read("x"), lambda: store.create("x", b"")):
+        with pytest.raises(
+            StoreUnreachable, match=r"there is no bucket nowhere; make it, or correct checkpoint.location"
+        ):
+            act()
+
+
+def test_a_service_that_is_gone_is_unreachable_and_not_empty(tmp_path: Path) -> None:
+    with S3(tmp_path / "gone") as gone:
+        gone.create_bucket(BUCKET)
+        store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(gone))
+        store.create("stream.json", b"one")
+        gone.end()
+        for act in (
+            lambda: store.list(""),
+            lambda: store.read("x"),
+            lambda: store.replace("stream.json", b"one", b"2"),
+        ):
+            with pytest.raises(StoreUnreachable, match=f"is {gone.endpoint} to be reached"):
+                act()
+
+
+def test_a_service_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    with S3(tmp_path / "frozen") as frozen:
+        frozen.create_bucket(BUCKET)
+        store = S3LogStore(f"s3a://{BUCKET}/orders", replace(service_of(frozen), read_seconds=1))
+        store.create("stream.json", b"one")
+        frozen.freeze()
+        with pytest.raises(StoreUnreachable, match="could not be read"):
+            store.read("stream.json")
+        frozen.thaw()
+        assert store.read("stream.json") == b"one"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3, dict[str, dict[str, str]]]]:
+    """A service that checks logins and rights: `reader` may only read, `writer` may read and write below orders/."""
+    with S3(tmp_path_factory.mktemp("guarded")) as service:
+        service.create_bucket(BUCKET)
+        service.client().put_object(Bucket=BUCKET, Key="orders/stream.json", Body=b"one")
+        listing = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{BUCKET}"}
+        reading = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
+        writing = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
+        logins = {
+            "reader": login_of(service, "reader", [listing, reading]),
+            "writer": login_of(service, "writer", [listing, reading, writing]),
+        }
+        service.guard()
+        with pytest.raises(ClientError):
+            service.client().list_buckets()
+        yield service, logins
+
+
+def test_a_login_that_may_not_write_is_told_what_it_lacks(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:
+    s3, logins = guarded
+    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
+    assert store.read("stream.json") == b"one"
+    with pytest.raises(StoreUnreachable, match=r"access is denied .* the login needs .* s3:PutObject"):
+        store.create("new", b"")
+
+
+def test_a_login_with_the_rights_that_are_told_can_do_all_that_is_needed(
+    guarded: tuple[S3, dict[str, dict[str, str]]],
+) -> None:
+    s3, logins = guarded
+    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["writer"]))
+    assert store.create("g/offsets/0", b"v1") == Created()
+    assert store.create("g/offsets/0", b"v2") == AlreadyExists(b"v1")
+    with pytest.raises(FileMissing):
+        store.read("g/offsets/1")
+
+
+@pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_a_wrong_login_is_told_without_showing_it(guarded: tuple[S3, dict[str, dict[str, str]]], wrong: str) -> None:
+    s3, logins = guarded
+    login = {**logins["writer"], wrong: "WRONGWRONGWRONGWRONG"}
+    with pytest.raises(StoreUnreachable, match=r"the login is not accepted .* correct the secret") as told:
+        S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **login)).read("stream.json")
+    assert logins["writer"]["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
+
+
+def test_no_login_at_all_is_told(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    without = S3Service.of(s3.endpoint, "eu-north-1", path_style=True, secret={})
+    with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in checkpoint.secretRef"):
+        S3LogStore(f"s3a://{BUCKET}/orders", without).read("stream.json")
+
+
+def test_half_a_login_is_refused_by_name() -> None:
+    with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone"):
+        S3Service.of(None, None, path_style=False, secret={"AWS_ACCESS_KEY_ID": "x"})
+
+
+def test_a_login_is_not_shown_by_what_holds_it(s3: S3) -> None:
+    assert s3.secret_key not in repr(service_of(s3))
+
+
+def test_a_rotated_login_is_used_by_the_next_one_who_opens_the_store(
+    guarded: tuple[S3, dict[str, dict[str, str]]],
+) -> None:
+    s3, logins = guarded
+    old = {**logins["writer"], "AWS_SECRET_ACCESS_KEY": "WRONGWRONGWRONGWRONG"}
+    with pytest.raises(StoreUnreachable):
+        S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **old)).read("stream.json")
+    assert S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["writer"])).read("stream.json") == b"one"
+
+
+def test_a_resource_says_which_store_its_location_is_in(s3: S3, location: str, tmp_path: Path) -> None:
+    on_s3 = Checkpoint.model_validate({"location": location, "endpoint": s3.endpoint, "pathStyle": True})
+    opened = open_store(on_s3, s3.secret())
+    assert opened.create("stream.json", b"one") == Created()
+    assert opened.location == location
+    assert isinstance(open_store(Checkpoint.model_validate({"location": str(tmp_path)}), {}), LocalLogStore)
+
+
+def login_of(service: S3, user: str, statements: list[dict[str, Any]]) -> dict[str, str]:
+    """Make a user with these rights and return the keys of its secret."""
+    iam = service.client("iam")
+    iam.create_user(UserName=user)
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_user_policy(UserName=user, PolicyName="rights", PolicyDocument=document)
+    made = iam.create_access_key(UserName=user)["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": made["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": made["SecretAccessKey"]}
