@@ -75,7 +75,8 @@ class PgBouncer:
             f"[databases]\n* = host=127.0.0.1 port={self.server_port}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
             f"auth_type = scram-sha-256\nauth_file = {users}\n"
-            f"pool_mode = transaction\ndefault_pool_size = {self.pool_size}\nserver_login_retry = 1\n"
+            f"pool_mode = transaction\ndefault_pool_size = {self.pool_size}\n"
+            "server_login_retry = 1\nquery_wait_timeout = 5\n"
         )
         return configuration
 

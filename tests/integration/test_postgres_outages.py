@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -14,6 +15,7 @@ from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from exactlyonce.offsets import Epoch
+from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.processes import free_port, port_answers
 from tests.conftest import QUICK, address_of
@@ -178,7 +180,7 @@ AWAY: dict[str, tuple[Given, str]] = {
 def test_a_refused_login_is_one_sentence_without_the_password(own_server: Postgres, name: str, case: str) -> None:
     given, said = REFUSED[case]
     ledger = ledger_of_a_role(own_server, name, given)
-    for ask in (ledger.prepare, lambda: ledger.look(STREAM)):
+    for ask in asks_of(ledger):
         with pytest.raises(LedgerRefused) as caught:
             ask()
         sentence = str(caught.value)
@@ -192,7 +194,7 @@ def test_a_refused_login_is_one_sentence_without_the_password(own_server: Postgr
 def test_a_database_that_cannot_be_had_now_is_tried_again(own_server: Postgres, name: str, case: str) -> None:
     given, said = AWAY[case]
     ledger = ledger_of_a_role(own_server, name, given)
-    for ask in (ledger.prepare, lambda: ledger.look(STREAM)):
+    for ask in asks_of(ledger):
         with pytest.raises(LedgerUnreachable) as caught:
             ask()
         sentence = str(caught.value)
@@ -236,6 +238,30 @@ def test_a_standby_is_not_written_to_and_is_tried_again(own_server: Postgres, na
         raise_epoch(elsewhere, new_stream(elsewhere), Epoch(2))
 
 
+def test_a_server_that_is_away_behind_its_pooler_is_tried_again(
+    pooler: PgBouncer, own_server: Postgres, name: str, tmp_path: Path
+) -> None:
+    del pooler  # asked for because it skips where there is none
+    with PgBouncer(tmp_path, own_server.port, {"postgres": own_server.password}) as own_pooler:
+        ledger = ledger_on(own_server, name, port=own_pooler.port)
+        started(ledger)
+        own_server.stop()
+        for ask in asks_of(ledger):
+            with pytest.raises(LedgerUnreachable, match="does not answer"):
+                ask()
+        own_server.start()
+        eventually(lambda: answers(ledger), "the pooler has found the server again")
+        interrupted(ledger, lambda: None)
+    assert landed(own_server, name) == ([], [1])
+
+
+def answers(ledger: PostgresLedger) -> bool:
+    try:
+        return ledger.look(STREAM) is not None
+    except LedgerUnreachable:
+        return False
+
+
 def ledger_of_a_role(server: Postgres, name: str, given: Given) -> PostgresLedger:
     """A ledger whose role and database have that name, as the situation leaves them."""
     server.create_database(name)
@@ -243,6 +269,11 @@ def ledger_of_a_role(server: Postgres, name: str, given: Given) -> PostgresLedge
     secret = {"host": "127.0.0.1", "port": str(server.port), "dbname": name, "user": name, "password": "right-canary"}
     secret.update(given(server, name))
     return PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=QUICK)
+
+
+def asks_of(ledger: PostgresLedger) -> list[Callable[[], object]]:
+    """What is asked of a ledger first."""
+    return [ledger.prepare, lambda: ledger.look(STREAM)]
 
 
 def assert_one_line_without_secrets(sentence: str) -> None:
