@@ -20,6 +20,7 @@ LINT = [
     [str(BIN / "mypy")],
     [str(BIN / "lint-imports")],
     [sys.executable, "scripts/spark_settings_page.py", "--check"],
+    [sys.executable, "scripts/generate_crd.py", "--check"],
 ]
 
 

@@ -19,8 +19,6 @@ from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStat
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 
 SPEC_INVALID = "SpecInvalid"
-PUT_OFF = "PutOff"
-REFUSED = "Refused"
 
 _MESSAGE_MAX_LENGTH = 32_768
 """metav1.Condition's own bound of a message."""
@@ -41,8 +39,8 @@ STANDINGS: Mapping[Phase, Standing] = {
     Phase.LAUNCHING: Standing(RECONCILING, "Launching", "The driver is being started."),
     Phase.RUNNING: Standing(READY, "Running", "The driver runs."),
     Phase.DRAINING: Standing(RECONCILING, "Draining", "The driver ends after the batch in hand."),
-    Phase.BACKING_OFF: Standing(RECONCILING, "BackingOff", "The next attempt is waited for."),
-    Phase.HALTED: Standing(STALLED, "Halted", "The stream has stopped until a person has acted."),
+    Phase.BACKING_OFF: Standing(RECONCILING, "PutOff", "The next attempt is waited for."),
+    Phase.HALTED: Standing(STALLED, "Refused", "The stream has stopped until a person has acted."),
     Phase.SUSPENDED: Standing(READY, "Suspended", "The stream is at rest, as it is asked to be."),
     Phase.COMPLETED: Standing(READY, "Completed", "What the source held has landed."),
 }
@@ -97,9 +95,9 @@ def _reason(status: StreamStatus) -> str | None:
         case Phase.HALTED:
             if status.verdict is not None and status.verdict.reason == status.message:
                 return status.verdict.kind
-            return _ending_told(status) or REFUSED
+            return _ending_told(status)
         case Phase.BACKING_OFF:
-            return _ending_told(status) or PUT_OFF
+            return _ending_told(status)
         case _:
             return None
 

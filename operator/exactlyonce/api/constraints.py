@@ -29,14 +29,13 @@ class Broken(ValueError):
 class Rule:
     """What a value has to fulfil; stands in the annotation of a field, or in the `rules` of a model.
 
-    `cel` and `holds` say the same. `told` names in the sentence what is wrong, and `told_cel` does that on the API server.
+    `cel` and `holds` say the same. `told` adds to the sentence what the value is; the API server adds it by itself.
     """
 
     cel: str
     holds: Callable[[Any], bool]
     sentence: str
     told: Callable[[Any], str] | None = None
-    told_cel: str | None = None
 
     def broken_by(self, value: Any) -> str | None:
         """Return the sentence if `value` breaks the rule, else None."""
@@ -45,9 +44,26 @@ class Rule:
         return self.sentence if self.told is None else self.told(value)
 
     def to_document(self) -> dict[str, str]:
-        """Return the rule as a schema has it."""
-        named = {} if self.told_cel is None else {"messageExpression": self.told_cel}
-        return {"rule": self.cel, "message": self.sentence, **named}
+        """Return the rule as a schema has it.
+
+        No messageExpression: the server estimates one over names of any length beyond every budget.
+        """
+        return {"rule": self.cel, "message": self.sentence}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the value of a field here."""
+        return AllOf((self,)).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Check it on the API server."""
+        return AllOf((self,)).__get_pydantic_json_schema__(schema, handler)
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """Several rules of one field; all that are broken are told."""
+
+    rules: tuple[Rule, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Check the value of a field here."""
@@ -56,13 +72,22 @@ class Rule:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Check it on the API server."""
         made = handler(schema)
-        return {**made, VALIDATIONS: [*made.get(VALIDATIONS, []), self.to_document()]}
+        return {**made, VALIDATIONS: [*made.get(VALIDATIONS, []), *(rule.to_document() for rule in self.rules)]}
 
     def _check(self, value: Any) -> Any:
-        sentence = self.broken_by(value)
-        if sentence is not None:
-            raise Broken([sentence])
+        require(self.rules, value)
         return value
+
+
+def require(rules: Iterable[Rule], value: Any) -> None:
+    """Hold a value to rules.
+
+    Raises:
+        Broken: with the sentence of each rule that it breaks.
+    """
+    sentences = [sentence for rule in rules if (sentence := rule.broken_by(value)) is not None]
+    if sentences:
+        raise Broken(sentences)
 
 
 def matches(pattern: str, sentence: str) -> Rule:
@@ -114,8 +139,3 @@ def cel_text(text: str) -> str:
 def cel_list(texts: Iterable[str]) -> str:
     """Return a list literal of CEL."""
     return "[" + ", ".join(cel_text(text) for text in texts) + "]"
-
-
-def cel_map(texts: dict[str, str]) -> str:
-    """Return a map literal of CEL."""
-    return "{" + ", ".join(f"{cel_text(key)}: {cel_text(value)}" for key, value in texts.items()) + "}"

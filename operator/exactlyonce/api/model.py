@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
-from exactlyonce.api.constraints import VALIDATIONS, Broken, Rule, cel_text, matches
+from exactlyonce.api.constraints import VALIDATIONS, Rule, cel_text, matches, require
 
 _DURATION = re.compile(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?(?:([0-9]{1,11})ms)?")
 _DURATION_FORM = "write it like 500ms, 10s, 5m or 1h30m"
@@ -52,9 +52,7 @@ class Model(BaseModel):
 
     @model_validator(mode="after")
     def _keeps_its_rules(self) -> Self:
-        sentences = [sentence for rule in self.rules if (sentence := rule.broken_by(self)) is not None]
-        if sentences:
-            raise Broken(sentences)
+        require(self.rules, self)
         return self
 
     @classmethod
@@ -150,7 +148,7 @@ LARGEST = 10**18
 
 Text = Annotated[str, Field(max_length=4096)]
 
-Texts = Annotated[dict[str, Text], BeforeValidator(without_nulls), Field(max_length=200)]
+Texts = Annotated[dict[str, Text], Field(max_length=200), BeforeValidator(without_nulls)]
 """Values by name, such as properties and options."""
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -159,7 +157,7 @@ DNS_NAME = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 ObjectName = Annotated[
     str,
     Field(min_length=1, max_length=253),
-    matches(DNS_NAME, "write the name of a Kubernetes object: lowercase letters, digits, - and ."),
+    matches(DNS_NAME, "write the name of a Kubernetes object: lowercase letters, digits, hyphens and dots"),
 ]
 
 

@@ -37,10 +37,13 @@ _NOT_OWN = Rule(
 LabelValue = Annotated[
     str,
     Field(max_length=63),
-    matches("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", "write a label's value: letters, digits, -, _ and ."),
+    matches(
+        "([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
+        "write a label's value: letters, digits, hyphens, underscores and dots",
+    ),
 ]
 
-Labels = Annotated[dict[str, LabelValue], BeforeValidator(without_nulls), Field(max_length=100), _NOT_OWN]
+Labels = Annotated[dict[str, LabelValue], Field(max_length=100), BeforeValidator(without_nulls), _NOT_OWN]
 Annotations = Annotated[Texts, _NOT_OWN]
 
 

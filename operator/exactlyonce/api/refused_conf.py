@@ -6,9 +6,9 @@ or when the operator sets it itself. Source: docs/spark-settings.md, which lists
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-from exactlyonce.api.constraints import Rule, cel_list, cel_map, cel_text
+from exactlyonce.api.constraints import AllOf, Rule
 
 _OWN = "the operator sets it itself"
 
@@ -64,13 +64,13 @@ _MODES = ("realTimeMode", "asyncProgress")
 _MODES_REASON = "real-time mode and asynchronous progress tracking write the offset log after its batch"
 _SECRET_WORDS = ("password", "secret.key", "access.key", "session.token")
 _CREDENTIALS = "credentials belong in a secret, which a resource shows to no one"
-_FOREIGN_REASON = "the names of Spark's settings begin with 'spark.'"
+_FOREIGN = "the names of Spark's settings begin with 'spark.'"
 
 
 def refusal(key: str, value: str) -> str | None:
     """Return why a stream may not set `key` to `value`, or None where it may."""
     if not key.startswith("spark."):
-        return _FOREIGN_REASON
+        return _FOREIGN
     if key in ALWAYS:
         return ALWAYS[key]
     if key in WHEN_TRUE and value.strip().lower() != "false":
@@ -78,42 +78,53 @@ def refusal(key: str, value: str) -> str | None:
     for prefix, reason in PREFIXES.items():
         if key.startswith(prefix):
             return reason
-    if any(mode in key for mode in _MODES):
+    if any(mode.lower() in key.lower() for mode in _MODES):
         return _MODES_REASON
     if any(word in key.lower() for word in _SECRET_WORDS):
         return _CREDENTIALS
     return None
 
 
-def _told(conf: Mapping[str, str]) -> str:
-    refused = {key: reason for key, value in conf.items() if (reason := refusal(key, value)) is not None}
-    return "; ".join(f"sparkConf may not set {key}: {reason}" for key, reason in refused.items())
+def _never(what: str, reason: str, cel: str, refused: Callable[[str, str], bool]) -> Rule:
+    return Rule(
+        f"!({cel})",
+        lambda conf: not any(refused(key, value) for key, value in conf.items()),
+        f"sparkConf may not set {what}: {reason}",
+    )
 
 
-def _refusal_cel() -> str:
-    """Return `refusal` as an expression over `self` and `key`; an empty text where there is nothing against it."""
-    prefixes = cel_map(PREFIXES)
-    cases = {
-        "!key.startsWith('spark.')": cel_text(_FOREIGN_REASON),
-        f"key in {cel_list(ALWAYS)}": f"{cel_map(ALWAYS)}[key]",
-        f"key in {cel_list(WHEN_TRUE)} && self[key].trim().lowerAscii() != 'false'": f"{cel_map(WHEN_TRUE)}[key]",
-        f"{cel_list(PREFIXES)}.exists(prefix, key.startsWith(prefix))": (
-            f"{prefixes}[{cel_list(PREFIXES)}.filter(prefix, key.startsWith(prefix))[0]]"
+def _exactly(name: str, reason: str) -> Rule:
+    return _never(name, reason, f"'{name}' in self", lambda key, _: key == name)
+
+
+def _when_true(name: str, reason: str) -> Rule:
+    cel = f"'{name}' in self && self['{name}'].trim().lowerAscii() != 'false'"
+    return _never(name, reason, cel, lambda key, value: key == name and refusal(key, value) is not None)
+
+
+def _prefixed(prefix: str, reason: str) -> Rule:
+    cel = f"self.exists(key, key.startsWith('{prefix}'))"
+    return _never(f"what begins with {prefix}", reason, cel, lambda key, _: key.startswith(prefix))
+
+
+def _with_word(word: str, reason: str) -> Rule:
+    cel = f"self.exists(key, key.lowerAscii().contains('{word.lower()}'))"
+    return _never(f"what has {word} in its name", reason, cel, lambda key, _: word.lower() in key.lower())
+
+
+RULES = AllOf(
+    (
+        _never(
+            "what is no setting of Spark",
+            _FOREIGN,
+            "self.exists(key, !key.startsWith('spark.'))",
+            lambda key, _: not key.startswith("spark."),
         ),
-        f"{cel_list(_MODES)}.exists(mode, key.contains(mode))": cel_text(_MODES_REASON),
-        f"{cel_list(_SECRET_WORDS)}.exists(word, key.lowerAscii().contains(word))": cel_text(_CREDENTIALS),
-    }
-    return "".join(f"{case} ? {reason} : " for case, reason in cases.items()) + "''"
-
-
-RULE = Rule(
-    f"self.all(key, ({_refusal_cel()}) == '')",
-    lambda conf: not any(refusal(key, value) for key, value in conf.items()),
-    "sparkConf may set nothing that would break the promise or the launch; docs/spark-settings.md lists what",
-    told=_told,
-    told_cel=(
-        f"self.map(key, ({_refusal_cel()}) == '' ? '' : 'sparkConf may not set ' + key + ': ' + ({_refusal_cel()}))"
-        ".filter(told, told != '').join('; ')"
-    ),
+        *(_exactly(name, reason) for name, reason in ALWAYS.items()),
+        *(_when_true(name, reason) for name, reason in WHEN_TRUE.items()),
+        *(_prefixed(prefix, reason) for prefix, reason in PREFIXES.items()),
+        *(_with_word(word, _MODES_REASON) for word in _MODES),
+        *(_with_word(word, _CREDENTIALS) for word in _SECRET_WORDS),
+    )
 )
-"""`refusal` for all of a stream's settings."""
+"""`refusal` for all settings of a stream, a sentence for each."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
-from exactlyonce.api.constraints import Rule, cel_list, cel_map, cel_text
+from exactlyonce.api.constraints import AllOf, Rule
 from exactlyonce.api.model import Texts
 
 REFUSED = {
@@ -22,33 +21,27 @@ SECRET_WORDS = ("password", "secret", "keystore.key", "certificate.chain")
 _CREDENTIALS = "credentials belong in the secret that source.kafka.secretRef names"
 
 
-def refusal(name: str) -> str | None:
-    """Return why a stream may not set a property, or None where it may."""
-    if name in REFUSED:
-        return REFUSED[name]
-    if any(word in name for word in SECRET_WORDS):
-        return _CREDENTIALS
-    return None
+def _never(name: str, reason: str) -> Rule:
+    return Rule(
+        f"!('{name}' in self)", lambda properties: name not in properties, f"properties may not set {name}: {reason}"
+    )
 
 
-def _properties_told(properties: Mapping[str, str]) -> str:
-    refused = {name: reason for name in properties if (reason := refusal(name)) is not None}
-    return "; ".join(f"properties may not set {name}: {reason}" for name, reason in refused.items())
+def _never_with(word: str) -> Rule:
+    return Rule(
+        f"!self.exists(name, name.contains('{word}'))",
+        lambda properties: not any(word in name for name in properties),
+        f"properties may not set what has {word} in its name: {_CREDENTIALS}",
+    )
 
-
-_IS_SECRET = f"{cel_list(SECRET_WORDS)}.exists(word, name.contains(word))"
 
 Properties = Annotated[
     Texts,
-    Rule(
-        f"self.all(name, !(name in {cel_list(REFUSED)}) && !{_IS_SECRET})",
-        lambda properties: not any(refusal(name) for name in properties),
-        "properties may set nothing that is kept elsewhere, such as positions and credentials",
-        told=_properties_told,
-        told_cel=(
-            f"self.map(name, name).filter(name, name in {cel_list(REFUSED)} || {_IS_SECRET}).map(name, "
-            f"'properties may not set ' + name + ': ' + (name in {cel_list(REFUSED)} ? "
-            f"{cel_map(REFUSED)}[name] : {cel_text(_CREDENTIALS)})).join('; ')"
-        ),
+    AllOf(
+        (
+            *(_never(name, reason) for name, reason in REFUSED.items()),
+            *(_never_with(word) for word in SECRET_WORDS),
+        )
     ),
 ]
+"""Kafka client properties, without those that a stream may not have."""

@@ -19,7 +19,6 @@ KIND = "ExactlyOnceStream"
 
 ADOPT = "exactlyonce.dev/adopt"
 FRESH = "exactlyonce.dev/fresh"
-RESTART_STATE = "exactlyonce.dev/restart-state"
 
 
 class ResourceInvalid(Refused):
@@ -35,8 +34,8 @@ NAME_MAX_LENGTH = 49
 
 NAME_RULE = matches(
     f"[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?",
-    f"write metadata.name with at most {NAME_MAX_LENGTH} lowercase letters, digits and -, a letter first and no - at its end, "
-    "so that pods and Services can be named after it",
+    f"write metadata.name with at most {NAME_MAX_LENGTH} lowercase letters, digits and hyphens, a letter first and no hyphen "
+    "last, so that pods and Services can be named after it",
 )
 
 

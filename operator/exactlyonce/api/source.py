@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
-from exactlyonce.api.constraints import Rule, Unique, cel_list, cel_text, matches
+from exactlyonce.api.constraints import Rule, Unique, cel_list, matches
 from exactlyonce.api.model import LARGEST, Model, SecretRef, Texts, Whole
 from exactlyonce.api.refused_properties import Properties
 from exactlyonce.offsets import Positions, TopicPartition
@@ -17,7 +17,7 @@ from exactlyonce.offsets import Positions, TopicPartition
 TopicName = Annotated[
     str,
     Field(min_length=1, max_length=249),
-    matches("[a-zA-Z0-9._-]*", "write a topic's name: letters, digits, ., _ and -"),
+    matches("[a-zA-Z0-9._-]*", "write a topic's name: letters, digits, dots, underscores and hyphens"),
 ]
 
 Partition = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
@@ -190,16 +190,13 @@ _FORMAT_OPTIONS = {
 }  # fmt: skip
 
 
-def _unknown_options(it: Format) -> list[str]:
-    return sorted(set(it.options) - set(_FORMAT_OPTIONS[it.type]))
-
-
-def _options_told(it: Format) -> str:
-    known = ", ".join(_FORMAT_OPTIONS[it.type]) or "none"
-    return f"options may not set {', '.join(_unknown_options(it))} for {it.type}; known are: {known}"
-
-
-_OPTIONS_CEL = "{" + ", ".join(f"{cel_text(kind)}: {cel_list(names)}" for kind, names in _FORMAT_OPTIONS.items()) + "}"
+def _options_rule(kind: FormatType, known: tuple[str, ...]) -> Rule:
+    allowed = f"nothing but {', '.join(known)}" if known else "nothing"
+    return Rule(
+        f"self.type != '{kind}' || !has(self.options) || self.options.all(name, name in {cel_list(known)})",
+        lambda it: it.type is not kind or set(it.options) <= set(known),
+        f"options may set {allowed} for {kind}",
+    )
 
 
 class Format(Model):
@@ -219,18 +216,7 @@ class Format(Model):
     )
     options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 
-    rules = (
-        Rule(
-            f"!has(self.options) || self.options.all(name, name in {_OPTIONS_CEL}[self.type])",
-            lambda it: not _unknown_options(it),
-            "options may set what Spark's format knows and nothing else",
-            told=_options_told,
-            told_cel=(
-                f"'options may not set ' + self.options.map(name, name).filter(name, !(name in {_OPTIONS_CEL}[self.type]))"
-                f".join(', ') + ' for ' + self.type + '; known are: ' + {_OPTIONS_CEL}[self.type].join(', ')"
-            ),
-        ),
-    )
+    rules = tuple(_options_rule(kind, known) for kind, known in _FORMAT_OPTIONS.items())
 
 
 class Source(Model):

@@ -37,7 +37,10 @@ FunctionName = Annotated[str, Field(max_length=128), matches(_IDENTIFIER, "write
 StreamId = Annotated[
     str,
     Field(min_length=1, max_length=200),
-    matches("[A-Za-z0-9][A-Za-z0-9._/-]*", "write letters, digits, ., _, / and -, and a letter or digit first"),
+    matches(
+        "[A-Za-z0-9][A-Za-z0-9._/-]*",
+        "write letters, digits, dots, underscores, slashes and hyphens, a letter or a digit first",
+    ),
 ]
 Image = Annotated[
     str, Field(min_length=1, max_length=512), matches(r"[!-~]+", "write an image as registry.example/name:tag")
@@ -187,7 +190,7 @@ class StreamSpec(Model):
     recovery: Recovery = Field(Recovery(), description="What is done when something was lost or fails.")
     driver: Driver = Field(Driver(), description="The Spark driver.")
     executor: Executor = Field(Executor(), description="The Spark executors; in local mode the driver works alone.")
-    spark_conf: Annotated[Texts, refused_conf.RULE, _SHUFFLES] = Field(
+    spark_conf: Annotated[Texts, refused_conf.RULES, _SHUFFLES] = Field(
         {}, description="Spark settings; what would break the promise or the launch is refused."
     )
     spark_ui: SparkUi = Field(SparkUi(), description="Spark's user interface.")

@@ -1,0 +1,54 @@
+"""What of a stream may never change, or only while it rests, as rules of the API server. Performs no I/O.
+
+What the spec asks for is not yet so while a driver of an earlier one runs; a stream that has never been attempted, or that is
+suspended, has none. The status is written before each act, from the very version that was read: a change that comes between is
+seen as a conflict and starts the pass over.
+"""
+
+from __future__ import annotations
+
+_RESTS = (
+    "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 "
+    "|| (has(oldSelf.status.phase) && oldSelf.status.phase == 'Suspended')"
+)
+_HOW = "set spec.suspend, wait for the phase Suspended, then change it"
+_NEVER_SENTENCE = "streamId never changes: the ledger knows the stream by it; make another resource for another stream"
+
+NEVER = {"spec.streamId": "spec.streamId"}
+"""Fields that never change, with the path that is told."""
+
+WHILE_SUSPENDED = {
+    "spec.delivery": ("spec.delivery",),
+    "spec.sink": ("spec.sink.postgres.table", "spec.sink.postgres.ledgerSchema"),
+    "spec.checkpoint": ("spec.checkpoint.location", "spec.checkpoint.persistentVolumeClaim.claimName"),
+}
+"""Fields that change only while the stream rests, by the path that is told."""
+
+
+def update_rules() -> list[dict[str, str]]:
+    """Return the rules of the whole resource, which sees the status beside the spec."""
+    never = [_rule(told, _same(field), _NEVER_SENTENCE) for told, field in NEVER.items()]
+    resting = []
+    for told, fields in WHILE_SUSPENDED.items():
+        names = " and ".join(field.removeprefix("spec.") for field in fields)
+        verb = "changes" if len(fields) == 1 else "change"
+        same = " && ".join(f"({_same(field)})" for field in fields)
+        resting.append(_rule(told, f"{_RESTS} || ({same})", f"{names} {verb} only while the stream rests: {_HOW}"))
+    return [*never, *resting]
+
+
+def _rule(told: str, cel: str, sentence: str) -> dict[str, str]:
+    return {"rule": cel, "message": sentence, "reason": "FieldValueForbidden", "fieldPath": f".{told}"}
+
+
+def _same(field: str) -> str:
+    """Return the expression that a field, absent or not, is what it was."""
+    there, was = _has("self", field), _has("oldSelf", field)
+    return f"({there}) == ({was}) && (!({there}) || self.{field} == oldSelf.{field})"
+
+
+def _has(side: str, field: str) -> str:
+    """Return the expression that a field is there; what it stands in may be absent too."""
+    parts = field.split(".")
+    steps = [f"has({side}.{'.'.join(parts[: count + 1])})" for count in range(1, len(parts))]
+    return " && ".join(steps)

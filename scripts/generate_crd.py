@@ -1,0 +1,238 @@
+"""Make the CustomResourceDefinition and the reference page from the models in operator/exactlyonce/api.
+
+    python scripts/generate_crd.py [--check]
+
+`--check` only tells whether both are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exactlyonce.api.conditions import STANDINGS
+from exactlyonce.api.constraints import VALIDATIONS
+from exactlyonce.api.immutable import update_rules
+from exactlyonce.api.resource import API_VERSION, KIND, NAME_RULE
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.api.status import StreamStatus
+from exactlyonce.api.structural_schema import Schema, structural_schema
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUP, VERSION = API_VERSION.split("/")
+PLURAL = "exactlyoncestreams"
+CRD = ROOT / "crds" / f"{PLURAL}.{GROUP}.yaml"
+PAGE = ROOT / "docs" / "reference.md"
+MARK = "<!-- made by scripts/generate_crd.py: do not edit below -->\n"
+
+COLUMNS = (
+    ("Phase", "string", ".status.phase", "Where the stream is in its life.", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether what the spec asks for is so.", 0),
+    ("Batch", "integer", ".status.progress.batch", "The latest batch that landed.", 0),
+    (
+        "Lag",
+        "integer",
+        ".status.progress.lagSeconds",
+        "The age of the oldest record that has not landed, in seconds.",
+        0,
+    ),
+    ("Verdict", "string", ".status.verdict.kind", "What the latest reconciliation decided.", 0),
+    ("Attempt", "integer", ".status.attempt", "The latest launch of a driver.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "How long the resource has existed.", 0),
+    ("Records", "integer", ".status.progress.lagRecords", "How many offsets have not landed.", 1),
+    ("Message", "string", ".status.message", "What a person should know now.", 1),
+)
+
+
+def definition() -> dict[str, Any]:
+    """Return the CustomResourceDefinition."""
+    name_rule = NAME_RULE.to_document()
+    name_rule["rule"] = name_rule["rule"].replace("self.", "self.metadata.name.", 1)
+    schema: Schema = {
+        "description": "A Spark stream whose every record takes effect in the sink exactly once.",
+        "type": "object",
+        "required": ["spec"],
+        VALIDATIONS: [name_rule, *update_rules()],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
+            "kind": {"type": "string", "description": f"{KIND}."},
+            "metadata": {"type": "object"},
+            "spec": {**structural_schema(StreamSpec), "description": "What is asked for."},
+            "status": {
+                **structural_schema(StreamStatus, with_defaults=False),
+                "description": "What is so; written by the operator alone.",
+            },
+        },
+    }
+    columns = [
+        {"name": name, "type": kind, "jsonPath": path, "description": words, **({"priority": rank} if rank else {})}
+        for name, kind, path, words, rank in COLUMNS
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["eos"],
+                "categories": ["streaming"],
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def crd_text() -> str:
+    """Return the CustomResourceDefinition as the file has it."""
+    head = "# Made by scripts/generate_crd.py from operator/exactlyonce/api: do not edit.\n"
+    return head + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value out where it stands."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def page_text(head: str) -> str:
+    """Return the reference page: what a person wrote above the mark, and what the models say below."""
+    root = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    lines = ["", "## spec", "", *_object(root["properties"]["spec"], "spec")]
+    lines += ["## What may change", "", *_changes(), "## status", "", "Written by the operator alone.", ""]
+    lines += [*_object(root["properties"]["status"], "status"), "## Phases and conditions", "", *_phases()]
+    lines += ["## Columns of `kubectl get eos`", "", "| Column | Where it stands | What it is |", "|---|---|---|"]
+    lines += [
+        f"| {name}{' (`-o wide`)' if rank else ''} | `{path}` | {words} |" for name, _, path, words, rank in COLUMNS
+    ]
+    return head + MARK + "\n".join([*lines, ""])
+
+
+def _object(schema: Schema, path: str) -> list[str]:
+    """Return the table of an object's fields, its rules, then the same for the objects in it."""
+    required = schema.get("required", [])
+    lines = ["| Field | Kind | Default | What it is |", "|---|---|---|---|"]
+    for name, field in schema["properties"].items():
+        default = "required" if name in required else _default(field)
+        lines.append(f"| `{name}` | {_kind(field)} | {default} | {_in_table(field['description'])} |")
+    rules = [*schema.get(VALIDATIONS, [])]
+    rules += [{**rule, "of": name} for name, field in schema["properties"].items() for rule in _rules_of(field)]
+    lines += ["", *_sentences(rules)]
+    for name, field in schema["properties"].items():
+        inner, mark = (field["items"], "[]") if field["type"] == "array" else (field, "")
+        if "properties" in inner:
+            level = "#" * min(2 + path.count(".") + 1, 5)
+            lines += [f"{level} {path}.{name}{mark}", "", *_object(inner, f"{path}.{name}{mark}")]
+    return lines
+
+
+def _rules_of(field: Schema) -> list[dict[str, str]]:
+    """Return the rules of a value that is no object with a section of its own."""
+    rules = [] if "properties" in field else [*field.get(VALIDATIONS, [])]
+    for part in ("items", "additionalProperties"):
+        if part in field and "properties" not in field[part]:
+            rules += field[part].get(VALIDATIONS, [])
+    return rules
+
+
+def _sentences(rules: list[dict[str, str]]) -> list[str]:
+    """Return a list of sentences, each once; the settings of Spark have a page of their own."""
+    told = []
+    for rule in rules:
+        sentence = f"{rule['message']}."
+        if sentence.startswith("sparkConf may not set"):
+            sentence = "none of what [spark-settings.md](spark-settings.md) lists."
+        told.append(f"- {'`' + rule['of'] + '`: ' if 'of' in rule else ''}{sentence}")
+    return [*dict.fromkeys(told), *([""] if told else [])]
+
+
+def _kind(field: Schema) -> str:
+    match field["type"]:
+        case "array":
+            kind = f"list of {_kind(field['items']).replace(', at', ' at')}"
+        case "object" if "additionalProperties" in field:
+            kind = f"map of {_kind(field['additionalProperties']).replace(', at', ' at')}"
+        case "object":
+            kind = "object"
+        case "string" if "enum" in field:
+            kind = ", ".join(f"`{value}`" for value in field["enum"])
+        case "string":
+            kind = "text" if field.get("format") != "date-time" else "moment"
+        case plain:
+            kind = {"integer": "whole number", "boolean": "true or false"}[plain]
+    return kind + _bounds(field)
+
+
+def _bounds(field: Schema) -> str:
+    least, most = field.get("minimum"), field.get("maximum")
+    if least is not None and most is not None:
+        return f", {least} to {most}" if most < 10**9 else f", at least {least}"
+    most = field.get("maxLength") or field.get("maxItems") or field.get("maxProperties")
+    unit = {"string": "characters", "array": "entries", "object": "entries"}.get(field["type"])
+    return f", at most {most} {unit}" if most and unit else ""
+
+
+def _default(field: Schema) -> str:
+    if "default" not in field or "properties" in field:
+        return ""
+    value = field["default"]
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _in_table(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _changes() -> list[str]:
+    lines = ["Everything may change at any time, but:", ""]
+    return [*lines, *(f"- `{rule['fieldPath'][1:]}`: {rule['message']}." for rule in update_rules()), ""]
+
+
+def _phases() -> list[str]:
+    lines = [
+        "Exactly one of the conditions Ready, Reconciling and Stalled is True. Halted and BackingOff have the verdict or the",
+        "driver's ending for a reason where one lies behind them; a spec that is invalid is Stalled with the reason",
+        "SpecInvalid in every phase.",
+        "",
+        "| Phase | Condition that is True | Reason | What it means |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {phase} | {at.holds} | {at.reason} | {at.message} |" for phase, at in STANDINGS.items()]
+    return [*lines, ""]
+
+
+def main() -> int:
+    """Write both files, or check them."""
+    made = {CRD: crd_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
+    if "--check" not in sys.argv[1:]:
+        for file, text in made.items():
+            file.write_text(text)
+        return 0
+    stale = [
+        str(file.relative_to(ROOT)) for file, text in made.items() if not file.exists() or file.read_text() != text
+    ]
+    if stale:
+        print(f"{' and '.join(stale)} are not what the models say; make them: python scripts/{Path(__file__).name}")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
