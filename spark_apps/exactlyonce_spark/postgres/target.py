@@ -65,7 +65,7 @@ class PostgresTarget:
             cursor.execute(statement)
 
     def drop_older_staging(self) -> None:
-        """Drop what earlier epochs left; one that a session still uses is left for later, never waited for."""
+        """Drop what earlier epochs left; what a session still uses or another role made is left, never waited for."""
         prefix = _staging_prefix(self._plan.stream_id)
         with self._ledger.session() as connection, connection.cursor() as cursor:
             cursor.execute(
@@ -77,7 +77,7 @@ class PostgresTarget:
         for name in names:
             epoch = name.removeprefix(prefix)
             if epoch.isdigit() and int(epoch) < self._plan.epoch:
-                self._unless_locked(sql.SQL("drop table if exists {}").format(
+                self._where_allowed(sql.SQL("drop table if exists {}").format(
                     sql.Identifier(self._plan.ledger_schema, name)
                 ))  # fmt: skip
 
@@ -138,7 +138,7 @@ class PostgresTarget:
 
     def clear_staging(self, batch: BatchNumber) -> None:
         """Empty the staging table; while a lost task still writes to it, it is left as it is."""
-        self._unless_locked(sql.SQL("truncate {}").format(self._staging))
+        self._where_allowed(sql.SQL("truncate {}").format(self._staging))
 
     def _copy_staged(
         self, transaction: PostgresTransaction, batch: BatchNumber, tag: int, rows: Iterable[pa.RecordBatch]
@@ -148,14 +148,14 @@ class PostgresTarget:
             tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
             return copy_rows(cursor, self._staging, [*order, *self._plan.columns], tagged, batch)
 
-    def _unless_locked(self, statement: sql.Composed) -> None:
+    def _where_allowed(self, statement: sql.Composed) -> None:
         with self._ledger.session() as connection, connection.cursor() as cursor:
             cursor.execute(f"begin; set local lock_timeout = '{_CLEAR_LOCK_MILLISECONDS}ms'")
             try:
                 cursor.execute(statement)
                 cursor.execute("commit")
-            except psycopg2.errors.LockNotAvailable:
-                cursor.execute("rollback")
+            except (psycopg2.errors.LockNotAvailable, psycopg2.errors.InsufficientPrivilege):
+                cursor.execute("rollback")  # in use, or made by the role that the secret named before
 
 
 def _tagged(

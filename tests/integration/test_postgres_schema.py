@@ -1,0 +1,288 @@
+"""The ledger's schema: made once, migrated, refused when it is newer; and the rights that are enough, and what each is for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from exactlyonce.api.sink import PostgresSink
+from exactlyonce.errors import LedgerRefused
+from exactlyonce.ledger import postgres
+from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
+from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION, Migration
+from exactlyonce.ledger.postgres_transaction import PostgresTransaction
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
+from exactlyonce_spark.postgres.table import read_table
+from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.target import Staged
+from testbed.postgres import Postgres
+from tests.conftest import QUICK, address_of
+from tests.ledger_processes import prepare_together, process
+from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
+
+PASSWORD = "right-canary"
+NEXT_RELEASE = Migration(
+    version=SCHEMA_VERSION + 1,
+    oldest_reader=SCHEMA_VERSION,
+    sql="alter table {schema}.streams add column of_the_next_release text not null default 'x'; "
+    "alter table {schema}.batches add column also_new bigint; "
+    "create table {schema}.things_of_the_next_release (id bigint primary key)",
+)
+RELEASE_AFTER_THAT = Migration(SCHEMA_VERSION + 2, oldest_reader=SCHEMA_VERSION + 2, sql="select 1")
+
+
+@pytest.fixture(params=[18, 16])
+def server(request: pytest.FixtureRequest) -> Postgres:
+    found: Postgres = request.getfixturevalue(f"postgres_{request.param}")
+    return found
+
+
+def run_release(monkeypatch: pytest.MonkeyPatch, *migrations: Migration) -> None:
+    """Run this code as the release whose migrations these are."""
+    monkeypatch.setattr(postgres, "MIGRATIONS", migrations)
+    monkeypatch.setattr(postgres, "SCHEMA_VERSION", migrations[-1].version)
+
+
+def versions(server: Postgres, name: str) -> list[tuple[object, ...]]:
+    return server.execute("select version, oldest_reader from exactlyonce.schema_versions order by version", name)
+
+
+def tables(server: Postgres, name: str) -> set[object]:
+    found = server.execute("select tablename from pg_tables where schemaname = 'exactlyonce'", name)
+    return {row[0] for row in found}
+
+
+def test_eight_processes_at_their_first_use_make_the_schema_once(server: Postgres, name: str) -> None:
+    server.create_database(name)
+    address = address_of(server, name)
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(process(prepare_together, dict(address.parameters), QUICK))[1] for _ in range(8)
+        ]
+        assert [child.recv() for child in children] == ["ready"] * 8
+        for child in children:
+            child.send("now")
+        assert [child.recv() for child in children] == ["prepared"] * 8
+    assert versions(server, name) == [(migration.version, migration.oldest_reader) for migration in MIGRATIONS]
+
+
+def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    take_effect(ledger, batch=1)
+    before = ledger.look(STREAM)
+
+    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE)
+    newer = PostgresLedger(ledger.address, limits=QUICK)
+    newer.prepare()
+    assert newer.look(STREAM) == before, "nothing that was there is lost"
+    assert versions(server, name)[-1] == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
+    assert "things_of_the_next_release" in tables(server, name)
+    monkeypatch.undo()
+
+    older = PostgresLedger(ledger.address, limits=QUICK)
+    older.prepare()
+    raise_epoch(older, new_stream(older), Epoch(2))
+    assert older.look(STREAM) is not None
+    assert len(versions(server, name)) == len(MIGRATIONS) + 1, "the older release takes nothing back"
+
+
+def test_a_driver_of_the_older_release_lands_on_after_the_migration(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    target = take_effect(ledger, batch=1)
+    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE)
+    PostgresLedger(ledger.address, limits=QUICK).prepare()
+    monkeypatch.undo()
+    target.land(2)
+    assert ids(server, name) == [1, 2, 101, 102]
+
+
+def test_a_ledger_that_this_release_is_too_old_for_is_refused_by_name(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE, RELEASE_AFTER_THAT)
+    ledger.prepare()
+    monkeypatch.undo()
+    before = versions(server, name)
+    with pytest.raises(LedgerRefused) as caught:
+        PostgresLedger(ledger.address, limits=QUICK).prepare()
+    assert str(caught.value) == (
+        f"The ledger's schema exactlyonce at {ledger.address} has version {SCHEMA_VERSION + 2}, which this release "
+        f"(version {SCHEMA_VERSION}) cannot use; run the newer release."
+    )
+    assert versions(server, name) == before
+
+
+def test_a_database_without_a_ledger_holds_no_stream(server: Postgres, name: str) -> None:
+    server.create_database(name)
+    assert PostgresLedger(address_of(server, name)).look(STREAM) is None
+    assert tables(server, name) == set(), "looking makes nothing"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A right that is missing, the words of the refusal, and what an administrator then does."""
+
+    grants: tuple[str, ...]
+    said: tuple[str, ...]
+    mended_by: str
+
+
+SCHEMA = "create schema exactlyonce authorization {name}"
+USAGE, CREATE = "grant usage on schema exactlyonce to {name}", "grant create on schema exactlyonce to {name}"
+SHOP = "grant usage on schema shop to {name}"
+TABLE = "grant select, insert, update on shop.target to {name}"
+GRANT = "Grant the role USAGE and CREATE on the ledger's schema"
+
+MISSING = {
+    "no schema": Missing(
+        (SHOP, TABLE),
+        ("The ledger's schema exactlyonce is missing", 'run: create schema "exactlyonce" authorization "{name}";'),
+        SCHEMA,
+    ),
+    "no USAGE on the ledger's schema": Missing(
+        ("create schema exactlyonce", CREATE, SHOP, TABLE), ("permission denied for schema exactlyonce", GRANT), USAGE
+    ),
+    "no CREATE on the ledger's schema": Missing(
+        ("create schema exactlyonce", USAGE, SHOP, TABLE), ("permission denied for schema exactlyonce", GRANT), CREATE
+    ),
+    "no USAGE on the table's schema": Missing((SCHEMA, TABLE), ("permission denied for schema shop",), SHOP),
+    "no SELECT": Missing(
+        (SCHEMA, SHOP, "grant insert, update on shop.target to {name}"),
+        ("permission denied for table target", "SELECT, INSERT and UPDATE on the target table"),
+        "grant select on shop.target to {name}",
+    ),
+    "no INSERT": Missing(
+        (SCHEMA, SHOP, "grant select, update on shop.target to {name}"),
+        ("permission denied for table target", "SELECT, INSERT and UPDATE on the target table"),
+        "grant insert on shop.target to {name}",
+    ),
+    "no UPDATE": Missing(
+        (SCHEMA, SHOP, "grant select, insert on shop.target to {name}"),
+        ("permission denied for table target", "SELECT, INSERT and UPDATE on the target table"),
+        "grant update on shop.target to {name}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_a_missing_right_is_one_sentence_and_granting_it_is_enough(postgres_18: Postgres, name: str, case: str) -> None:
+    missing = MISSING[case]
+    ledger = of_a_role(postgres_18, name, *missing.grants)
+    with pytest.raises(LedgerRefused) as caught:
+        take_effect(ledger, batch=1)
+    sentence = str(caught.value)
+    assert [words for words in missing.said if words.format(name=name) not in sentence] == []
+    assert str(ledger.address) in sentence
+    assert "\n" not in sentence
+    assert PASSWORD not in sentence
+    assert ids(postgres_18, name) == []
+    postgres_18.execute(missing.mended_by.format(name=name), name)
+    take_effect(ledger, batch=1, epoch=2)
+    assert ids(postgres_18, name) == [1, 2]
+
+
+def test_a_ledger_that_another_role_made_asks_for_its_tables(postgres_18: Postgres, name: str) -> None:
+    ledger = of_a_role(postgres_18, name, "create schema exactlyonce", USAGE, CREATE, SHOP, TABLE)
+    PostgresLedger(address_of(postgres_18, name)).prepare()
+    with pytest.raises(LedgerRefused, match=r"permission denied for table .*SELECT, INSERT and UPDATE on its tables"):
+        take_effect(ledger, batch=1)
+    postgres_18.execute(f"grant select, insert, update on all tables in schema exactlyonce to {name}", name)
+    take_effect(ledger, batch=1)
+    assert ids(postgres_18, name) == [1, 2]
+
+
+def test_a_role_that_takes_over_leaves_the_other_roles_staging_as_it_is(postgres_18: Postgres, name: str) -> None:
+    ledger = of_a_role_with_rights(postgres_18, name)
+    take_effect(ledger, batch=1)
+    staging = {table for table in tables(postgres_18, name) if str(table).startswith("staging_")}
+    successor = f"{name}_b"
+    postgres_18.execute(f"create role {successor} login password '{PASSWORD}'")
+    for grant in (
+        USAGE,
+        CREATE,
+        SHOP,
+        TABLE,
+        "grant select, insert, update on all tables in schema exactlyonce to {name}",
+    ):
+        postgres_18.execute(grant.format(name=successor), name)
+    other = PostgresLedger(address_of(postgres_18, name, successor, PASSWORD), limits=QUICK)
+    take_effect(other, batch=2, epoch=2)
+    assert ids(postgres_18, name) == [1, 2, 101, 102]
+    assert staging < tables(postgres_18, name)
+
+
+def of_a_role(server: Postgres, name: str, *grants: str) -> PostgresLedger:
+    """A ledger of a role without rights beyond these, and a table shop.target that it is to write."""
+    server.create_database(name)
+    server.execute(f"create role {name} login password '{PASSWORD}'")
+    server.execute("create schema shop", name)
+    server.execute("create table shop.target (id bigint primary key, note text)", name)
+    for grant in grants:
+        server.execute(grant.format(name=name), name)
+    return PostgresLedger(address_of(server, name, name, PASSWORD), limits=QUICK)
+
+
+def of_a_role_with_rights(server: Postgres, name: str) -> PostgresLedger:
+    return of_a_role(server, name, SCHEMA, SHOP, TABLE)
+
+
+def ids(server: Postgres, name: str) -> list[object]:
+    return [row[0] for row in server.execute("select id from shop.target order by id", name)]
+
+
+class Lander:
+    """The life of a stream as far as the database sees it: what operator, driver and tasks do there, in their order."""
+
+    def __init__(self, ledger: PostgresLedger, epoch: int) -> None:
+        self._ledger = ledger
+        ledger.prepare()
+        self._permit = self._claim(epoch)
+        sink = PostgresSink.model_validate(
+            {"secretRef": {"name": "warehouse"}, "table": "shop.target", "write": "Upsert", "keys": ["id"]}
+        )
+        table = read_table(ledger, sink)
+        plan = TargetPlan(STREAM, Epoch(epoch), "exactlyonce", table.schema, table.name, ("id", "note"), sink)
+        self._target = PostgresTarget(ledger, plan)
+        self._target.create_staging()
+        self._target.drop_older_staging()
+
+    def _claim(self, epoch: int) -> Permit:
+        view = self._ledger.look(STREAM)
+        if view is None or view.stream.landed_batch is None:
+            return started(self._ledger, epoch)
+        raise_epoch(self._ledger, new_stream(self._ledger), Epoch(epoch))
+        return claim_epoch(self._ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
+
+    def land(self, number: int) -> None:
+        """Land a batch of two rows: staged, moved, cleared."""
+        at = 5 * (number - 1)
+        ranges = Ranges({P0: OffsetRange(at, at + 5), P1: OffsetRange(0, 0)})
+        batch = PlannedBatch(BatchNumber(number), ranges, IDS)
+        begin_batch(self._ledger, self._permit, batch)
+        first = 100 * (number - 1)
+        rows = pa.RecordBatch.from_pydict({"id": [first + 1, first + 2], "note": ["a", "b"]})
+        staged = Staged(7, self._target.stage(batch.number, 7, [rows]))
+
+        def write(transaction: LedgerTransaction) -> Written:
+            assert isinstance(transaction, PostgresTransaction)
+            return Written(self._target.move_staged(transaction, batch.number, [staged]))
+
+        land_batch(self._ledger, self._permit, batch, write)
+        self._target.clear_staging(batch.number)
+
+
+def take_effect(ledger: PostgresLedger, batch: int, epoch: int = 1) -> Lander:
+    lander = Lander(ledger, epoch)
+    lander.land(batch)
+    return lander
