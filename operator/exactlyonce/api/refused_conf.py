@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exactlyonce.api.constraints import AllOf, Rule
+from exactlyonce.api.constraints import AllOf, Rule, cel_list
 
 _OWN = "the operator sets it itself"
 
@@ -60,7 +60,7 @@ PREFIXES = {
 }
 
 
-_MODES = ("realTimeMode", "asyncProgress")
+_MODES = ("realtimemode", "asyncprogress")
 _MODES_REASON = "real-time mode and asynchronous progress tracking write the offset log after its batch"
 _SECRET_WORDS = ("password", "secret.key", "access.key", "session.token")
 _CREDENTIALS = "credentials belong in a secret, which a resource shows to no one"
@@ -73,12 +73,12 @@ def refusal(key: str, value: str) -> str | None:
         return _FOREIGN
     if key in ALWAYS:
         return ALWAYS[key]
-    if key in WHEN_TRUE and value.strip().lower() != "false":
-        return WHEN_TRUE[key]
+    if key in WHEN_TRUE:
+        return None if value.strip().lower() == "false" else WHEN_TRUE[key]
     for prefix, reason in PREFIXES.items():
         if key.startswith(prefix):
             return reason
-    if any(mode.lower() in key.lower() for mode in _MODES):
+    if any(mode in key.lower() for mode in _MODES):
         return _MODES_REASON
     if any(word in key.lower() for word in _SECRET_WORDS):
         return _CREDENTIALS
@@ -108,8 +108,11 @@ def _prefixed(prefix: str, reason: str) -> Rule:
 
 
 def _with_word(word: str, reason: str) -> Rule:
-    cel = f"self.exists(key, key.lowerAscii().contains('{word.lower()}'))"
-    return _never(f"what has {word} in its name", reason, cel, lambda key, _: word.lower() in key.lower())
+    known = cel_list(WHEN_TRUE)
+    cel = f"self.exists(key, key.lowerAscii().contains('{word}') && !(key in {known}))"
+    return _never(
+        f"what has {word} in its name", reason, cel, lambda key, _: word in key.lower() and key not in WHEN_TRUE
+    )
 
 
 RULES = AllOf(

@@ -139,11 +139,18 @@ class _Loader(yaml.SafeLoader):
 
 
 def _sentences(problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors(include_url=False):
+    errors = problem.errors(include_url=False)
+    for error in errors:
+        if error["type"] == "too_short" and any(_is_within(other["loc"], error["loc"]) for other in errors):
+            continue  # it is short of the entries that are wrong, and those are told
         path = ".".join(str(part) for part in error["loc"])
         broken = error.get("ctx", {}).get("error")
         for sentence in broken.sentences if isinstance(broken, Broken) else [_what(error)]:
             yield f"{path or 'the resource'}: {sentence}."
+
+
+def _is_within(inner: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:
+    return len(inner) > len(outer) and inner[: len(outer)] == outer
 
 
 def _what(error: Any) -> str:
@@ -153,6 +160,10 @@ def _what(error: Any) -> str:
             return "this field is required; give it a value"
         case "extra_forbidden":
             return "there is no such field; remove it or correct its name"
+        case "too_short":
+            return f"give at least {context['min_length']}"
+        case "too_long":
+            return f"give at most {context['max_length']}; these are {context['actual_length']}"
         case "enum":
             return f"{error['input']!r} is not one of {context['expected']}"
         case "value_error":
