@@ -2,6 +2,7 @@
 
 A pair of types fits when no value can change silently on its way: a value that the table cannot take must make Postgres
 refuse it. What would be rounded, cut or reinterpreted in silence is refused here, by name, before anything is written.
+Spaces at the end of a text are the exception: SQL itself says that char(n) and varchar(n) drop those beyond n.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ _INTEGERS = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _TABLE_INTEGERS = {"int2": 2, "int4": 4, "int8": 8}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_ROUNDED_TIMESTAMP = re.compile(
+    r"timestamp\([0-5]\) .+"
+)  # Spark's have microseconds, and so has timestamp without a number
+_CUT_TEXT = ("name", "name[]")  # at 63 bytes
 _READ_FROM_TEXT = {"S", "E", "U", "V", "I", "G", "R"}
 _WHOLE_NUMBERS = ("smallint[]", "integer[]", "bigint[]", "numeric[]")
 _ARRAYS = {
@@ -61,7 +66,7 @@ def fit_columns(columns: Sequence[YieldedColumn], table: Table, sink: PostgresSi
         if expression is None:
             problems.append(
                 f"column {column.name} is {column.spark_type} in the query and {target.type_name} in the table; cast it "
-                "in the transform to a type that keeps every value"
+                "in the transform, or alter the column, to a type that keeps every value"
             )
         else:
             fitted.append(FittedColumn(column.name, expression))
@@ -132,7 +137,7 @@ def _array(name: str, spark: str, target: TableColumn) -> str | None:
     """An array of plain values as Postgres's array text; each element is quoted, so any text is safe in it."""
     element = spark.removeprefix("array<").removesuffix(">")
     fits = target.element_category == "S" if element == "string" else target.type_name in _ARRAYS.get(element, ())
-    if not fits:
+    if not fits or target.type_name in _CUT_TEXT:
         return None
     escaped = "replace(replace(cast(x as string), '\\\\', '\\\\\\\\'), '\"', '\\\\\"')"
     quoted = f"""transform({name}, x -> coalesce(concat('"', {escaped}, '"'), 'NULL'))"""
@@ -161,6 +166,16 @@ def _scale_of(type_name: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1000, 1000)
 
 
+def _text() -> Callable[[str, TableColumn], bool]:
+    return lambda spark, target: target.category in _READ_FROM_TEXT and target.type_name not in _CUT_TEXT
+
+
+def _timestamp(*categories: str) -> Callable[[str, TableColumn], bool]:
+    return lambda spark, target: (
+        target.category in categories and _ROUNDED_TIMESTAMP.fullmatch(target.type_name) is None
+    )
+
+
 def _is(*categories: str) -> Callable[[str, TableColumn], bool]:
     return lambda spark, target: target.category in categories
 
@@ -171,9 +186,9 @@ _RULES: dict[str, Callable[[str, TableColumn], bool]] = {
     "float": _is("float4", "float8"),
     "double": _is("float8"),
     "boolean": _is("B"),
-    **dict.fromkeys(("string", "char", "varchar"), _is(*_READ_FROM_TEXT)),
+    **dict.fromkeys(("string", "char", "varchar"), _text()),
     "date": _is("date", "timestamp"),
-    "timestamp": _is("timestamp", "timestamptz"),
-    "timestamp_ntz": _is("timestamp"),
+    "timestamp": _timestamp("timestamp", "timestamptz"),
+    "timestamp_ntz": _timestamp("timestamp"),
     "binary": _is("bytea"),
 }

@@ -20,8 +20,8 @@ class TargetUnfit(Refused):
 class TableColumn:
     """One column of the table.
 
-    `type_name` is what format_type() says, such as numeric(12,2) or text[]. `category` is pg_type.typcategory, or the
-    type's own name for dates, times, numbers, json and bytea.
+    `type_name` is what format_type() says, such as numeric(12,2) or text[]; of a domain, what it says of the type below.
+    `category` is pg_type.typcategory, or the type's own name for dates, times, numbers, json and bytea.
     """
 
     name: str
@@ -61,7 +61,7 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_r
 """
 
 _COLUMNS = """
-select a.attname, format_type(a.atttypid, a.atttypmod),
+select a.attname, format_type(b.oid, case when t.typtype = 'd' then t.typtypmod else a.atttypmod end),
     case when t.typtype = 'e' then 'E' when b.typname in ('json', 'jsonb') then 'json' when b.typname = 'bytea' then 'bytea'
          when b.typname in ('timestamp', 'timestamptz', 'date', 'time', 'timetz') then b.typname
          when b.typname in ('int2', 'int4', 'int8', 'float4', 'float8', 'numeric') then b.typname

@@ -39,10 +39,20 @@ class Staged:
     target: sql.Identifier
     columns: Sequence[str]
 
+    @property
+    def source(self) -> sql.Identifier:
+        """The staging table, as a statement with parameters names it."""
+        return _identifier(*self.staging.strings)
+
+    @property
+    def destination(self) -> sql.Identifier:
+        """The target table, as a statement with parameters names it."""
+        return _identifier(*self.target.strings)
+
 
 def count_staged(rows: Staged) -> sql.Composed:
     """Return the statement that counts the rows of a batch with some tags. Parameters: batch, tags."""
-    return sql.SQL("select count(*) from {} where {}").format(rows.staging, _chosen())
+    return sql.SQL("select count(*) from {} where {}").format(rows.source, _chosen())
 
 
 def write_staged(rows: Staged, sink: PostgresSink) -> sql.Composed:
@@ -59,7 +69,7 @@ def write_staged(rows: Staged, sink: PostgresSink) -> sql.Composed:
 def _append(rows: Staged) -> sql.Composed:
     names = _names(rows.columns)
     return sql.SQL("insert into {target} ({names}) select {names} from {staging} where {chosen}").format(
-        target=rows.target, names=names, staging=rows.staging, chosen=_chosen()
+        target=rows.destination, names=names, staging=rows.source, chosen=_chosen()
     )
 
 
@@ -69,11 +79,11 @@ def _upsert(rows: Staged, sink: PostgresSink) -> sql.Composed:
     latest: sql.Composable = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
     guard: sql.Composable = sql.SQL("")
     if sink.version is not None:
-        version = sql.Identifier(sink.version)
+        version = _identifier(sink.version)
         latest = sql.SQL("{} desc nulls last, {}").format(version, latest)
         guard = sql.SQL(" where old.{version} is null or old.{version} <= excluded.{version}").format(version=version)
     changes = [
-        sql.SQL("{column} = excluded.{column}").format(column=sql.Identifier(name))
+        sql.SQL("{column} = excluded.{column}").format(column=_identifier(name))
         for name in rows.columns
         if name not in sink.keys
     ]
@@ -81,10 +91,10 @@ def _upsert(rows: Staged, sink: PostgresSink) -> sql.Composed:
         "insert into {target} as old ({names}) select distinct on ({keys}) {names} from {staging} where {chosen} "
         "order by {keys}, {latest} on conflict ({keys}) {action}"
     ).format(
-        target=rows.target,
+        target=rows.destination,
         names=_names(rows.columns),
         keys=keys,
-        staging=rows.staging,
+        staging=rows.source,
         chosen=_chosen(),
         latest=latest,
         action=_on_conflict(changes, guard),
@@ -95,7 +105,7 @@ def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """Rows of one key are aggregated first, in the order of the keys, so that two tasks lock rows in the same order."""
     values, changes = [], []
     for name in rows.columns:
-        column = sql.Identifier(name)
+        column = _identifier(name)
         if name in sink.keys:
             values.append(sql.SQL("{}").format(column))
             continue
@@ -106,10 +116,10 @@ def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
         "insert into {target} as old ({names}) select {values} from {staging} where {chosen} "
         "group by {keys} order by {keys} on conflict ({keys}) {action}"
     ).format(
-        target=rows.target,
+        target=rows.destination,
         names=_names(rows.columns),
         values=sql.SQL(", ").join(values),
-        staging=rows.staging,
+        staging=rows.source,
         chosen=_chosen(),
         keys=_names(sink.keys),
         action=_on_conflict(changes, sql.SQL("")),
@@ -127,4 +137,9 @@ def _chosen() -> sql.SQL:
 
 
 def _names(columns: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(name) for name in columns)
+    return sql.SQL(", ").join(_identifier(name) for name in columns)
+
+
+def _identifier(*names: str) -> sql.Identifier:
+    """Return a quoted name for a statement with parameters, in which a percent sign is written twice."""
+    return sql.Identifier(*(name.replace("%", "%%") for name in names))
