@@ -27,10 +27,12 @@ Configuration:
 class Kafka:
     """One broker with its own log directory below `folder`; a context manager that leaves nothing running.
 
+    Clients must reach `host`: pods reach `Cluster.host_address`, everything on this machine reaches both.
     `port` takes plain connections. When `users` has entries, `sasl_port` asks for SASL/PLAIN with one of them.
     """
 
     folder: Path
+    host: str = field(default="127.0.0.1", kw_only=True)
     port: int = field(default_factory=processes.free_port)
     settings: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class Kafka:
     @property
     def bootstrap_servers(self) -> str:
         """What a client needs to find the broker."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -106,7 +108,7 @@ class Kafka:
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
 
-        if not processes.port_answers(self.port):
+        if not processes.port_answers(self.port, self.host):
             return False
         try:
             return bool(self.admin().list_topics(timeout=2).brokers)
@@ -134,9 +136,9 @@ class Kafka:
 
     def _properties(self) -> str:
         controller = processes.free_port()
-        listeners = [f"PLAINTEXT://127.0.0.1:{self.port}"]
+        listeners = [f"PLAINTEXT://{self.host}:{self.port}"]
         if self.users:
-            listeners.append(f"SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}")
+            listeners.append(f"SASL_PLAINTEXT://{self.host}:{self.sasl_port}")
         values = {
             "process.roles": "broker,controller",
             "node.id": "1",

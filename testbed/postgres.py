@@ -34,6 +34,7 @@ def _reachable_by_nobody(path: Path) -> bool:
 class Postgres:
     """One server with its own data directory below `folder`; a context manager that leaves nothing running.
 
+    Clients must reach `host`: pods reach `Cluster.host_address`, everything on this machine reaches both.
     `settings` are lines of postgresql.conf. Durability is on as in production (fsync stays on) unless a setting says
     otherwise: several claims of the tests are about crashes of the server.
     """
@@ -43,6 +44,7 @@ class Postgres:
     port: int = field(default_factory=processes.free_port)
     settings: Mapping[str, str] = field(default_factory=dict)
     password: str = "testbed"
+    host: str = "127.0.0.1"
     _process: subprocess.Popen[bytes] | None = None
     _scratch: Path | None = None
 
@@ -71,7 +73,7 @@ class Postgres:
     def dsn(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
         """Return a libpq connection string for this server."""
         secret = self.password if password is None else password
-        return f"host=127.0.0.1 port={self.port} dbname={database} user={user} password={secret}"
+        return f"host={self.host} port={self.port} dbname={database} user={user} password={secret}"
 
     def psql(self) -> Path:
         """Return the psql program of this server's release."""
@@ -82,7 +84,7 @@ class Postgres:
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "postgres.log"
         log.touch()
-        command = [self._bin("postgres"), "-D", self.data, "-p", self.port, "-h", "127.0.0.1", "-k", ""]
+        command = [self._bin("postgres"), "-D", self.data, "-p", self.port, "-h", self.host, "-k", ""]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         self._process = processes.start([str(word) for word in command], log, user=self._user())
@@ -156,3 +158,6 @@ class Postgres:
         subprocess.run(
             [str(word) for word in command], check=True, capture_output=True, user=user, group=user, cwd=self._scratch
         )
+        if self.host != "127.0.0.1":  # pods come with addresses of their own, and with the password
+            with (self.data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all all scram-sha-256\n")

@@ -30,9 +30,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def port_answers(port: int) -> bool:
-    """Tell whether something accepts connections on 127.0.0.1:port."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def port_answers(port: int, host: str = "127.0.0.1") -> bool:
+    """Tell whether something accepts connections on that port."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
 

@@ -46,7 +46,9 @@ class S3:
         command = [sys.executable, "-m", "testbed.s3", str(self.port), "--host", self.host]
         command += ["--ignore-conditions"] if self.ignores_conditions else []
         self._process = start(command, log, directory=Path(__file__).parents[1])
-        wait_until_ready(self._process, lambda: port_answers(self.port), "The S3 service", log, _START_SECONDS)
+        wait_until_ready(
+            self._process, lambda: port_answers(self.port, self.host), "The S3 service", log, _START_SECONDS
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,73 @@
+"""`python3 -m exactlyonce_spark.executor`: become the executor that Spark's Kubernetes scheduler asks for.
+
+The pip package of Spark brings no entrypoint for images. The scheduler starts an executor's container with the one argument
+`executor` and tells the rest in the environment (Spark 4.2: BasicExecutorFeatureStep; its own image: entrypoint.sh).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_ARGUMENTS = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+_NUMBERED_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
+
+
+class NotAnExecutor(RuntimeError):
+    """The environment is not that of an executor's container."""
+
+
+def executor_command(java: str, spark_jars: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command of the executor that `environment` describes. Performs no I/O.
+
+    Raises:
+        NotAnExecutor: if a variable that the scheduler always sets is missing.
+    """
+    absent = [name for name in [*_ARGUMENTS.values(), "SPARK_EXECUTOR_MEMORY"] if name not in environment]
+    if absent:
+        raise NotAnExecutor(
+            f"{', '.join(absent)} is not set: this command is for the pods that Spark's Kubernetes scheduler makes."
+        )
+    numbered = sorted(
+        (int(found.group(1)), value)
+        for name, value in environment.items()
+        if (found := _NUMBERED_OPTION.fullmatch(name))
+    )
+    memory = environment["SPARK_EXECUTOR_MEMORY"]
+    classpath = ":".join(filter(None, [environment.get("SPARK_CLASSPATH"), f"{spark_jars}/*"]))
+    arguments = [word for option, name in _ARGUMENTS.items() for word in (option, environment[name])]
+    options = [value for _, value in numbered]
+    return [java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, _BACKEND, *arguments]
+
+
+def main() -> None:
+    """Replace this process by the executor's Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    pyspark = importlib.util.find_spec("pyspark")
+    if java is None or pyspark is None or pyspark.origin is None:
+        raise SystemExit("An executor needs Java and pyspark, and this image lacks one of them.")
+    try:
+        command = executor_command(java, str(Path(pyspark.origin).parent / "jars"), os.environ)
+    except NotAnExecutor as problem:
+        raise SystemExit(str(problem)) from None
+    sys.stdout.flush()
+    os.execv(java, command)  # noqa: S606 - no shell is wanted: this process becomes Java
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""An OCI layout on disk, as buildah pushes it: which blobs an image has, and an archive of those that somebody lacks.
+
+Source: the OCI image specification, "Image Layout" and "Image Manifest".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_REFERENCE = "org.opencontainers.image.ref.name"
+_CONTAINERD_NAME = "io.containerd.image.name"
+_MARKER = {"imageLayoutVersion": "1.0.0"}
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """A folder with `index.json` and blobs named by their SHA-256."""
+
+    folder: Path
+
+    def drop_unreferenced(self) -> None:
+        """Delete blobs that no image of the index has."""
+        referenced = {digest for entry in self._index()["manifests"] for digest in self._digests_of(entry)}
+        for blob in self._blobs.iterdir():
+            if blob.name not in referenced:
+                blob.unlink()
+
+    def write_archive(self, file: Path, present: AbstractSet[str] = frozenset()) -> None:
+        """Write all images into an archive for `ctr images import`, without the blobs whose SHA-256 is in `present`."""
+        index = self._index()
+        digests = dict.fromkeys(digest for entry in index["manifests"] for digest in self._digests_of(entry))
+        for entry in index["manifests"]:
+            entry["annotations"][_CONTAINERD_NAME] = entry["annotations"][_REFERENCE]
+        with tarfile.open(file, "w") as archive:
+            _add(archive, "oci-layout", _MARKER)
+            _add(archive, "index.json", index)
+            for digest in digests:
+                if digest not in present:
+                    archive.add(self._blobs / digest, f"blobs/sha256/{digest}")
+
+    @property
+    def _blobs(self) -> Path:
+        return self.folder / "blobs" / "sha256"
+
+    def _index(self) -> Any:
+        return json.loads((self.folder / "index.json").read_text())
+
+    def _digests_of(self, entry: Any) -> Iterator[str]:
+        """The digests of a manifest, its configuration and its layers, without the algorithm."""
+        digest = entry["digest"].removeprefix("sha256:")
+        yield digest
+        manifest = json.loads((self._blobs / digest).read_text())
+        for part in [manifest["config"], *manifest["layers"]]:
+            yield part["digest"].removeprefix("sha256:")
+
+
+def _add(archive: tarfile.TarFile, name: str, value: Any) -> None:
+    content = json.dumps(value).encode()
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
