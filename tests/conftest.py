@@ -86,7 +86,7 @@ def address_of(
 ) -> PostgresAddress:
     """Return the address of a database as a secret gives it; `port` where something stands before the server."""
     secret = {
-        "host": "127.0.0.1",
+        "host": server.host,
         "port": str(port or server.port),
         "dbname": database,
         "user": user,

@@ -69,7 +69,7 @@ class Rig:
     def write_secret(self, **changes: str) -> None:
         """Write the secret of the sink, with changes."""
         keys = {
-            "host": "127.0.0.1",
+            "host": self.postgres.host,
             "port": str(self.postgres.port),
             "dbname": self.name,
             "user": self.user,
