@@ -26,6 +26,7 @@ from exactlyonce.offsets import Epoch
 
 MARKER = "EXACTLYONCE_LAUNCH"
 _STRAGGLERS_SECONDS = 20.0
+_EXEC_SECONDS = 5.0
 
 
 class Unresponsive(StrEnum):
@@ -124,7 +125,10 @@ class LocalLauncher:
     def is_stopped(self, attempt: Epoch) -> bool:
         """Whether the driver's main process is stopped by a signal."""
         main = self._main(attempt)
-        return main is not None and main.status() == psutil.STATUS_STOPPED
+        try:
+            return main is not None and main.status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
 
     def wait(self, attempt: Epoch, seconds: float) -> None:
         """Return when the driver's main process has ended, and after `seconds` at the latest."""
@@ -171,8 +175,11 @@ class LocalLauncher:
     def _main(self, attempt: Epoch) -> psutil.Process | None:
         """The process that leads the driver's session: the JVM and the workers are in it or below it."""
         for process in self._processes(attempt):
-            if os.getsid(process.pid) == process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                return process
+            try:
+                if os.getsid(process.pid) == process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    return process
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                continue  # it has ended since it was listed
         return None
 
     def _signal_main(self, attempt: Epoch, how: signal.Signals) -> None:
@@ -184,7 +191,7 @@ class LocalLauncher:
         marker = self._marker(attempt)
         for process in psutil.process_iter():
             try:
-                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARKER) == marker:
+                if process.status() != psutil.STATUS_ZOMBIE and _environment_of(process).get(MARKER) == marker:
                     yield process
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
@@ -194,6 +201,20 @@ class LocalLauncher:
 
     def _marker(self, attempt: Epoch) -> str:
         return f"{self.run_id}/{attempt}"
+
+
+def _environment_of(process: psutil.Process) -> dict[str, str]:
+    """Return a process's environment; of one that is in the middle of an exec(2), the one that it gets.
+
+    In between it shows neither environment nor arguments, and on a busy machine that takes milliseconds: a driver that
+    was just started, or what it starts, would seem not to be there. Kernel threads never show any, and have no program.
+    """
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while not (environment := process.environ()) and time.monotonic() < deadline:
+        if process.cmdline() or not process.exe():
+            break
+        time.sleep(0.001)
+    return environment
 
 
 def _send(process: psutil.Process, how: signal.Signals) -> None:
