@@ -1,0 +1,96 @@
+"""One cluster for all tests of a run, with servers on the host that its pods reach; skipped where this machine cannot.
+
+What takes minutes (programs and images, once for the user) is made before the first test, with progress shown: it is
+nobody's time limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed import cache, cluster_tools, image_store
+from testbed.cluster import Cluster
+from testbed.images import Images, ensure_images
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from testbed.programs import ensure_programs
+from testbed.s3 import S3
+
+HERE = Path(__file__).parent
+_numbers = itertools.count(1)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Make what the cluster is made of, if tests of this folder will run and this machine lacks nothing."""
+    chosen = any(item.path.is_relative_to(HERE) for item in session.items)
+    if not chosen or session.config.option.collectonly or cluster_tools.missing() is not None:
+        return
+    screen = cache.Screen()
+    with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        ensure_programs(screen)
+        image_store.ensure_store(ensure_images(screen), screen)
+        screen.end()
+
+
+@pytest.fixture(scope="session")
+def possible() -> None:
+    """Skips what needs a cluster where there can be none."""
+    lack = cluster_tools.missing()
+    if lack is not None:
+        pytest.skip(lack)
+
+
+@pytest.fixture(scope="session")
+def images(possible: None) -> Images:
+    """The images of the tree as it is."""
+    return ensure_images()
+
+
+@pytest.fixture(scope="session")
+def cluster(images: Images, servers: Path) -> Iterator[Cluster]:
+    """A cluster of two nodes that have the images."""
+    with Cluster(servers / "cluster", nodes=2, store=image_store.ensure_store(images)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(cluster: Cluster) -> Path:
+    """The kubeconfig of an administrator."""
+    return cluster.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kafka(cluster: Cluster, servers: Path) -> Iterator[Kafka]:
+    """A Kafka broker on the host that pods reach."""
+    with Kafka(servers / "kafka-for-pods", host=cluster.host_address) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres_18(cluster: Cluster, servers: Path) -> Iterator[Postgres]:
+    """PostgreSQL 18 on the host that pods reach."""
+    with Postgres(
+        servers / "postgres-for-pods", settings={"max_connections": "200"}, host=cluster.host_address
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3(cluster: Cluster, servers: Path) -> Iterator[S3]:
+    """An S3 service on the host that pods reach."""
+    with S3(servers / "s3-for-pods", host=cluster.host_address) as service:
+        yield service
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own that admits pods of the `restricted` level only."""
+    name = f"test-{next(_numbers)}"
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")

@@ -1,0 +1,71 @@
+"""A small Spark job that a test's pod runs: Kafka to Postgres and S3 through executors of its own. Sent as text.
+
+Its environment: what `pods.pod` gives, and KAFKA, TOPIC, POSTGRES, S3, IMAGE, EXECUTOR (the pod template of an executor).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def insert(rows: Iterator[Any]) -> None:
+    """Write records into the table `landed`, with the name of the pod that does it."""
+    import os
+    import socket
+
+    import psycopg2
+
+    with psycopg2.connect(os.environ["POSTGRES"]) as connection, connection.cursor() as cursor:
+        for row in rows:
+            cursor.execute("insert into landed values (%s, %s)", (int(row.value), socket.gethostname()))
+
+
+def main() -> None:
+    """Run the job with two executors."""
+    from pyspark.sql import SparkSession
+
+    given = os.environ
+    template = Path("/tmp/executor.json")
+    template.write_text(given["EXECUTOR"])
+    settings = {
+        "spark.driver.host": given["POD_IP"],
+        "spark.driver.bindAddress": given["POD_IP"],
+        "spark.driver.memory": "600m",
+        "spark.driver.extraClassPath": f"{given['EXACTLYONCE_JARS']}/*",
+        "spark.executor.extraClassPath": f"{given['EXACTLYONCE_JARS']}/*",
+        "spark.executor.instances": "2",
+        "spark.executor.memory": "600m",
+        "spark.executorEnv.POSTGRES": given["POSTGRES"],
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.kubernetes.executor.request.cores": "100m",
+        "spark.kubernetes.namespace": given["POD_NAMESPACE"],
+        "spark.kubernetes.driver.pod.name": given["POD_NAME"],
+        "spark.kubernetes.container.image": given["IMAGE"],
+        "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.hadoop.fs.s3a.endpoint": given["S3"],
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": "testing-access-key",
+        "spark.hadoop.fs.s3a.secret.key": "testing-secret-key",
+        "spark.ui.enabled": "false",
+    }
+    master = f"k8s://https://{given['KUBERNETES_SERVICE_HOST']}:{given['KUBERNETES_SERVICE_PORT']}"
+    builder = SparkSession.builder.master(master).appName("testbed")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    reader = session.read.format("kafka").option("kafka.bootstrap.servers", given["KAFKA"])
+    records = reader.option("subscribe", given["TOPIC"]).load().selectExpr("cast(value as string) as value")
+    records.write.text("s3a://lake/records")
+    records.foreachPartition(insert)
+    print(f"the driver was {socket.gethostname()}")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()
