@@ -155,6 +155,8 @@ class _Query:
 
     def run(self) -> LastWords:
         """Start the query and await its end; raises what ended it, if not an ask to drain."""
+        from exactlyonce_spark.query import started
+
         spec = self._parts.driver.spec
         writer = self._rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", self._parts.stream.checkpoint_path)
@@ -163,7 +165,7 @@ class _Query:
         elif spec.trigger.interval is not None:
             milliseconds = round(spec.trigger.interval.total_seconds() * 1000)
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
-        self._query = writer.start()
+        self._query = started(writer)
         self._started.set()
         self._await()
         if self._problem is not None and not isinstance(self._problem, _Draining):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from exactlyonce.api.source import Format, KafkaSource
 from exactlyonce.api.spec import StreamSpec, Transform
@@ -38,6 +40,20 @@ def streaming_rows(session: SparkSession, spec: StreamSpec, secret: Mapping[str,
     records = session.readStream.format("kafka").options(**options).load()
     schema = formats.parse_schema(spec.source.format)
     return transformed(session, formats.parsed(records, spec.source.format, schema), spec.transform)
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Start the query.
+
+    Raises:
+        TransformInvalid: if Spark cannot run it as a stream, such as an aggregation without a watermark.
+    """
+    try:
+        return writer.start()
+    except AnalysisException as problem:
+        raise TransformInvalid(
+            f"The transform cannot run as a stream: {_first_line(problem)} Change the transform."
+        ) from problem
 
 
 def malformed_records(

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import Damaged, Readable, read_generation
@@ -183,7 +182,7 @@ def test_a_half_written_seed_starts_from_the_earliest_record_or_not_at_all(
 ) -> None:
     """Why a generation is published only after it was read back whole."""
     whole = seed(tmp_path / "whole", batch)
-    order = ["metadata", f"commits/{batch}", f"offsets/{batch - 1}", f"offsets/{batch}"]
+    order = ["metadata", "sources/0/0", f"commits/{batch}", f"offsets/{batch - 1}", f"offsets/{batch}"]
     order = [path for path in order if (whole / path).exists()]
     for count in range(len(order)):
         cut = tmp_path / f"cut-{count}"
@@ -196,34 +195,28 @@ def test_a_half_written_seed_starts_from_the_earliest_record_or_not_at_all(
         assert found.error is not None or found.records == from_earliest, f"{order[:count]}: {found}"
 
 
-def test_a_seed_whose_commit_is_missing_runs_its_batch_from_the_earliest_record(
+def test_a_batch_0_whose_start_was_not_written_runs_from_the_earliest_record(
     spark: SparkSession, topic: GoldenTopic, tmp_path: Path
 ) -> None:
-    """Why the commit is written before the offsets: the other order has a moment that reads old records again."""
+    """Why the start is written before the offsets: the other order has a moment that reads old records again."""
     checkpoint = seed(tmp_path, 0)
-    (checkpoint / "commits" / "0").unlink()
+    shutil.rmtree(checkpoint / "sources")
     found = restart(spark, topic, checkpoint)
     assert found.ran == [(0, records_between(EARLIEST, START)), (1, records_between(START, LATEST))]
 
 
-@pytest.mark.parametrize("batch", [0, 41])
-def test_spark_refuses_a_stateful_query_on_a_seed_because_it_has_no_state(
-    spark: SparkSession, topic: GoldenTopic, tmp_path: Path, batch: int
+def test_spark_refuses_a_stateful_query_on_a_later_seed_because_it_has_no_state(
+    spark: SparkSession, topic: GoldenTopic, tmp_path: Path
 ) -> None:
-    found = run_to_end(topic.read(spark).groupBy("partition").count(), seed(tmp_path, batch))
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), seed(tmp_path, 41))
     assert found.ran == []
     assert "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" in (found.error or "")
 
 
-def test_a_stateful_query_starts_at_the_positions_of_a_planned_empty_batch_0(
+def test_a_stateful_query_starts_at_the_seed_of_batch_0(
     spark: SparkSession, topic: GoldenTopic, tmp_path: Path
 ) -> None:
-    """Spark itself runs the empty batch 0 then, between Kafka's own start and the same end, and makes its state with it."""
-    checkpoint = seed(tmp_path, 0)
-    (checkpoint / "commits" / "0").unlink()
-    (checkpoint / "sources" / "0").mkdir(parents=True)
-    (checkpoint / "sources" / "0" / "0").write_bytes(b"\0v1\n" + START.to_json().encode())
-    assert files.parse_kafka_start((checkpoint / "sources" / "0" / "0").read_bytes()) == START
-    found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
+    """Spark runs the empty batch 0 itself, from Kafka's start as written to the same end, and makes its state with it."""
+    found = run_to_end(topic.read(spark).groupBy("partition").count(), seed(tmp_path, 0))
     counted = [(key.partition, LATEST[key] - START[key]) for key in LATEST]
     assert (found.ran, found.error) == ([(0, []), (1, counted)], None)

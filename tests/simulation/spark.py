@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges, TopicPartition
 from exactlyonce_spark import tasks
@@ -76,6 +77,8 @@ class Query:
             assert end is not None
             return BatchNumber(latest + 1), end, None
         start = self._read_offsets(latest - 1) if latest > 0 else None
+        if start is None and latest == 0:
+            start = self._kafka_start()
         if start is None:  # batch 0, or the batch after a void offset: nothing says where it started
             start = Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends})
         return BatchNumber(latest), start, end
@@ -114,6 +117,13 @@ class Query:
         conf = STATE_CONF if self._world.stateful else {}
         metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
         return f"v1\n{metadata}\n{end.to_json()}".encode()
+
+    def _kafka_start(self) -> Positions | None:
+        """KafkaSourceInitialOffsetWriter: where batch 0 starts, if it was written."""
+        try:
+            return parse_kafka_start(self._store.read(f"{self._folder}/sources/0/0"))
+        except FileMissing:
+            return None
 
     def _write(self, name: str, content: bytes) -> None:
         path = f"{self._folder}/{name}"

@@ -150,6 +150,7 @@ class Machine:
         number = BatchNumber(row.landed_batch + 1)
         end = Positions(dict(zip(KEYS, ends, strict=True)))
         folder = row.checkpoint_path.rsplit("/", 1)[-1]
+        self.store.files.setdefault(f"{folder}/commits/{number - 1}", files.render_commit())  # batch 0 ran before
         self.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(end, 8)
         with self.ledger.transaction() as transaction:
             locked = transaction.lock_stream(STREAM, Lock.UPDATE)

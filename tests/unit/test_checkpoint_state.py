@@ -120,11 +120,19 @@ def test_a_damaged_checkpoint_is_named_with_its_file(state: str) -> None:
     assert (found.damage, found.words[: len(words)], found.highest_planned) == (damage, words, highest_planned)
 
 
-@pytest.mark.parametrize(
-    "state", sorted({*READABLE, *DAMAGED} - {"state-without-offsets", "two-sources", "file-source"})
-)
+RAN_BATCH_0_AT_MOST = {
+    "state-without-offsets",
+    "two-sources",
+    "file-source",
+    "first-batch-planned",
+    "kafka-start-torn",
+    "kafka-start-missing",
+}
+"""They look like a seed. A generation of ours is always seeded, so batch 0 has no records in it and proves no run."""
+
+
+@pytest.mark.parametrize("state", sorted({*READABLE, *DAMAGED} - RAN_BATCH_0_AT_MOST))
 def test_what_a_query_wrote_is_never_taken_for_a_seed(state: str) -> None:
-    """The latter three ran one batch at most, which looks like a seed; a generation is always seeded, so it is none."""
     assert on_disk(state).has_run
 
 
@@ -260,5 +268,5 @@ def test_a_whole_seed_reads_as_the_empty_batch_it_is(batch: int) -> None:
     generation = Generation(1, Epoch(1))
     write_seed(store, generation, BatchNumber(batch), START, 2)
     found = readable(store, generation.folder)
-    assert (found.planned, found.checkpointed, found.planned_end) == (batch, batch, START)
+    assert (found.planned, found.checkpointed, found.planned_end) == (batch, batch or None, START)
     assert not found.has_run

@@ -128,8 +128,8 @@ def test_a_seed_is_written_with_the_offsets_last(batch: int) -> None:
     """Spark looks at the offsets first: before they are there, it finds no batch to run."""
     store = MemoryStore()
     seed(store, batch)
-    before = [f"offsets/{batch - 1}"] if batch else []
-    expected = ["metadata", f"commits/{batch}", *before, f"offsets/{batch}"]
+    before = [f"commits/{batch}", f"offsets/{batch - 1}"] if batch else ["sources/0/0"]
+    expected = ["metadata", *before, f"offsets/{batch}"]
     assert list(store.files) == [f"{SEVENTH.folder}/{path}" for path in expected]
 
 

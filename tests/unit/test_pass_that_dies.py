@@ -21,7 +21,7 @@ def test_a_pass_records_raises_decides_acts_and_starts_in_this_order() -> None:
     assert machine.effects == [
         "record Reconciling", "commit", "committed",  # the attempt, then the raise
         "record Launching", "create stream.json",  # the verdict, then its actions
-        f"create {GENERATION}/metadata", f"create {GENERATION}/commits/0", f"create {GENERATION}/offsets/0",
+        f"create {GENERATION}/metadata", f"create {GENERATION}/sources/0/0", f"create {GENERATION}/offsets/0",
         "commit", "committed",  # the generation is published
         "record Launching", "start driver 1", "record Running",
     ]  # fmt: skip

@@ -139,6 +139,11 @@ def render_offsets(end: Positions | None, shuffle_partitions: int) -> bytes:
     return f"v1\n{metadata}\n{NO_OFFSET if end is None else end.to_json()}".encode()
 
 
+def render_kafka_start(start: Positions) -> bytes:
+    """Return the content of Kafka's `sources/0/0`: where batch 0 starts."""
+    return f"\0v1\n{start.to_json()}".encode()
+
+
 def render_commit() -> bytes:
     """Return the content of `commits/N`."""
     return b'v1\n{"nextBatchWatermarkMs":0}'

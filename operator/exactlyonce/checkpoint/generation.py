@@ -104,9 +104,10 @@ def write_seed(
 ) -> None:
     """Write a generation whose next batch is `batch + 1`, starting at `positions`, and read it back.
 
-    `batch` itself is the empty batch that ends at `positions`. The order is metadata, commits, offsets: Spark looks at
-    offsets first, so a seed cut short holds none and reads as no checkpoint at all. Writing again after a crash finds
-    each file as it would have made it.
+    `batch` itself is the empty batch that starts and ends at `positions`. Batch 0 is left to Spark to run, since that is when
+    it makes the state of a query that keeps some; later ones are committed. Offsets come last: Spark looks at them first, so
+    a seed cut short holds none and reads as no checkpoint at all. Writing again after a crash finds each file as it would
+    have made it.
 
     Raises:
         StoreUnreachable: if the storage does not answer or what was read back is not what was written.
@@ -114,8 +115,10 @@ def write_seed(
     folder = generation.folder
     query_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{store.location}/{folder}"))
     content = {f"{folder}/metadata": files.render_metadata(query_id)}
-    content[f"{folder}/commits/{batch}"] = files.render_commit()
-    if batch > 0:
+    if batch == 0:
+        content[f"{folder}/sources/0/0"] = files.render_kafka_start(positions)
+    else:
+        content[f"{folder}/commits/{batch}"] = files.render_commit()
         content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None, shuffle_partitions)
     content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions, shuffle_partitions)
     for path, expected in content.items():
@@ -125,7 +128,8 @@ def write_seed(
     seeded = read_generation(store, folder)
     if (
         not isinstance(seeded, Readable)
-        or (seeded.planned, seeded.checkpointed, seeded.planned_end) != (batch, batch, positions)
+        or (seeded.planned, seeded.planned_end) != (batch, positions)
+        or seeded.checkpointed != (batch if batch > 0 else None)
         or seeded.stateful
     ):
         raise StoreUnreachable(f"{store.location}/{folder} reads back as {seeded}, not as the seed that was written.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,14 @@ class LocalLogStore:
                 return (self._root / path).read_bytes()
             except (FileNotFoundError, IsADirectoryError):
                 raise FileMissing(path) from None
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        with self._named("removed", path):
+            try:
+                (self._root / path).unlink(missing_ok=True)
+            except (IsADirectoryError, PermissionError):
+                shutil.rmtree(self._root / path)
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
         """Create a file unless its name is taken."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.checkpoint.store import ErasableStore
 
 
-def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> LogStore:
+def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableStore:
     """Return the store of a location; nothing is connected to yet. `secret` holds what `secretRef` names, if anything.
 
     Raises:

@@ -141,6 +141,18 @@ class S3LogStore:
         self._require_conditions()
         return self._put(path, content, IfMatch=version)
 
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        with self._named("removed", path):
+            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + path)
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{self._prefix}{path}/"
+            )
+            for page in pages:
+                keys = [{"Key": item["Key"]} for item in page.get("Contents", ())]
+                if keys:
+                    self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": keys, "Quiet": True})
+
     def _get(self, path: str) -> tuple[bytes, str]:
         with self._named("read", path):
             try:

@@ -85,8 +85,8 @@ class Readable:
 
     @property
     def has_run(self) -> bool:
-        """Whether a batch was planned beyond the first one committed, which in a seeded generation is the seed."""
-        return self.first_checkpointed is None or self.planned > self.first_checkpointed
+        """Whether more was planned than the seed: batch 0, or the first one committed."""
+        return self.planned > (self.first_checkpointed or 0)
 
     @property
     def state_survives_two_writers(self) -> bool:
@@ -143,9 +143,9 @@ class _Reader:
             return Damaged(found.damage, found.words, highest, self._has_run())
 
     def _has_run(self) -> bool:
-        """Whether the logs hold more than a seed does: `commits/N` and at most `offsets/N-1` and `offsets/N`."""
+        """Whether the logs hold more than a seed: batch 0 alone, or `commits/N` and at most `offsets/N-1` and `offsets/N`."""
         if not self._commits:
-            return bool(self._offsets)
+            return any(number > 0 for number in self._offsets)
         seed = self._commits[0]
         return len(self._commits) > 1 or any(not seed - 1 <= number <= seed for number in self._offsets)
 

@@ -69,3 +69,11 @@ class LogStore(Protocol):
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file whose content is `expected`; False when it holds something else or is gone."""
         ...
+
+
+class ErasableStore(LogStore, Protocol):
+    """A store whose content can be taken away, for a stream that is deleted with all it has. No repair ever does."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; what is not there is as good as removed."""
+        ...

@@ -100,6 +100,17 @@ class PostgresLedger:
             )
             return DatabaseIdentity(*_only_row(cursor))
 
+    def forget(self, stream_id: str) -> None:
+        """Delete every row of a stream; done again, it finds none. The target table is left as it is.
+
+        Raises:
+            LedgerUnreachable: if the database does not answer.
+        """
+        with self.session() as connection, connection.cursor() as cursor:
+            cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
+            if _only_row(cursor)[0] is not None:
+                cursor.execute(self.named("delete from {schema}.streams where stream_id = %s"), (stream_id,))
+
     def prepare(self) -> None:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.api.resource import ADOPT, FRESH, RESTART_STATE
+from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable
@@ -85,6 +85,8 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
         reason = f"The stream starts anew at {start}, as the annotation asks."
     elif adopted is not None:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
+    if number > 0 and _keeps_state(seen):
+        return Decision(_state_would_be_lost(reason, start, _start_evidence(seen, start)))
     seed = _seed(seen, before, start, BatchNumber(number), reason)
     verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
     if identity.settled:
@@ -154,7 +156,7 @@ def _source_truncated(
         for key, (wanted, earliest) in missing.items()
     )
     seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
-    return _unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, evidence), (seed, Launch()))
+    return _unless_state_is_lost(ledger, SourceTruncated(True, reason, evidence), (seed, Launch()))
 
 
 def _by_the_logs(seen: Observation, ledger: LedgerView) -> Decision:
@@ -200,27 +202,32 @@ def _rebuild(seen: Observation, ledger: LedgerView, verdict: RebuildFromSink | R
         )
     landed = ledger.landed.positions
     seed = _seed(seen, landed, landed, BatchNumber(_highest_batch(seen) + 1), verdict.reason)
-    return _unless_state_is_lost(seen, ledger, verdict, (seed, Launch()))
+    return _unless_state_is_lost(ledger, verdict, (seed, Launch()))
 
 
-def _unless_state_is_lost(
-    seen: Observation, ledger: LedgerView, verdict: Verdict, actions: tuple[Action, ...]
-) -> Decision:
-    """Offsets alone rebuild no state: a stateful query halts unless a person accepts that its state starts anew."""
-    landed = str(ledger.stream.landed_batch)
+def _unless_state_is_lost(ledger: LedgerView, verdict: Verdict, actions: tuple[Action, ...]) -> Decision:
+    """Offsets alone rebuild no state: a stateful query halts."""
     if not ledger.stream.stateful:
         return Decision(verdict, actions)
-    if seen.request.restart_state == landed:
-        accepted = Evidence("the state of the query starts empty, as the annotation asks", {RESTART_STATE: landed})
-        return Decision(_with_evidence(verdict, (accepted,), ()), actions)
-    return Decision(
-        Contradiction(
-            ContradictionReason.STATE_WOULD_BE_LOST,
-            f"{verdict.reason} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the "
-            f"checkpoint, or annotate {RESTART_STATE}={landed} to accept that the state starts empty.",
-            verdict.evidence,
-        )
+    return Decision(_state_would_be_lost(verdict.reason, ledger.landed.positions, verdict.evidence))
+
+
+def _state_would_be_lost(reason: str, goes_on: Positions, evidence: tuple[Evidence, ...]) -> Contradiction:
+    """Spark makes state with batch 0 only, and a stream's numbers never go back: another stream has to start empty.
+
+    Source: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY, Spark 4.2.0.
+    """
+    return Contradiction(
+        ContradictionReason.STATE_WOULD_BE_LOST,
+        f"{reason} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, "
+        f"to go on with empty state, make a stream with another streamId that starts at the offsets {goes_on}.",
+        evidence,
     )
+
+
+def _keeps_state(seen: Observation) -> bool:
+    in_ledger = seen.ledger is not None and seen.ledger.stream.stateful
+    return in_ledger or (isinstance(seen.checkpoint, Readable) and seen.checkpoint.stateful)
 
 
 def _lost(ledger: LedgerView) -> tuple[RecordLost, ...]:

@@ -40,8 +40,7 @@ Predecessor = NoPredecessor | ProvenDead | MayLive
 class Request:
     """What the resource asks for, as far as a decision depends on it.
 
-    `adopt` and `fresh` hold the token they are meant for and `restart_state` the landed batch, so that an annotation
-    that was left behind has no further effect.
+    `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no further effect.
     """
 
     stream_id: str
@@ -54,7 +53,6 @@ class Request:
     shuffle_partitions: int = 8
     adopt: str | None = None
     fresh: str | None = None
-    restart_state: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

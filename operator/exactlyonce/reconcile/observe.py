@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from exactlyonce.api.resource import ADOPT, FRESH, RESTART_STATE, Stream
+from exactlyonce.api.resource import ADOPT, FRESH, Stream
 from exactlyonce.checkpoint.generation import (
     Generation,
     foreign_entries,
@@ -56,7 +56,6 @@ def request_of(stream: Stream, owner: Owner) -> Request:
         shuffle_partitions=spec.shuffle_partitions,
         adopt=annotations.get(ADOPT),
         fresh=annotations.get(FRESH),
-        restart_state=annotations.get(RESTART_STATE),
     )
 
 

@@ -91,31 +91,17 @@ def test_on_checkpoint_lost_halt_has_no_say_where_nothing_was_lost(facts: Observ
 
 
 @pytest.mark.parametrize(("facts", "verdict"), LOSSES)
-@pytest.mark.parametrize("annotation", [None, "3", "token-1"])
 def test_a_query_with_state_halts_where_offsets_alone_cannot_rebuild_it(
-    facts: Observation, verdict: RebuildFromSink | RewindToSink, annotation: str | None
+    facts: Observation, verdict: RebuildFromSink | RewindToSink
 ) -> None:
-    decision = decide(replace(facts, ledger=KEEPS_STATE, request=asked(restart_state=annotation)))
+    decision = decide(replace(facts, ledger=KEEPS_STATE))
     advice = (
-        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint, or "
-        "annotate exactlyonce.dev/restart-state=4 to accept that the state starts empty."
+        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to go on "
+        "with empty state, make a stream with another streamId that starts at the offsets orders-0@40, orders-1@30."
     )
     assert decision == Decision(
         Contradiction(ContradictionReason.STATE_WOULD_BE_LOST, f"{verdict.reason} {advice}", verdict.evidence)
     )
-
-
-@pytest.mark.parametrize(("facts", "verdict"), LOSSES)
-def test_a_query_with_state_is_rebuilt_once_a_person_accepts_for_this_very_batch_that_it_starts_empty(
-    facts: Observation, verdict: RebuildFromSink | RewindToSink
-) -> None:
-    decision = decide(replace(facts, ledger=KEEPS_STATE, request=asked(restart_state="4")))
-    accepted = Evidence(
-        "the state of the query starts empty, as the annotation asks", {"exactlyonce.dev/restart-state": "4"}
-    )
-    number = 9 if isinstance(verdict, RewindToSink) else 5
-    assert decision.verdict == replace(verdict, evidence=(*verdict.evidence, accepted))
-    assert decision.actions == (seed(verdict.reason, number), Launch())
 
 
 @pytest.mark.parametrize(

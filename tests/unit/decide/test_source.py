@@ -110,7 +110,8 @@ GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resourc
             Contradiction(
                 ContradictionReason.STATE_WOULD_BE_LOST,
                 f"{GOES_ON} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the "
-                "checkpoint, or annotate exactlyonce.dev/restart-state=4 to accept that the state starts empty.",
+                "checkpoint; or, to go on with empty state, make a stream with another streamId that starts at the offsets "
+                "orders-0@40, orders-1@30.",
                 (gone(0, 40, 43), gone(1, 30, 37)),
             )
         ),

@@ -1,0 +1,116 @@
+"""`python -m exactlyonce.control`: the operator's process."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+
+import kopf
+from aiohttp import web
+from kubernetes import client, config
+
+from exactlyonce.api.conditions import rendered
+from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
+from exactlyonce.control.deletion import Deletion
+from exactlyonce.control.erase import erase
+from exactlyonce.control.health import Health
+from exactlyonce.control.lease import KubernetesLeaseStore, Lease
+from exactlyonce.control.lifecycle import Operator
+from exactlyonce.control.logs import configure_logs
+from exactlyonce.control.parts import ClusterParts, drain_timeout_of
+from exactlyonce.control.settings import OperatorSettings, read_settings
+from exactlyonce.control.stream_pass import StreamPasses
+from exactlyonce.control.wakeups import WakeUps
+from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
+
+
+def connect(workers: int) -> client.ApiClient:
+    """Return a client for the cluster this process runs in, or for the one that KUBECONFIG names."""
+    try:
+        config.load_incluster_config()  # type: ignore[no-untyped-call] # the client has no types here
+    except config.ConfigException:
+        config.load_kube_config()  # type: ignore[no-untyped-call] # as above
+    configuration = client.Configuration.get_default_copy()
+    configuration.connection_pool_maxsize = workers + 4
+    configuration.retries = False
+    return client.ApiClient(configuration)
+
+
+def build(settings: OperatorSettings, api: client.ApiClient) -> Operator:
+    """Put the operator together."""
+    cluster = Cluster.connect(api)
+    lease_store = KubernetesLeaseStore(client.CoordinationV1Api(api), settings.lease_namespace, settings.lease_name)
+    lease = Lease(settings.identity, lease_store, time.monotonic, settings.lease_times)
+    parts = ClusterParts(cluster, settings.defaults)
+    deletion = Deletion(
+        cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), lambda: lease.is_held
+    )
+    passes = StreamPasses(
+        cluster,
+        parts.of,
+        deletion.run,
+        lambda status, resource: rendered(status, resource, datetime.now(UTC)),
+        lambda: lease.is_held,
+    )
+    wakeups = WakeUps(time.monotonic, group_share=max(1, settings.workers))
+    return Operator(wakeups, passes, lease, settings.workers)
+
+
+def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
+    """Return kopf's settings: nothing is posted, patched or marked by it; it only watches."""
+    given = kopf.OperatorSettings()
+    given.posting.enabled = False
+    given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
+    given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
+    if settings.selector:
+        given.watching.label_selectors[GROUP, VERSION, PLURAL] = settings.selector
+    return given
+
+
+async def run(settings: OperatorSettings) -> None:
+    """Run until SIGTERM or SIGINT."""
+    api = connect(settings.workers)
+    operator = await asyncio.to_thread(build, settings, api)
+    registry = kopf.OperatorRegistry()
+    operator.register(registry)
+    stop, watching = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set).application(), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=settings.health_port).start()
+    watches = kopf.operator(
+        registry=registry,
+        settings=kopf_settings(settings),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        stop_flag=stop,
+        ready_flag=watching,
+    )
+    tasks = [asyncio.create_task(watches, name="kopf"), asyncio.create_task(operator.run(stop), name="operator")]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        for task in done:
+            task.result()
+        await asyncio.gather(*tasks)
+    finally:
+        await runner.cleanup()
+
+
+def main() -> int:
+    """Read the settings and run."""
+    settings = read_settings()
+    configure_logs(settings.log_format)
+    asyncio.run(run(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

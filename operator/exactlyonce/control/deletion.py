@@ -1,0 +1,80 @@
+"""A stream is deleted: its driver drains, what the policy says is taken away, and the resource goes, within a bound.
+
+Needs neither the ledger nor the checkpoint unless `deletionPolicy: Delete` asks for them; one that does not answer in time is
+left behind, and an event says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.resource_status import NotLeading, status_of
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.port import Launcher, Running
+from exactlyonce.offsets import Epoch
+
+FINALIZER = "exactlyonce.dev/drain"
+_LOOK_SECONDS = 2.0
+_STORES_SECONDS = 300.0
+_DRAIN_MARGIN = timedelta(seconds=60)
+
+
+class EndableLauncher(Launcher, Protocol):
+    """A launcher that can also end drivers at once and remove what it made for them."""
+
+    def kill(self, attempt: Epoch) -> None:
+        """End the driver of an attempt at once."""
+        ...
+
+    def clean_up(self, latest: Epoch, keep: int) -> None:
+        """Remove what is left of ended attempts but the last `keep`, and let the records of all others go."""
+        ...
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Carries out deletions. `drain_timeout_of` answers for a resource whose spec no longer parses, too."""
+
+    cluster: Cluster
+    launcher_of: Callable[[Mapping[str, Any]], EndableLauncher]
+    drain_timeout_of: Callable[[Mapping[str, Any]], timedelta]
+    erase: Callable[[Mapping[str, Any]], None]
+    may_act: Callable[[], bool]
+
+    def run(self, document: dict[str, Any]) -> float | None:
+        """Do what is to be done now; return the seconds until the next look, or None when the resource may go."""
+        if not self.may_act():
+            raise NotLeading("The Lease is held by another operator.")
+        metadata = document["metadata"]
+        if FINALIZER not in metadata.get("finalizers", []):
+            return None
+        since = datetime.now(UTC) - datetime.fromisoformat(metadata["deletionTimestamp"])
+        status = status_of(document)
+        launcher = self.launcher_of(document)
+        attempt = Epoch(status.attempt)
+        if status.attempt and isinstance(launcher.look(attempt), Running):
+            launcher.drain(attempt)
+            if since > self.drain_timeout_of(document) + _DRAIN_MARGIN:
+                launcher.kill(attempt)
+            return _LOOK_SECONDS
+        if (document.get("spec") or {}).get("deletionPolicy") == "Delete" and not self._erased(document, since):
+            return _LOOK_SECONDS * 5
+        launcher.clean_up(attempt, 0)
+        finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]
+        self.cluster.put_finalizers(document, finalizers)
+        return None
+
+    def _erased(self, document: Mapping[str, Any], since: timedelta) -> bool:
+        """Erase ledger rows and checkpoint; True also when they did not answer for too long and are left behind."""
+        try:
+            self.erase(document)
+        except ExactlyOnceError as problem:
+            if since < timedelta(seconds=_STORES_SECONDS):
+                return False
+            words = f"The ledger rows or the checkpoint are left behind; delete them by hand: {problem}"
+            self.cluster.tell(document, "LeftBehind", words, warning=True)
+        return True

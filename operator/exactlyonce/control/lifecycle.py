@@ -1,0 +1,123 @@
+"""The operator's process: kopf's watches wake streams, workers run their passes, a Lease says whether to act."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+
+from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
+from exactlyonce.control.lease import Lease
+from exactlyonce.control.stream_pass import StreamPasses
+from exactlyonce.control.wakeups import Key, WakeUps
+from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
+
+log = logging.getLogger("exactlyonce.operator")
+
+
+@dataclass
+class Pulse:
+    """What the health of the process is told by: moments of the process's own clock."""
+
+    last_pass: float = 0.0
+    last_event: float = 0.0
+    passes: int = 0
+    in_hand: dict[Key, float] = field(default_factory=dict)
+
+
+@dataclass
+class Operator:
+    """Workers over the queue of wake-ups; for one event loop."""
+
+    wakeups: WakeUps
+    passes: StreamPasses
+    lease: Lease
+    workers: int
+    pulse: Pulse = field(default_factory=Pulse)
+    _lease_asked: float = field(default_factory=time.monotonic)
+    _leading: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def register(self, registry: kopf.OperatorRegistry) -> None:
+        """Tell kopf what wakes a stream: a change of its resource, and of its pods. No field is looked at here."""
+
+        @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+        async def stream_changed(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._woken(namespace, name)
+
+        @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER}, registry=registry)
+        async def pod_changed(namespace: str | None, meta: Mapping[str, Any], **_: Any) -> None:
+            for owner in meta.get("ownerReferences", []):
+                if owner["kind"] == KIND:
+                    self._woken(namespace, owner["name"])
+
+    @property
+    def lease_silent_seconds(self) -> float:
+        """How long ago the Lease was last asked for, with or without an answer."""
+        return time.monotonic() - self._lease_asked
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run passes until `stop`; those in hand are finished."""
+        executor = ThreadPoolExecutor(self.workers, thread_name_prefix="pass")
+        tasks = [asyncio.create_task(self._work(executor), name=f"worker-{number}") for number in range(self.workers)]
+        tasks.append(asyncio.create_task(self._lead(), name="lease"))
+        try:
+            stopped = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()  # a worker that ended has failed: say why, and let the process end
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.to_thread(executor.shutdown)
+            await asyncio.to_thread(self.lease.release)
+
+    def _woken(self, namespace: str | None, name: str | None) -> None:
+        self.pulse.last_event = time.monotonic()
+        if namespace and name:
+            self.wakeups.wake(Key(namespace, name))
+
+    async def _lead(self) -> None:
+        """Renew the Lease for as long as the process lives, outside of the threads that passes keep busy."""
+        while True:
+            held = await asyncio.to_thread(self.lease.step)
+            self._lease_asked = time.monotonic()
+            if held and not self._leading.is_set():
+                log.info("this operator holds the lease and acts", extra={"identity": self.lease.identity})
+                self._leading.set()
+            elif not held and self._leading.is_set():
+                log.warning("this operator has lost the lease and stops acting")
+                self._leading.clear()
+            await asyncio.sleep(self.lease.times.renew_seconds)
+
+    async def _work(self, executor: ThreadPoolExecutor) -> None:
+        """Run one pass after another while this operator leads."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._leading.wait()
+            due = await self.wakeups.next()
+            if not self.lease.is_held:
+                self.wakeups.done(due.key)
+                self.wakeups.wake(due.key)
+                await asyncio.sleep(0.2)
+                continue
+            self.pulse.in_hand[due.key] = time.monotonic()
+            after_seconds: float | None = 30.0
+            try:
+                following = await loop.run_in_executor(executor, self.passes.run, due.key)
+                after_seconds = following.after_seconds
+            except Exception:
+                log.exception("a pass failed in a way that it should not", extra={"stream": str(due.key)})
+            finally:
+                self.pulse.in_hand.pop(due.key, None)
+                self.pulse.last_pass = time.monotonic()
+                self.pulse.passes += 1
+                self.wakeups.done(due.key)
+            if after_seconds is not None:
+                self.wakeups.wake(due.key, after_seconds)

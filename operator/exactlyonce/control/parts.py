@@ -1,0 +1,157 @@
+"""Put one stream together with its cluster: stores from its secrets, a launcher for its pods, its status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.model import SecretRef, parse_duration
+from exactlyonce.api.resource import Stream
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.stream_pass import Parts, owner_of, plan_of
+from exactlyonce.errors import Refused, SecretMissing
+from exactlyonce.launch.api_server import ApiServer
+from exactlyonce.launch.driver_pod import Manifests, manifests_of
+from exactlyonce.launch.kubernetes import KubernetesLauncher
+from exactlyonce.launch.pod_endings import Patience
+from exactlyonce.launch.pod_settings import PodDefaults, resolve
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.loop import World
+from exactlyonce.reconcile.observe import Stores
+from exactlyonce.source.kafka import KafkaBounds
+
+# Fields that the operator alone reads: a change of them needs no other driver.
+_OPERATORS_OWN = ("recovery", "history", "deletionPolicy", "objectives", "suspend", "drainTimeout")
+
+_DEFAULT_DRAIN = timedelta(minutes=5)
+
+
+class LocationOutOfReach(Refused):
+    """The checkpoint is kept where the operator's pod does not reach."""
+
+
+@dataclass(frozen=True)
+class ClusterParts:
+    """Puts streams of one cluster together. Nothing is connected to until a pass asks for it."""
+
+    cluster: Cluster
+    defaults: PodDefaults
+    patience: Patience = field(default_factory=Patience)
+
+    def of(
+        self,
+        stream: Stream,
+        document: Mapping[str, Any],
+        statuses: ResourceStatus,
+        report: Callable[[str, str], None],
+    ) -> Parts:
+        """Return the parts of a stream.
+
+        Raises:
+            SecretMissing: if a secret that it names is not there.
+            ImageMissing: if no image is named for its pods.
+        """
+        spec, namespace = stream.spec, stream.metadata.namespace
+        sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
+        address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
+        stores = Stores(
+            PostgresLedger(address, sink.ledger_schema),
+            self._store(checkpoint, namespace),
+            KafkaBounds(kafka, self._secret(namespace, kafka.secret_ref)),
+        )
+        uid = document["metadata"]["uid"]
+
+        def manifests(attempt: Epoch) -> Manifests:
+            return manifests_of(resolve(stream, attempt, uid, self.defaults))
+
+        manifests(Epoch(1))  # what cannot be made of the resource is said before anything is decided
+        launcher = self._launcher(document, manifests)
+        world = World(stores, launcher, statuses, owner_of(self.cluster, document), self._owner_is_gone, report, _now)
+        return Parts(world, _plan(spec), lambda keep: launcher.clean_up(_recorded(statuses), keep))
+
+    def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
+        """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
+
+        def no_manifests(attempt: Epoch) -> Manifests:
+            raise AssertionError(f"attempt {attempt} of a stream that is being deleted is not started")
+
+        return self._launcher(document, no_manifests)
+
+    def _launcher(self, document: Mapping[str, Any], manifests: Callable[[Epoch], Manifests]) -> KubernetesLauncher:
+        metadata = document["metadata"]
+        server = ApiServer(self.cluster.api)
+        return KubernetesLauncher(
+            server, metadata["namespace"], metadata["name"], metadata["uid"], manifests, self.patience
+        )
+
+    def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
+        if not checkpoint.is_on_s3:
+            raise LocationOutOfReach(
+                f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
+                "give an s3a:// location."
+            )
+        return open_store(checkpoint, self._secret(namespace, checkpoint.secret_ref))
+
+    def _secret(self, namespace: str, reference: SecretRef | None) -> Mapping[str, str]:
+        if reference is None:
+            return {}
+        found = self.cluster.secret(namespace, reference.name)
+        if found is None:
+            raise SecretMissing(f"Secret {namespace}/{reference.name} is not there; create it.")
+        return found
+
+    def stores_of(self, stream: Stream) -> tuple[PostgresLedger, ErasableStore]:
+        """Return where a stream's ledger rows and checkpoint are, to take them away.
+
+        Raises:
+            SecretMissing, LocationOutOfReach: if they cannot be reached.
+        """
+        spec, namespace = stream.spec, stream.metadata.namespace
+        sink = spec.sink.postgres
+        address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
+        return PostgresLedger(address, sink.ledger_schema), self._store(spec.checkpoint, namespace)
+
+    def _owner_is_gone(self, owner: Owner) -> bool:
+        """Whether an owner was a resource of this cluster that no longer exists; of other clusters nothing is known."""
+        return owner.cluster == self.cluster.cluster_id and owner.uid not in self.cluster.uids()
+
+
+def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:
+    """Return the drain time-out of a resource that may be invalid."""
+    given = (document.get("spec") or {}).get("drainTimeout")
+    try:
+        return _DEFAULT_DRAIN if given is None else parse_duration(given)
+    except ValueError:
+        return _DEFAULT_DRAIN
+
+
+def _plan(spec: StreamSpec) -> str:
+    """Return what stands for the driver that a spec asks for, from what its user wrote alone.
+
+    What the operator adds (its default image, the form of its manifests) is left out: an upgrade restarts no driver.
+    """
+    written = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return plan_of({key: value for key, value in written.items() if key not in _OPERATORS_OWN})
+
+
+def _recorded(statuses: ResourceStatus) -> Epoch:
+    """Return the latest attempt whose ending is in the status; 0 before the first."""
+    status, _ = statuses.read()
+    if status.driver is None:
+        return Epoch(max(status.attempt - 1, 0))
+    over = status.driver.ended is not None
+    return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,63 @@
+"""The status of a stream on the API server: the operator's write-ahead log, with conditions made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from exactlyonce.api.status import StreamStatus
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.errors import ExactlyOnceError
+
+
+class NotLeading(ExactlyOnceError):
+    """The Lease was lost: another operator may act from now on, and this one does not."""
+
+
+@dataclass
+class ResourceStatus:
+    """A `StatusStore` over one resource, from the very version that the pass began with.
+
+    `rendered` turns a status into the document that is stored, conditions included. `may_act` is asked before each write:
+    what is about to be done is written first, so an operator that lost the Lease does nothing any more.
+    """
+
+    cluster: Cluster
+    document: dict[str, Any]
+    rendered: Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
+    may_act: Callable[[], bool]
+
+    def read(self) -> tuple[StreamStatus, str]:
+        """Return the status of the version at hand: the pass's own GET, or its last write."""
+        return status_of(self.document), str(self.document["metadata"]["resourceVersion"])
+
+    def write(self, status: StreamStatus, version: str) -> str:
+        """Replace the status of that version.
+
+        Raises:
+            StatusConflict: if the resource has changed meanwhile.
+            NotLeading: if the Lease is no longer held.
+        """
+        if not self.may_act():
+            raise NotLeading("The Lease is held by another operator.")
+        assert version == self.document["metadata"]["resourceVersion"], "a pass writes what it has read"
+        stored = self.rendered(status, self.document)
+        if stored != self.document.get("status"):
+            self.document = self.cluster.put_status({**self.document, "status": stored})
+        return str(self.document["metadata"]["resourceVersion"])
+
+
+def status_of(document: Mapping[str, Any]) -> StreamStatus:
+    """Return the status of a resource; one that another release wrote and this one cannot read counts as lost.
+
+    A lost status changes nothing: attempts go on from the ledger's epoch.
+    """
+    known = {field.alias or name for name, field in StreamStatus.model_fields.items()}
+    found = {key: value for key, value in (document.get("status") or {}).items() if key in known}
+    try:
+        return StreamStatus.model_validate(found)
+    except ValidationError:
+        return StreamStatus()

@@ -1,0 +1,79 @@
+"""What the operator's process is started with: command line and environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from dataclasses import dataclass
+
+from exactlyonce.control.lease import LeaseTimes
+from exactlyonce.launch.driver_document import Image
+from exactlyonce.launch.pod_settings import PodDefaults
+
+PREFIX = "EXACTLYONCE_OPERATOR_"
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """The settings of one operator process. No namespaces means all of them."""
+
+    namespaces: tuple[str, ...]
+    selector: str
+    identity: str
+    lease_namespace: str
+    lease_name: str
+    lease_times: LeaseTimes
+    workers: int
+    defaults: PodDefaults
+    health_port: int
+    log_format: str
+
+
+def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
+    """Read the settings; every option can be given as an environment variable too."""
+    parser = argparse.ArgumentParser(
+        prog="python -m exactlyonce.control",
+        description="The operator: watches ExactlyOnceStreams and runs their drivers as pods.",
+        epilog=f"Each option can also be given in the environment, such as {PREFIX}LEASE_NAME. A list is separated by commas.",
+    )
+
+    def option(name: str, help_text: str, default: str = "") -> None:
+        variable = PREFIX + name.upper().replace("-", "_")
+        shown = f"{help_text} (default: {default or 'none'})"
+        parser.add_argument(f"--{name}", default=os.environ.get(variable, default), help=shown, metavar="VALUE")
+
+    option("namespaces", "the namespaces to watch; all of them when it is empty")
+    option("selector", "act only on streams with these labels, such as shard=a")
+    option("identity", "this process's name in the lease", socket.gethostname())
+    option("lease-namespace", "the namespace of the lease", "default")
+    option("lease-name", "the lease; shards of one cluster need one each", "exactlyonce-operator")
+    option("lease-seconds", "how long a silent holder keeps the lease", "15")
+    option("workers", "how many passes may run at once", "10")
+    option("image", "the image of drivers and executors, for streams that name none")
+    option("image-pull-policy", "how that image is pulled")
+    option("image-pull-secrets", "the secrets it is pulled with")
+    option("service-account", "the service account of drivers, for streams that name none", "exactlyonce-driver")
+    option("health-port", "the port of /livez, /readyz and /metrics", "8080")
+    option("log-format", "json or text", "json")
+    given = parser.parse_args(arguments)
+    seconds = float(given.lease_seconds)
+    image = (
+        Image(given.image, given.image_pull_policy or None, _listed(given.image_pull_secrets)) if given.image else None
+    )
+    return OperatorSettings(
+        namespaces=_listed(given.namespaces),
+        selector=given.selector,
+        identity=given.identity,
+        lease_namespace=given.lease_namespace,
+        lease_name=given.lease_name,
+        lease_times=LeaseTimes(seconds, seconds * 2 / 3, seconds / 7),
+        workers=int(given.workers),
+        defaults=PodDefaults(given.service_account, image),
+        health_port=int(given.health_port),
+        log_format=given.log_format,
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())

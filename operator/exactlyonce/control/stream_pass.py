@@ -1,0 +1,163 @@
+"""One pass over one stream of the cluster: read it, put its parts together, run the loop, say what follows. Blocking."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_never
+
+from exactlyonce.api.resource import ADOPT, FRESH, ResourceInvalid, Stream, parse_stream
+from exactlyonce.api.status import Phase, StreamStatus, Trouble
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.deletion import FINALIZER
+from exactlyonce.control.resource_status import NotLeading, ResourceStatus
+from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.reconcile.loop import (
+    Done,
+    Halted,
+    PassResult,
+    StatusConflict,
+    StreamLoop,
+    Waiting,
+    Wanted,
+    Watching,
+    World,
+)
+
+WATCH_SECONDS = 60.0
+REST_SECONDS = 300.0
+_WARNINGS = {"Halted", "PutOff", "Died", "Lost", "BatchFailed", "SpecInvalid", "Contradiction", "SourceTruncated"}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up."""
+
+    world: World
+    plan: str
+    clean_up: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Next:
+    """When the stream is to be looked at again; None when only a change can matter."""
+
+    after_seconds: float | None
+
+
+PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], Parts]
+Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class StreamPasses:
+    """Runs passes; safe to use from several threads, one a stream."""
+
+    cluster: Cluster
+    parts_of: PartsOf
+    deletion: Callable[[dict[str, Any]], float | None]
+    rendered: Rendered
+    may_act: Callable[[], bool]
+
+    def run(self, key: Key) -> Next:
+        """Run one pass over a stream. Never raises for what the outside world does."""
+        try:
+            document = self.cluster.stream(key)
+            if document is None:
+                return Next(None)
+            return self._pass(document)
+        except StatusConflict:
+            return Next(0.0)
+        except NotLeading:
+            return Next(None)
+        except Unreachable:
+            return Next(5.0)
+
+    def _pass(self, document: dict[str, Any]) -> Next:
+        metadata = document["metadata"]
+        deleting = "deletionTimestamp" in metadata
+        if deleting:
+            return Next(self.deletion(document))
+        if FINALIZER not in metadata.get("finalizers", []):
+            document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
+        statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act)
+        try:
+            stream = parse_stream(document, "the resource")
+        except ResourceInvalid as problem:
+            return self._invalid(statuses, problem)
+        self._begin_anew_if_asked(statuses)
+        try:
+            parts = self.parts_of(stream, document, statuses, self._reporter(document))
+        except ExactlyOnceError as problem:
+            return self._not_put_together(statuses, problem)
+        wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
+        result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
+        parts.clean_up(stream.spec.history)
+        return _next(result, wanted)
+
+    def _invalid(self, statuses: ResourceStatus, problem: ResourceInvalid) -> Next:
+        """A spec that cannot be used: the driver that runs goes on, and the resource says what is wrong."""
+        status, version = statuses.read()
+        told = " ".join(problem.problems)
+        if status.spec_problem != told:
+            statuses.write(status.model_copy(update={"spec_problem": told}), version)
+            self._reporter(statuses.document)("SpecInvalid", told)
+        return Next(WATCH_SECONDS)
+
+    def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError) -> Next:
+        """A secret is missing or cannot be read: nothing is decided until it is there."""
+        status, version = statuses.read()
+        if status.message != str(problem):
+            phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
+            statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
+            self._reporter(statuses.document)("PutOff", str(problem))
+        return Next(15.0)
+
+    def _begin_anew_if_asked(self, statuses: ResourceStatus) -> None:
+        """A person has acted since the stream halted or completed: what they changed is tried."""
+        status, version = statuses.read()
+        asked = _what_a_person_asks(statuses.document)
+        if (status.acted_on, status.spec_problem) == (asked, None):
+            return
+        changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
+        if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.BACKING_OFF):
+            changes |= {"phase": Phase.PENDING, "trouble": Trouble()}
+        statuses.write(status.model_copy(update=changes), version)
+
+    def _reporter(self, document: Mapping[str, Any]) -> Callable[[str, str], None]:
+        return lambda kind, words: self.cluster.tell(document, kind, words, warning=kind in _WARNINGS)
+
+
+def plan_of(*parts: object) -> str:
+    """Return a hash that stands for what an attempt is made of."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def owner_of(cluster: Cluster, document: Mapping[str, Any]) -> Owner:
+    """Return the owner as the ledger knows it: the cluster and the resource's uid."""
+    return Owner(cluster.cluster_id, document["metadata"]["uid"])
+
+
+def _what_a_person_asks(document: Mapping[str, Any]) -> str:
+    annotations = document["metadata"].get("annotations", {})
+    asked = {key: annotations[key] for key in (ADOPT, FRESH) if key in annotations}
+    return plan_of(document.get("spec"), asked)
+
+
+def _next(result: PassResult, wanted: Wanted) -> Next:
+    match result:
+        case Watching():
+            return Next(WATCH_SECONDS)
+        case Waiting(until=until):
+            return Next(max((until - datetime.now(UTC)) / timedelta(seconds=1), 0.0))
+        case Done(completed=False):
+            return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS)
+        case Done() | Halted():
+            return Next(REST_SECONDS)
+        case _:
+            assert_never(result)
