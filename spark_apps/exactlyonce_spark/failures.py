@@ -11,7 +11,6 @@ from exactlyonce.ledger.fence import Fenced
 _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
 _RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 _KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
-_OURS = {kind.__name__: kind for kind in (Fenced, Refused, Unreachable, OutcomeUnknown)}
 _DATABASE = "psycopg2"
 _MOST = 1200
 
@@ -47,7 +46,7 @@ def _kind_of(problem: ExactlyOnceError, *, in_batch: bool) -> Ending:
 def _named(name: str, *, in_batch: bool) -> Ending:
     """Return the ending for an error of ours that was raised in a task and came back as text."""
     for kind in _all_kinds(ExactlyOnceError):
-        if name.rsplit(".", 1)[-1] == kind.__name__:
+        if name == f"{kind.__module__}.{kind.__qualname__}":
             return _kind_of(kind("from a task"), in_batch=in_batch)
     return Ending.BATCH_FAILED if in_batch else Ending.FAILED
 
