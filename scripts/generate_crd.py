@@ -28,6 +28,9 @@ CRD = ROOT / "crds" / f"{PLURAL}.{GROUP}.yaml"
 PAGE = ROOT / "docs" / "reference.md"
 MARK = "<!-- made by scripts/generate_crd.py: do not edit below -->\n"
 
+UNSEEN = {"phase": "Pending", "observedGeneration": -1}
+"""The status of a stream that no operator has looked at. Without it kstatus would call such a stream Current."""
+
 COLUMNS = (
     ("Phase", "string", ".status.phase", "Where the stream is in its life.", 0),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether what the spec asks for is so.", 0),
@@ -64,6 +67,7 @@ def definition() -> dict[str, Any]:
             "status": {
                 **structural_schema(StreamStatus, with_defaults=False),
                 "description": "What is so; written by the operator alone.",
+                "default": UNSEEN,
             },
         },
     }

@@ -157,6 +157,11 @@ def test_what_kubectl_explain_tells_is_there_for_every_field(api: client.ApiClie
     assert set(spec["properties"]) == set(FULL["spec"])
 
 
+def test_a_stream_that_no_operator_has_looked_at_is_pending_and_not_yet_observed(made: dict[str, Any]) -> None:
+    """Helm's --wait and Flux would take a stream without a status for one that is ready."""
+    assert made["status"] == {"phase": "Pending", "observedGeneration": -1}
+
+
 def test_kubectl_get_tells_how_a_stream_is(streams: Streams, made: dict[str, Any]) -> None:
     with_status(streams, made, STATUS)
     shown = streams.shown(made["metadata"]["name"])

@@ -12,6 +12,7 @@ from lupa.lua51 import LuaRuntime  # what Argo CD runs (gopher-lua) is Lua 5.1
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from scripts.generate_crd import UNSEEN
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 HEALTH = Path(__file__).parents[2] / "docs" / "argocd" / "health.lua"
@@ -44,8 +45,8 @@ def conditions(document: Mapping[str, Any]) -> dict[str, Any]:
 def kstatus(document: Mapping[str, Any]) -> str:
     """Return what kstatus calls a resource of a kind it does not know.
 
-    Ported from sigs.k8s.io/cli-utils v0.37, pkg/kstatus/status: checkGenericProperties (generic.go), then status.go's own
-    reading of Ready.
+    Ported from github.com/fluxcd/cli-utils v1.2.1, which Helm and Flux use, pkg/kstatus/status: checkGenericProperties
+    (generic.go), then checkReadyCondition (status.go). The library itself has said the same of all that is checked here.
     """
     if "deletionTimestamp" in document["metadata"]:
         return "Terminating"
@@ -118,6 +119,15 @@ def test_a_version_of_the_resource_that_was_not_looked_at_is_in_progress(
     document["metadata"]["generation"] += 1
     assert kstatus(document) == "InProgress"
     assert argo(document)[0] == "Progressing"
+
+
+def test_a_stream_that_no_operator_has_looked_at_is_in_progress(
+    argo: Callable[[Mapping[str, Any]], tuple[str, str]],
+) -> None:
+    document = {"metadata": {"name": "orders", "generation": 1}, "status": UNSEEN}
+    assert kstatus(document) == "InProgress"
+    assert argo(document)[0] == "Progressing"
+    assert StreamStatus.model_validate(UNSEEN).phase is Phase.PENDING
 
 
 def test_a_resource_without_a_status_is_in_progress_for_argo_cd(

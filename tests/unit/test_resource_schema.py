@@ -80,9 +80,10 @@ def test_everything_in_the_spec_is_bounded_so_that_its_rules_have_a_cost() -> No
         assert bounds.get(field["type"], set()) <= set(field), path
 
 
-def test_nothing_is_filled_in_or_bounded_in_the_status() -> None:
+def test_no_part_of_a_status_is_filled_in_or_bounded() -> None:
     """A status that is refused would stop the operator: its write comes before each act."""
-    for path, field in every(STATUS, "status"):
+    status = {key: value for key, value in STATUS.items() if key != "default"}
+    for path, field in every(status, "status"):
         limits = {"default", "maxLength", "maxItems", "maxProperties", "minimum", "maximum", "minLength", VALIDATIONS}
         assert not limits & set(field), path
 
