@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -21,8 +20,8 @@ from exactlyonce.offsets import Epoch
 from tests.command import files_that_hold
 from tests.ledger_processes import process
 from tests.rig import Rig, eventually
+from tests.stand_in import PYTHONPATH
 
-STAND_IN = Path(__file__).parent.parent / "stand_in"
 ONE = Epoch(1)
 LONG_SECONDS, SHORT_SECONDS = 600.0, 2.0
 
@@ -45,8 +44,7 @@ def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
 
 def doing(launcher: LocalLauncher, *words: str) -> LocalLauncher:
     """Have the next stand-in do what the words say."""
-    path = os.pathsep.join([str(STAND_IN), *sys.path])
-    launcher.environment = {"PYTHONPATH": path, "STAND_IN": " ".join(words)}
+    launcher.environment = {"PYTHONPATH": PYTHONPATH, "STAND_IN": " ".join(words)}
     return launcher
 
 

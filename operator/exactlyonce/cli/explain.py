@@ -8,9 +8,11 @@ from dataclasses import asdict
 import click
 
 from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.launch.port import Running
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.loop import predecessor_of
+from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
 
@@ -19,27 +21,51 @@ EXIT_LAUNCHES, EXIT_HALTS = 0, 2
 
 def explain_stream(opened: LocalStream, *, as_json: bool) -> int:
     """Print the decision for a stream as it stands, and return the exit status."""
-    decision = decide_without_acting(opened)
-    click.echo(json.dumps(as_data(opened, decision), indent=2, default=str) if as_json else as_text(opened, decision))
+    running = running_attempt(opened)
+    decision = decide_without_acting(opened, running)
+    if as_json:
+        click.echo(json.dumps(as_data(opened, decision, running), indent=2, default=str))
+    else:
+        click.echo(as_text(opened, decision, running))
     return EXIT_HALTS if decision.halts else EXIT_LAUNCHES
 
 
-def decide_without_acting(opened: LocalStream) -> Decision:
-    """Observe and decide as the next attempt would, without recording, raising or acting."""
+def running_attempt(opened: LocalStream) -> Epoch | None:
+    """Return the attempt whose driver runs now, if one does: the status's, or the ledger's where the status was lost."""
+    view = opened.ledger.look(opened.stream.stream_id)
+    status, _ = opened.statuses.read()
+    known = (Epoch(status.attempt), None if view is None else view.stream.writer)
+    return next((attempt for attempt in known if attempt and isinstance(opened.launcher.look(attempt), Running)), None)
+
+
+def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decision:
+    """Observe and decide as the next attempt would, without recording, raising or acting.
+
+    A driver that is running is taken to end now, seen by its launcher; nothing is decided before it has ended.
+    """
     view = opened.ledger.look(opened.stream.stream_id)
     status, _ = opened.statuses.read()
     attempt = Epoch(max(status.attempt, 0 if view is None else view.stream.epoch) + 1)
-    predecessor = predecessor_of(None if view is None else view.stream, status, opened.launcher)
+    row = None if view is None else view.stream
+    if running is not None and row is not None and row.writer == running:
+        predecessor: Predecessor = ProvenDead(f"the driver of attempt {running} is taken to have ended")
+    else:
+        predecessor = predecessor_of(row, status, opened.launcher)
     request = request_of(opened.stream, opened.owner)
     return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone))
 
 
-def as_text(opened: LocalStream, decision: Decision) -> str:
+def as_text(opened: LocalStream, decision: Decision, running: Epoch | None) -> str:
     """Render a decision for a person."""
     verdict = decision.verdict
     number = batch_of(verdict)
     lines = [
         f"Stream   {opened.stream.stream_id}",
+        *(
+            []
+            if running is None
+            else [f"Driver   attempt {running} runs; this is what would be decided if it ended now"]
+        ),
         f"Verdict  {kind_of(verdict)}{'' if number is None else f'({number})'}",
         f"Reason   {verdict.reason}",
         "Evidence",
@@ -52,11 +78,12 @@ def as_text(opened: LocalStream, decision: Decision) -> str:
     return "\n".join(lines)
 
 
-def as_data(opened: LocalStream, decision: Decision) -> dict[str, object]:
+def as_data(opened: LocalStream, decision: Decision, running: Epoch | None) -> dict[str, object]:
     """Render a decision for a program."""
     verdict = decision.verdict
     return {
         "streamId": opened.stream.stream_id,
+        "runningAttempt": running,
         "verdict": kind_of(verdict),
         "batch": batch_of(verdict),
         "reason": verdict.reason,

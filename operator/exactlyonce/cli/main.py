@@ -121,6 +121,8 @@ def run(
 def explain(file: Path, name: str | None, state: Path, secrets: Path, output: str) -> None:
     """Print what reconciliation would decide for the stream of FILE now, with its evidence, and change nothing.
 
+    While a driver runs, that is what would be decided if it ended now.
+
     Exit status 0 when a driver would be started, 2 when the stream would halt.
     """
     from exactlyonce.cli.explain import explain_stream

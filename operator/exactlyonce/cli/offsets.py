@@ -32,21 +32,24 @@ def show_offsets(opened: LocalStream, *, as_json: bool) -> None:
 
 
 def offsets_of(opened: LocalStream) -> dict[TopicPartition, dict[str, int | None]]:
-    """Return planned, checkpointed, landed, earliest, latest and lag of every partition; None where it is not known."""
+    """Return planned, checkpointed, landed, earliest, latest and lag of every partition; None where it is not known.
+
+    A partition that has landed and that the source no longer has stays, without bounds.
+    """
     view = opened.ledger.look(opened.stream.stream_id)
     landed = Positions() if view is None else view.landed.positions
     planned, checkpointed = _logs(opened, None if view is None else view.stream.checkpoint_path)
     source = opened.stores.source.view(frozenset(landed))
     rows: dict[TopicPartition, dict[str, int | None]] = {}
-    for key, bounds in sorted(source.bounds.items()):
-        lag = bounds.latest - landed[key] if key in landed else None
+    for key in sorted(source.bounds.keys() | landed.keys()):
+        bounds = source.bounds.get(key)
         rows[key] = {
             "planned": planned.get(key),
             "checkpointed": checkpointed.get(key),
             "landed": landed.get(key),
-            "earliest": bounds.earliest,
-            "latest": bounds.latest,
-            "lag": lag,
+            "earliest": None if bounds is None else bounds.earliest,
+            "latest": None if bounds is None else bounds.latest,
+            "lag": None if bounds is None or key not in landed else bounds.latest - landed[key],
         }
     return rows
 
