@@ -40,6 +40,26 @@ def test_an_ending_is_written_down_once_before_anything_follows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ending", "kind", "proof"),
+    [
+        (Ended("the pod is gone", None, "it was evicted", reason="Evicted"), "Evicted", "the pod is gone"),
+        (Gone("it was evicted"), "Lost", None),
+        (Gone("it was evicted", reason="NodeLost"), "NodeLost", None),
+    ],
+)
+def test_an_ending_is_told_by_the_word_that_its_launcher_has_for_it(
+    ending: Ended | Gone, kind: str, proof: str | None
+) -> None:
+    machine = started()
+    machine.drivers.states[FIRST] = ending
+    machine.run_pass()
+    assert machine.reports == [(kind, "Attempt 1 ended: it was evicted")]
+    driver = machine.statuses.status.driver
+    assert driver is not None
+    assert (driver.ended, driver.proof, driver.message) == (kind, proof, "it was evicted")
+
+
+@pytest.mark.parametrize(
     ("known_to_spark", "kind"), [(True, "Resume"), (False, "SkipLanded")], ids=["committed", "not committed by Spark"]
 )
 def test_the_verdict_stands_in_the_status_with_its_evidence(known_to_spark: bool, kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -137,6 +138,7 @@ def test_failures_are_counted_of_one_batch_in_a_row(between: tuple[Ended, tuple[
         pytest.param(said(Ending.FAILED), None, id="it failed outside of any batch"),
         pytest.param(DIED, None, id="it was killed without a batch in hand"),
         pytest.param(said(Ending.BATCH_FAILED), None, id="it does not know which batch failed"),
+        pytest.param(replace(DIED, blames_batch=False), 7, id="its node took it away"),
     ],
 )
 def test_a_batch_is_not_blamed_for_and_not_cleared_by_a_driver_that(ending: Ended | Gone, in_hand: int | None) -> None:

@@ -254,6 +254,38 @@ def test_an_adopted_checkpoint_is_refused_when_without_a_ledger(case: Case) -> N
     assert decide(case.seen) == case.decision
 
 
+def state_would_be_lost(reason: str, start: str, evidence: tuple[Evidence, ...]) -> Decision:
+    """Return the halt of a query whose state Spark could not make again."""
+    advice = (
+        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to go on "
+        f"with empty state, make a stream with another streamId that starts at the offsets {start}."
+    )
+    return halt(Contradiction(ContradictionReason.STATE_WOULD_BE_LOST, f"{reason} {advice}", evidence))
+
+
+@table(
+    Case(
+        "it is to start anew",
+        seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(stateful=True)),
+        state_would_be_lost(ANEW, "orders-0@0, orders-1@0", (SINK, START_ZERO)),
+    ),
+    Case(
+        "it is to be adopted from its checkpoint",
+        replace(ADOPTING, checkpoint=replace(logs(), stateful=True)),
+        state_would_be_lost(ADOPTS, "orders-0@40, orders-1@30", ADOPTED),
+    ),
+)
+def test_a_query_with_state_does_not_start_under_numbers_that_go_on_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+
+
+def test_a_query_with_state_starts_with_batch_0_where_no_batch_was_ever_planned() -> None:
+    facts = seen(
+        Absent(), ledger=ledger(None, at(), (), {}, stateful=True), location=EMPTY, start=at(0, 0)
+    )  # fmt: skip
+    assert decide(facts).verdict == first(at(0, 0), STARTS)
+
+
 RESTORED = Contradiction(
     ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
     "/checkpoints/orders has run and the ledger holds no batch of it: the database was restored to a moment before the "

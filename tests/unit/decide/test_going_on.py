@@ -34,6 +34,7 @@ from tests.unit.decide.facts import (
     committed,
     launch,
     ledger,
+    location,
     logs,
     planned,
     ranges,
@@ -135,6 +136,10 @@ def test_replay_batch_runs_the_same_ranges_again_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
 
 
+SINK_AT_SEED = Evidence(
+    "the sink holds batch 0 and stands at orders-0@40, orders-1@30",
+    {"landed": 0, "positions": '{"orders":{"0":40,"1":30}}'},
+)
 SKIPS = (
     "Batch 4 landed with the ranges that were planned and Spark did not commit it; "
     "Spark runs it again and the sink recognises it."
@@ -151,6 +156,21 @@ SKIPS = (
         "batch 4 landed and the commit log is empty",
         seen(logs(4, None)),
         launch(SkipLanded(FOUR, SKIPS, (planned(4, at(40, 30)), committed(None), SINK))),
+    ),
+    Case(
+        "the first generation's seed is batch 0, which Spark has not run yet",
+        seen(
+            replace(logs(0, None, at(40, 30)), first_checkpointed=None),
+            ledger=ledger(0, batches=(batch(0, ranges((40, 40), (30, 30)), BatchStatus.SEEDED),)),
+            location=location(ran=frozenset()),
+        ),
+        launch(
+            SkipLanded(
+                BatchNumber(0),
+                SKIPS.replace("Batch 4", "Batch 0"),
+                (planned(0, at(40, 30)), committed(None), SINK_AT_SEED),
+            )
+        ),
     ),
     Case(
         "a partition that appeared in batch 4 is in no log before it and started at 0",
