@@ -9,11 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.offsets import Epoch
 from exactlyonce_spark.drain import Drain, beat, drain_with_parent
-from exactlyonce_spark.driver import run_driver
-from exactlyonce_spark.settings import DriverSpec
 
 EXIT_STATUS = {Ending.DRAINED: 0, Ending.COMPLETED: 0, Ending.FENCED: 3}
 _FAILED = 1
@@ -36,11 +34,22 @@ def main() -> int:
         drain_with_parent(options.parent)
     if options.heartbeat is not None:
         beat(options.heartbeat)
-    words = run_driver(DriverSpec.read(options.spec), Epoch(options.epoch), drain)
+    words = _run(options.spec, Epoch(options.epoch), drain)
     with contextlib.suppress(OSError):
         options.last_words.write_text(words.render())
     logging.getLogger("exactlyonce.driver").info("%s: %s", words.ending, words.message)
     return EXIT_STATUS.get(words.ending, _FAILED)
+
+
+def _run(document: Path, epoch: Epoch, drain: Drain) -> LastWords:
+    # Imported late: an ask to end that comes before there is someone to take it is lost to the first process of a container.
+    from exactlyonce_spark.driver import run_driver
+    from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
+
+    try:
+        return run_driver(DriverSpec.read(document), epoch, drain)
+    except DocumentUnreadable as problem:
+        return LastWords(Ending.REFUSED, str(problem))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from exactlyonce.api.refused_conf import refusal
 from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
-from exactlyonce_spark import class_archive
+from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
+from exactlyonce_spark import class_archive, kubernetes_settings
+from exactlyonce_spark.s3_settings import give_login, s3_settings
 from exactlyonce_spark.settings import DriverSpec
 
 _ALWAYS = {
@@ -47,24 +49,44 @@ class ConfRefused(Refused):
     """Spark is configured, outside of the resource, in a way that would break the promise."""
 
 
+def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return every setting that a driver's session is made with. Performs no I/O.
+
+    What the resource may choose comes first, what the promise and the launch depend on last. There is no credential among them.
+
+    Raises:
+        NotInAPod: if the document is for a driver in a pod, and `environment` is not that of one.
+    """
+    spec = driver.spec
+    settings = {**_DEFAULTS, **kubernetes_settings.DEFAULTS, **spec.spark_conf, **driver.spark_conf, **_ALWAYS}
+    if spec.delivery is Delivery.AT_MOST_ONCE:
+        settings.update(_AT_MOST_ONCE)
+    settings |= {
+        SHUFFLE_PARTITIONS: str(spec.shuffle_partitions),
+        "spark.app.name": f"exactlyonce {driver.stream_id}",
+        "spark.master": driver.master,
+        "spark.driver.memory": spec.driver.memory,
+        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.executor.extraClassPath": f"{jars}/*",
+        **s3_settings(spec.checkpoint),
+    }
+    if driver.kubernetes is not None:
+        settings |= kubernetes_settings.kubernetes_settings(driver.kubernetes, environment)
+    return settings
+
+
 def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     """Start Spark for one stream.
 
     Raises:
         ConfRefused: if spark-defaults.conf or the environment set what a resource may not.
     """
-    settings = {**_DEFAULTS, **driver.spec.spark_conf, **driver.spark_conf, **_ALWAYS}
-    if driver.spec.delivery is Delivery.AT_MOST_ONCE:
-        settings.update(_AT_MOST_ONCE)
-    settings[SHUFFLE_PARTITIONS] = str(driver.spec.shuffle_partitions)
-    settings["spark.app.name"] = f"exactlyonce {driver.stream_id}"
-    settings["spark.driver.memory"] = driver.spec.driver.memory
-    settings["spark.driver.extraClassPath"] = f"{jars}/*"
-    settings["spark.executor.extraClassPath"] = f"{jars}/*"
+    settings = session_settings(driver, jars, os.environ)
     given = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{class_archive.java_options()} {given}".strip()
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.LAUNCHER_OPTIONS)
-    builder = SparkSession.builder.master(driver.master)
+    give_login(read_secret(Path(os.environ[SECRETS_FOLDER]), driver.spec.checkpoint.secret_ref), os.environ)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from exactlyonce.api.spec import StreamSpec
+from exactlyonce.errors import Refused
+from exactlyonce.launch.driver_document import DriverDocument, KubernetesPlace
+
+
+class DocumentUnreadable(Refused):
+    """The document that a driver is to read is not one that it understands."""
 
 
 @dataclass(frozen=True)
 class DriverSpec:
-    """The resolved spec of one stream, as the launcher writes it and the driver reads it."""
+    """The resolved spec of one stream, as the launcher writes it and the driver reads it.
+
+    `kubernetes` is there for a driver in a pod.
+    """
 
     stream_id: str
     spec: StreamSpec
     master: str
     spark_conf: Mapping[str, str]
+    kubernetes: KubernetesPlace | None = None
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
-        """Read the JSON document that the launcher wrote."""
-        document = json.loads(path.read_text())
-        return cls(
-            document["streamId"],
-            StreamSpec.model_validate(document["spec"]),
-            document["master"],
-            document["sparkConf"],
-        )
+        """Read the JSON document that the launcher wrote.
+
+        Raises:
+            DocumentUnreadable: if it is not there, or is of another release.
+        """
+        try:
+            document = DriverDocument.parse(path.read_text())
+            spec = StreamSpec.model_validate(document.spec)
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            said = " ".join(str(problem).split())
+            raise DocumentUnreadable(
+                f"The driver does not understand {path.name} ({type(problem).__name__}: {said[:300]}); "
+                "give driver and operator images of the same release."
+            ) from problem
+        return cls(document.stream_id, spec, document.master, document.spark_conf, document.kubernetes)

@@ -18,7 +18,14 @@ from typing import Any
 
 import boto3
 import botocore.config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 
 from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
@@ -213,9 +220,8 @@ class S3LogStore:
                 "account a web identity."
             ) from problem
         except (BotoCoreError, ReadTimeoutError, OSError) as problem:
-            said = " ".join(str(problem).split())
             raise StoreUnreachable(
-                f"{where} could not be {act}: {said.rstrip('.')}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
+                f"{where} could not be {act}: {_silence(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
             ) from problem
 
     def _told(self, problem: ClientError) -> str:
@@ -284,6 +290,17 @@ def _file_of(certificate: str) -> str:
     with tempfile.NamedTemporaryFile("w", prefix=f"exactlyonce-ca-{name}-", suffix=".pem", delete=False) as file:
         file.write(certificate)
     return file.name
+
+
+def _silence(problem: Exception) -> str:
+    """Say how a service did not answer, without the address that was asked, which holds every parameter."""
+    match problem:
+        case ConnectTimeoutError() | EndpointConnectionError():
+            return "there is no connection"
+        case ReadTimeoutError():
+            return "there is no answer"
+        case _:
+            return " ".join(str(problem).split()).rstrip(".")
 
 
 def _code(problem: ClientError) -> str:
