@@ -489,8 +489,9 @@ CASES = (
         Refused(f"a drain timeout of {text!r}", {"spec.drainTimeout": text}, "spec.drainTimeout", DURATION)
         for text in ("5", "5 m", "1.5h", "-5m", "5m1h", "PT5M", "5M", "\u0665m", "12345h")
     ),
+    Refused("a first wait that is none", {"spec.recovery.backoff": {"initial": "1x"}}, "backoff.initial", DURATION),
     Refused("no drain timeout", {"spec.drainTimeout": "0s"}, "spec.drainTimeout", "give a time from 1s to 24h"),
-    Refused("an empty duration", {"spec.drainTimeout": ""}, "spec.drainTimeout", "is no duration", "at least 1 chars"),
+    Refused("an empty duration", {"spec.drainTimeout": ""}, "spec.drainTimeout", DURATION),
     Refused("an interval of days", {"spec.trigger.interval": "25h"}, "interval", "give a time from 0s to 24h"),
     Refused("a short start timeout", {"spec.driver.startTimeout": "9s"}, "startTimeout", "give a time from 10s to 24h"),
     Refused("a number for a duration", {"spec.drainTimeout": 5}, "drainTimeout", "5 is no duration", "of type string"),

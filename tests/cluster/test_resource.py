@@ -97,6 +97,7 @@ def test_an_invalid_resource_is_refused_with_a_sentence(streams: Streams, case: 
         streams.create(resource(case.changes), dry=True)
     assert case.server_sentence in str(caught.value)
     assert "canary" not in str(caught.value)
+    assert "evaluating rule" not in str(caught.value), "a rule that fails to be evaluated tells nobody anything"
 
 
 @pytest.mark.parametrize("changes", VALID.values(), ids=VALID.keys())

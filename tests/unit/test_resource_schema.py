@@ -163,6 +163,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     [
         ("streamId: a\n  streamId: b", "streams.yaml:6: this is no YAML (the key streamId stands twice in one place)"),
         ("suspend: [", "this is no YAML"),
+        ("sparkConf: {spark.x: y}", "spec.sparkConf.spark.x: should be a valid string (it is True)"),
     ],
 )
 def test_a_file_that_kubectl_would_refuse_is_refused(tmp_path: Path, text: str, sentence: str) -> None:

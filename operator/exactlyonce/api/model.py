@@ -24,7 +24,11 @@ from exactlyonce.api.constraints import VALIDATIONS, Rule, cel_text, matches, re
 
 _DURATION = re.compile(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?(?:([0-9]{1,11})ms)?")
 _DURATION_FORM = "write it like 500ms, 10s, 5m or 1h30m"
-_IS_DURATION = f"self.matches({cel_text(f'^{_DURATION.pattern}$')})"
+
+
+def is_duration_cel(value: str) -> str:
+    """Return the expression that a value of CEL is a duration; what is none cannot be compared as one."""
+    return f"({value} != '' && {value}.matches({cel_text(f'^{_DURATION.pattern}$')}))"
 
 
 class Model(BaseModel):
@@ -112,7 +116,7 @@ def within(shortest: str, longest: str) -> Rule:
     # What is no duration has a sentence of its own.
     bounds = f"duration(self) >= duration('{shortest}') && duration(self) <= duration('{longest}')"
     return Rule(
-        f"!{_IS_DURATION} || ({bounds})",
+        f"!{is_duration_cel('self')} || ({bounds})",
         lambda value: least <= value <= most,
         sentence,
         told=lambda value: f"{render_duration(value)} will not do; {sentence}",
@@ -130,9 +134,8 @@ Duration = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "minLength": 1,
             "maxLength": 36,
-            VALIDATIONS: [{"rule": _IS_DURATION, "message": _DURATION_FORM}],
+            VALIDATIONS: [{"rule": is_duration_cel("self"), "message": _DURATION_FORM}],
         }
     ),
 ]

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from exactlyonce.api.constraints import Broken, matches
 from exactlyonce.api.model import DNS_LABEL, Model
 from exactlyonce.api.spec import StreamSpec
+from exactlyonce.api.yaml_loader import KubectlLoader
 from exactlyonce.errors import Refused
 
 API_VERSION = "exactlyonce.dev/v1alpha1"
@@ -106,7 +107,7 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
     except UnicodeDecodeError as problem:
         raise ResourceInvalid([f"{path}: the file is not UTF-8 text; name a YAML file."]) from problem
     try:
-        for document in yaml.load_all(text, _Loader):  # a SafeLoader
+        for document in yaml.load_all(text, KubectlLoader):
             if isinstance(document, dict):
                 yield document
     except yaml.YAMLError as problem:
@@ -115,27 +116,6 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
         raise ResourceInvalid(
             [f"{line}: this is no YAML ({getattr(problem, 'problem', problem)}); correct it."]
         ) from problem
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads YAML as kubectl does: what looks like a date is a text, and a key that stands twice is an error."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 # as the base class has it
-        first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping, unless it has a key twice."""
-        seen = set()
-        for key, _ in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if name in seen and name != "<<":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {name} stands twice in one place", key.start_mark
-                )
-            seen.add(name)
-        return super().construct_mapping(node, deep)
 
 
 def _sentences(problem: ValidationError) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.constraints import Rule, Unique, matches
-from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, within
+from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
 from exactlyonce.api.sink import Commit, Sink
 from exactlyonce.api.source import Source
@@ -127,6 +127,7 @@ class Backoff(Model):
 
     rules = (
         Rule(
+            f"!{is_duration_cel('self.initial')} || !{is_duration_cel('self.max')} || "
             "duration(self.initial) <= duration(self.max)",
             lambda it: it.initial <= it.max,
             "initial may not exceed max",
