@@ -53,17 +53,19 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_sink(rig: Rig) -> None:
 def test_records_that_retention_took_halt_the_stream_until_the_user_accepts_their_loss(rig: Rig) -> None:
     rig.produce(400)
     rig.run()
-    gone = rig.produce(100, partition=2)
-    kept = rig.produce(50, partition=2)
+    gone = [*rig.produce(100, partition=2), *rig.produce(10, partition=3)]
+    kept = [*rig.produce(50, partition=2), *rig.produce(50, partition=3)]
     rig.kafka.delete_records_before(rig.name, 2, 100 + 100)
+    rig.kafka.delete_records_before(rig.name, 3, 100 + 10)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert f"no longer holds 100 records that have not landed: {rig.name}-2 [100, 200)" in result.reason
+    told = f"no longer holds 110 records that have not landed: {rig.name}-2 [100, 200), {rig.name}-3 [100, 110)"
+    assert told in result.reason
     rig.run(changes={"spec.recovery.onSourceTruncated": "ResumeFromEarliest"})
     rig.assert_exactly_once(without=gone)
     assert set(kept) <= set(rig.counts())
     lost = rig.sql("select partition, from_offset, until_offset from exactlyonce.failures where status = 'Lost'")
-    assert lost == [(2, 100, 200)], "the ledger says which records are gone"
+    assert sorted(lost) == [(2, 100, 200), (3, 100, 110)], "the ledger says which records are gone"
     assert rig.verdicts() == ["FirstStart", "SourceTruncated", "SourceTruncated"]
 
 
@@ -71,10 +73,13 @@ def test_a_topic_that_was_made_anew_halts_the_stream(rig: Rig) -> None:
     rig.produce(400)
     rig.run()
     rig.kafka.delete_topic(rig.name)
+    result = rig.run()
+    assert isinstance(result, Halted)
+    assert f"topic {rig.name} does not exist any more" in result.reason
     rig.kafka.create_topic(rig.name, 4)
     rig.produce(4000)
     result = rig.run()
     assert isinstance(result, Halted)
     assert "was made anew" in result.reason
     assert rig.landed() == 400, "nothing of the new topic was written"
-    assert rig.verdicts() == ["FirstStart", "SourceReplaced"]
+    assert rig.verdicts() == ["FirstStart", "SourceReplaced", "SourceReplaced"]
