@@ -42,6 +42,8 @@ class PlanReader:
         """
         plan = self._execution().executedPlan()
         scan = self._scan(plan)
+        if scan is None:
+            return self._without_records(plan)
         if self._shape is None:
             self._shape = self._look_at_shape(plan)
         stateful, chain = self._shape
@@ -54,7 +56,8 @@ class PlanReader:
 
     def records_read(self) -> int | None:
         """Return how many records the scan of the batch has read so far."""
-        return int(self._scan(self._execution().executedPlan()).metrics().apply("numOutputRows").value())
+        scan = self._scan(self._execution().executedPlan())
+        return 0 if scan is None else int(scan.metrics().apply("numOutputRows").value())
 
     def records_parsed(self) -> int | None:
         """Return how many records passed the format's check, where the plan counts them."""
@@ -65,14 +68,28 @@ class PlanReader:
     def _execution(self) -> Any:
         return self._query._jsq.streamingQuery().lastExecution()
 
-    def _scan(self, plan: Any) -> Any:
+    def _without_records(self, plan: Any) -> ExecutedPlan:
+        """Spark plans a batch without a scan when a query with state is run once more for rows whose time has come.
+
+        Such a batch stands where its predecessor ended. Nothing of it is kept for later plans, which have more to look at.
+        """
+        query = self._query._jsq.streamingQuery()
+        starts, ends = _offsets(query.getStartOffsetsOfLatestBatch()), _offsets(query.availableOffsets())
+        if starts != ends:
+            raise PlanRefused(
+                "The query reads no record of its source, as if its condition were never true; correct the transform."
+            )
+        stateful, _ = self._look_at_shape(plan)
+        return ExecutedPlan(Ranges.empty_at(ends), None, stateful)
+
+    def _scan(self, plan: Any) -> Any | None:
         scans = [leaf for leaf in _items(plan.collectLeaves()) if _name(leaf) == _SCAN]
-        if len(scans) != 1:
+        if len(scans) > 1:
             raise PlanRefused(
                 f"The query scans its source {len(scans)} times; a transform may use the view `source` once, or every record "
                 "would be read twice."
             )
-        return scans[0]
+        return scans[0] if scans else None
 
     def _look_at_shape(self, plan: Any) -> tuple[bool, bool]:
         """Return whether the query keeps state, and whether it is one chain of operators without an exchange."""
@@ -117,6 +134,11 @@ def _task_ranges(scan: Any) -> Iterator[TaskRange]:
         yield TaskRange(
             TopicPartition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset())
         )
+
+
+def _offsets(progress: Any) -> Positions:
+    """The positions of a query's one source, as Spark holds them in memory."""
+    return Positions.from_json(progress.valuesIterator().next().json())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -62,7 +62,7 @@ class SparkBatch:
 
     def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
         """Return the malformed records of the ranges; they are read again only when the run's counts differ."""
-        if not certain and self.plans.records_parsed() == self.plans.records_read():
+        if not ranges.non_empty() or (not certain and self.plans.records_parsed() == self.plans.records_read()):
             return ()
         found = self.find_malformed(ranges).collect()
         return [
