@@ -1,0 +1,104 @@
+"""Wake-ups: no stream has two passes at once, none is forgotten, and a slow store delays its own streams only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from exactlyonce.control.wakeups import Key, WakeUps
+
+ORDERS, RETURNS, CLICKS = Key("shop", "orders"), Key("shop", "returns"), Key("web", "clicks")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(scene: Callable[[WakeUps, Clock], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def play() -> None:
+        clock = Clock()
+        await scene(WakeUps(clock, **{"group_share": 10, **options}), clock)
+
+    asyncio.run(play())
+
+
+async def due(wakeups: WakeUps) -> Key | None:
+    """What a worker gets now; None when it would have to wait."""
+    try:
+        return (await asyncio.wait_for(wakeups.next(), 0.01)).key
+    except TimeoutError:
+        return None
+
+
+def test_many_wake_ups_before_a_pass_are_one() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        for _again in range(5):
+            wakeups.wake(ORDERS)
+        assert await due(wakeups) == ORDERS
+        assert await due(wakeups) is None
+
+    run(scene)
+
+
+def test_a_wake_up_during_a_pass_leads_to_another_pass_after_it() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        wakeups.wake(ORDERS)
+        assert await due(wakeups) == ORDERS
+        wakeups.wake(ORDERS)
+        assert await due(wakeups) is None, "it has a pass in hand"
+        wakeups.done(ORDERS)
+        assert await due(wakeups) == ORDERS
+
+    run(scene)
+
+
+def test_an_earlier_moment_wins_over_a_later_one() -> None:
+    async def scene(wakeups: WakeUps, clock: Clock) -> None:
+        wakeups.wake(ORDERS, 60)
+        wakeups.wake(ORDERS, 5)
+        wakeups.wake(ORDERS, 600)
+        assert await due(wakeups) is None
+        clock.now += 5
+        assert await due(wakeups) == ORDERS
+        wakeups.done(ORDERS)
+        clock.now += 1000
+        assert await due(wakeups) is None, "one pass was all that was asked for"
+
+    run(scene)
+
+
+def test_a_worker_that_waits_is_woken() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        waiting = asyncio.create_task(wakeups.next())
+        await asyncio.sleep(0)
+        wakeups.wake(CLICKS)
+        assert (await asyncio.wait_for(waiting, 5)).key == CLICKS
+
+    run(scene)
+
+
+def test_streams_of_one_store_take_no_more_than_their_share_of_the_workers() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        for key in (ORDERS, RETURNS, CLICKS):
+            wakeups.wake(key)
+        assert [await due(wakeups) for _ in range(3)] == [ORDERS, CLICKS, None]
+        assert wakeups.waiting == 1
+        wakeups.done(ORDERS)
+        assert await due(wakeups) == RETURNS
+
+    run(scene, group_of=lambda key: key.namespace, group_share=1)
+
+
+def test_a_stream_that_is_forgotten_is_not_due() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        wakeups.wake(ORDERS)
+        wakeups.forget(ORDERS)
+        assert await due(wakeups) is None
+
+    run(scene)
