@@ -16,6 +16,7 @@ import yaml
 
 from exactlyonce.checkpoint.generation import MARKER
 from exactlyonce.offsets import Epoch
+from exactlyonce.source.kafka import KafkaBounds
 from testbed.processes import free_port
 from tests.offline import Everything, OfflineStream, command
 from tests.rig import Rig, eventually
@@ -246,7 +247,8 @@ def test_explain_beside_a_running_driver_says_so_and_leaves_it_alone(running_dri
     assert driver.poll() is None
 
 
-def test_a_source_that_cannot_be_asked_is_one_sentence_and_status_1(rig: Rig) -> None:
+def test_a_source_that_cannot_be_asked_is_one_sentence_and_status_1(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KafkaBounds.__init__, "__defaults__", (2.0,))  # seconds; how long is not what this is about
     rig.produce(40)
     resumable(OfflineStream(rig))
     before = Everything.of(rig)

@@ -43,9 +43,8 @@ def ledger(request: pytest.FixtureRequest, name: str) -> Iterator[Ledger]:
         return
     words = request.param.split()
     server: Postgres = request.getfixturevalue(f"postgres_{words[1]}")
-    server.create_database(name)
     port = request.getfixturevalue("pooler").port if "pooler" in words else None
-    made = PostgresLedger(address_of(server, name, port=port), limits=QUICK)
+    made = PostgresLedger(address_of(server, "postgres", port=port), schema=name, limits=QUICK)
     made.prepare()
     yield made
     made.close()

@@ -58,9 +58,9 @@ def tables(server: Postgres, name: str) -> set[object]:
     return {row[0] for row in found}
 
 
-def test_eight_processes_at_their_first_use_make_the_schema_once(server: Postgres, name: str) -> None:
-    server.create_database(name)
-    address = address_of(server, name)
+def test_eight_processes_at_their_first_use_make_the_schema_once(postgres_18: Postgres, name: str) -> None:
+    postgres_18.create_database(name)
+    address = address_of(postgres_18, name)
     with ExitStack() as stack:
         children = [
             stack.enter_context(process(prepare_together, dict(address.parameters), QUICK))[1] for _ in range(8)
@@ -69,7 +69,7 @@ def test_eight_processes_at_their_first_use_make_the_schema_once(server: Postgre
         for child in children:
             child.send("now")
         assert [child.recv() for child in children] == ["prepared"] * 8
-    assert versions(server, name) == [(migration.version, migration.oldest_reader) for migration in MIGRATIONS]
+    assert versions(postgres_18, name) == [(migration.version, migration.oldest_reader) for migration in MIGRATIONS]
 
 
 def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
