@@ -14,6 +14,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from exactlyonce.launch.driver_document import CHECKPOINT_VARIABLE
+from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
+from exactlyonce_spark.s3_settings import give_login
+
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
@@ -65,6 +69,9 @@ def main() -> None:
         command = executor_command(java, str(Path(pyspark.origin).parent / "jars"), os.environ)
     except NotAnExecutor as problem:
         raise SystemExit(str(problem)) from None
+    secret = os.environ.get(CHECKPOINT_VARIABLE)
+    if secret is not None:
+        give_login(read_mounted(Path(os.environ[SECRETS_FOLDER]), secret), os.environ)
     sys.stdout.flush()
     os.execv(java, command)  # noqa: S606 - no shell is wanted: this process becomes Java
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
+from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.postgres import PostgresLedger
@@ -103,13 +103,8 @@ def driver_spec(stream: Stream) -> str:
     """Return the document that a driver process reads: the resolved spec and how Spark runs here."""
     cores = stream.spec.driver.cores
     tries = 1 if stream.spec.delivery is Delivery.AT_MOST_ONCE else TASK_TRIES
-    document = {
-        "streamId": stream.stream_id,
-        "spec": stream.spec.to_document(),
-        "master": f"local[{cores},{tries}]",
-        "sparkConf": {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"},
-    }
-    return json.dumps(document, indent=2)
+    addresses = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return DriverDocument(stream.stream_id, stream.spec.to_document(), f"local[{cores},{tries}]", addresses).render()
 
 
 def default_state_root() -> Path:

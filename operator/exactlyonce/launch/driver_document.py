@@ -13,6 +13,9 @@ from typing import Any
 POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
 
+CHECKPOINT_VARIABLE = "EXACTLYONCE_CHECKPOINT_SECRET"
+"""The environment variable that names the checkpoint's secret to an executor pod."""
+
 SCRATCH = "/var/spark"
 """Spark's local folder in a pod, and the working folder: the root file system is read-only."""
 
@@ -131,9 +134,11 @@ class DriverDocument:
         """Return what `render` wrote.
 
         Raises:
-            KeyError, ValueError: if the text is something else.
+            KeyError, TypeError, ValueError: if the text is something else.
         """
         document = json.loads(text)
+        if not isinstance(document, dict):
+            raise TypeError("it is no object")
         place = document.get("kubernetes")
         return cls(
             document["streamId"],

@@ -14,6 +14,7 @@ import yaml
 
 from exactlyonce.launch.driver_document import (
     BLOCK_PORT,
+    CHECKPOINT_VARIABLE,
     POD_IP,
     RPC_PORT,
     SCRATCH,
@@ -38,7 +39,7 @@ from exactlyonce.launch.pod_names import (
 )
 from exactlyonce.launch.pod_settings import PodSettings
 from exactlyonce.launch.pod_template import DRIVER_ROLE, EXECUTOR_ROLE, Manifest, merged
-from exactlyonce.launch.restricted import POD_SECURITY, secured
+from exactlyonce.launch.restricted import OWN_SECURITY, POD_SECURITY
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 
 ATTEMPT_FOLDER = "/etc/exactlyonce/attempt"
@@ -84,15 +85,14 @@ def executor_template(settings: PodSettings) -> Manifest:
         "enableServiceLinks": False,
         "securityContext": POD_SECURITY,
         "containers": [
-            secured(
-                {
-                    "name": EXECUTOR,
-                    "workingDir": SCRATCH,
-                    "env": _variables(),
-                    "volumeMounts": _mounts(settings),
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                }
-            )
+            {
+                "name": EXECUTOR,
+                "workingDir": SCRATCH,
+                "env": [*_variables(), *_checkpoint_secret(settings)],
+                "volumeMounts": _mounts(settings),
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "securityContext": OWN_SECURITY,
+            }
         ],
         "volumes": _volumes(settings),
     }
@@ -164,10 +164,11 @@ def _driver_container(settings: PodSettings) -> Manifest:
         "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": OWN_SECURITY,
     }
     if settings.image.pull_policy is not None:
         container["imagePullPolicy"] = settings.image.pull_policy
-    return secured(container)
+    return container
 
 
 def _ports(settings: PodSettings) -> list[Manifest]:
@@ -209,6 +210,13 @@ def _resources(size: Size) -> dict[str, Any]:
 
 def _variables() -> list[Manifest]:
     return [{"name": SECRETS_FOLDER, "value": SECRETS_MOUNT}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108 - a volume of the pod alone
+
+
+def _checkpoint_secret(settings: PodSettings) -> list[Manifest]:
+    """Executors write the state of stateful queries; they read no document that would name the secret."""
+    if settings.checkpoint_secret is None:
+        return []
+    return [{"name": CHECKPOINT_VARIABLE, "value": settings.checkpoint_secret}]
 
 
 def _volumes(settings: PodSettings) -> list[Manifest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,3 +71,17 @@ def parse_last_words(text: str) -> LastWords | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+_CUT = re.compile(r'\{"reason": "(\w+)"(?:, "batch": (\d+))?')
+
+
+def parse_cut_words(text: str) -> LastWords | None:
+    """Return what is left of last words whose end was cut off: a kubelet shortens the messages of a pod's containers."""
+    found = _CUT.match(text)
+    if found is None or found[1] not in {str(ending) for ending in Ending}:
+        return None
+    batch = None if found[2] is None else int(found[2])
+    return LastWords(
+        Ending(found[1]), f"Its last words were cut short: {text[found.end() :].lstrip(', ')[:500]}", batch
+    )

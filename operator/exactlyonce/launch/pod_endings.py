@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from exactlyonce.launch.last_words import Ending, LastWords, parse_last_words
+from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
 from exactlyonce.launch.pod_names import DRIVER
 from exactlyonce.launch.port import DriverState, Ended, Gone, Running
 
@@ -139,7 +139,8 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     proof = f"the kubelet of node {node} reported the container of {_name(pod)} terminated"
     if terminated.get("finishedAt"):
         proof += f" at {terminated['finishedAt']}"
-    words = parse_last_words(terminated.get("message") or "")
+    message = terminated.get("message") or ""
+    words = parse_last_words(message) or parse_cut_words(message)
     reason, told = _why(pod, terminated, words)
     why = _sentence(told)
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):

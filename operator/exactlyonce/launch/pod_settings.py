@@ -63,6 +63,7 @@ class PodSettings:
     service_account: str
     drain_seconds: int
     secrets: tuple[str, ...]
+    checkpoint_secret: str | None
     driver_template: Mapping[str, Any]
     executor_template: Mapping[str, Any]
     claim: VolumeClaim | None = None
@@ -103,7 +104,7 @@ def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefault
         attempt=attempt,
         owner=OwnerReference(metadata.name, owner_uid),
         image=_image(stream, defaults),
-        spec=spec.to_document(),
+        spec=_without_templates(spec.to_document()),
         driver=_size(spec.driver),
         executor=_size(spec.executor),
         executors=spec.executor.instances,
@@ -111,11 +112,19 @@ def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefault
         service_account=spec.driver.service_account_name or defaults.service_account,
         drain_seconds=math.ceil(spec.drain_timeout.total_seconds()),
         secrets=tuple(dict.fromkeys(secrets)),
+        checkpoint_secret=None if checkpoint.secret_ref is None else checkpoint.secret_ref.name,
         driver_template=spec.driver.pod_template.to_document(),
         executor_template=spec.executor.pod_template.to_document(),
         claim=_claim(checkpoint),
         ui=spec.spark_ui.enabled,
     )
+
+
+def _without_templates(spec: dict[str, Any]) -> dict[str, Any]:
+    """Pod templates are in the pods; what a driver reads does not hold them again."""
+    for process in ("driver", "executor"):
+        spec[process].pop("podTemplate")
+    return spec
 
 
 def _image(stream: Stream, defaults: PodDefaults) -> Image:

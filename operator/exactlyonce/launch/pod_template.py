@@ -36,6 +36,14 @@ _TAKEN_WHOLE = {
     "resourceClaims",
 }  # one of several kinds: two halves of different kinds would be invalid
 
+_OBJECTS = {
+    "resources", "requests", "limits", "securityContext", "capabilities", "seccompProfile", "appArmorProfile",
+    "seLinuxOptions", "windowsOptions", "lifecycle", "preStop", "postStart", "livenessProbe", "readinessProbe",
+    "startupProbe", "httpGet", "tcpSocket",
+}  # fmt: skip
+_LISTS = {"add", "drop", "command", "args"}
+_LISTS_OF_OBJECTS = {"sysctls"}
+
 _METADATA = {"labels", "annotations"}
 _SPEC = {
     "restartPolicy": "an attempt runs once, and the operator starts the next one",
@@ -98,6 +106,7 @@ def merged(base: Manifest, template: Mapping[str, Any], role: Role) -> Manifest:
         TemplateRefused: with a sentence for each field that may not be given, or that has no meaning.
     """
     where = f"{role.name}.podTemplate"
+    template = _without_nulls(template)
     problems = list(_shape(template, where)) or list(_refused(base, template, role, where))
     if problems:
         raise TemplateRefused(problems)
@@ -112,11 +121,17 @@ def merged(base: Manifest, template: Mapping[str, Any], role: Role) -> Manifest:
     return pod
 
 
+def _without_nulls(value: Any) -> Any:
+    """Null is nothing given; in a patch it would take away what the operator has there."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value if item is not None] if isinstance(value, list) else value
+
+
 def _merge(base: Any, patch: Any, field: str) -> Any:
     if isinstance(patch, Mapping):
         kept = base if isinstance(base, Mapping) else {}
-        both = {**kept, **{key: _merge(kept.get(key), value, key) for key, value in patch.items()}}
-        return {key: value for key, value in both.items() if value is not None}
+        return {**kept, **{key: _merge(kept.get(key), value, key) for key, value in patch.items()}}
     if isinstance(base, list) and isinstance(patch, list) and field in _KEYS:
         return _merge_list(base, patch, field)
     return patch
@@ -157,6 +172,12 @@ def _shape_of_fields(fields: Mapping[str, Any], where: str) -> Iterator[str]:
                 yield f"{at}: give an object of strings; put numbers and booleans in quotes"
         elif name in _KEYS:
             yield from _shape_of_list(value, _KEYS[name], at)
+        elif name in _LISTS_OF_OBJECTS:
+            yield from _shape_of_list(value, "name", at)
+        elif name in _LISTS and not isinstance(value, list):
+            yield f"{at}: give a list"
+        elif name in _OBJECTS and not isinstance(value, Mapping):
+            yield f"{at}: give an object"
         elif isinstance(value, Mapping):
             yield from _shape_of_fields(value, at)
 
@@ -166,24 +187,24 @@ def _shape_of_list(value: Any, key: str, where: str) -> Iterator[str]:
         yield f"{where}: give a list"
         return
     for place, entry in enumerate(value):
-        if not isinstance(entry, Mapping) or key not in entry:
+        if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str | int):
             yield f"{where}[{place}]: each entry is an object with {key}"
         else:
             yield from _shape_of_fields(entry, f"{where}[{entry[key]}]")
 
 
 def _refused(base: Manifest, template: Mapping[str, Any], role: Role, where: str) -> Iterator[str]:
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
     yield from _unknown(metadata, _METADATA, f"{where}.metadata", "only labels and annotations may be given")
     for part in sorted(_METADATA):
         owned = set(base["metadata"].get(part) or {})
-        for key in sorted(owned & set(metadata.get(part) or {})):
+        for key in sorted(owned & set(metadata.get(part, {}))):
             yield f"{where}.metadata.{part}[{key}]: the operator sets it itself; remove it"
     reasons = {**_SPEC, **(_SPEC_OF_DRIVER if role is DRIVER_ROLE else {})}
     for name in sorted(set(spec) & set(reasons)):
         yield f"{where}.spec.{name}: {reasons[name]}; remove it"
     yield from _refused_volumes(base["spec"], spec, f"{where}.spec")
-    for container in spec.get("containers") or ():
+    for container in spec.get("containers", ()):
         at = f"{where}.spec.containers[{container['name']}]"
         if container["name"] == role.name:
             yield from _refused_in_main(_main(base, role), container, role, at)
@@ -196,7 +217,7 @@ def _refused(base: Manifest, template: Mapping[str, Any], role: Role, where: str
 
 def _refused_volumes(base: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> Iterator[str]:
     owned = {volume["name"] for volume in base["volumes"]} - REPLACEABLE_VOLUMES
-    for volume in spec.get("volumes") or ():
+    for volume in spec.get("volumes", ()):
         if volume["name"] in owned:
             yield f"{where}.volumes[{volume['name']}]: the operator makes this volume; choose another name"
 
@@ -204,16 +225,16 @@ def _refused_volumes(base: Mapping[str, Any], spec: Mapping[str, Any], where: st
 def _refused_in_main(base: Mapping[str, Any], container: Mapping[str, Any], role: Role, where: str) -> Iterator[str]:
     for name in sorted(set(container) & set(_MAIN_CONTAINER)):
         yield f"{where}.{name}: {_MAIN_CONTAINER[name]}; remove it"
-    resources = container.get("resources") or {}
+    resources = container.get("resources", {})
     for (kind, name), reason in _RESOURCES.items():
-        if name in (resources.get(kind) or {}):
+        if name in resources.get(kind, {}):
             yield f"{where}.resources.{kind}.{name}: {reason.format(role=role.name)}; remove it"
     owned = {variable["name"] for variable in base["env"]}
-    for variable in container.get("env") or ():
+    for variable in container.get("env", ()):
         if variable["name"] in owned:
             yield f"{where}.env[{variable['name']}]: the operator sets it itself; remove it"
     mounted = {mount["mountPath"].rstrip("/") for mount in base["volumeMounts"]}
-    for mount in container.get("volumeMounts") or ():
+    for mount in container.get("volumeMounts", ()):
         if mount["mountPath"].rstrip("/") in mounted:
             yield (
                 f"{where}.volumeMounts[{mount['mountPath']}]: the operator mounts a volume there; "

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 POD_SECURITY: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY: dict[str, Any] = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-}
+CONTAINER_SECURITY: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+OWN_SECURITY: dict[str, Any] = {**CONTAINER_SECURITY, "readOnlyRootFilesystem": True}
+"""Of Spark's own containers, which write to volumes only; the level does not ask for it."""
 
 _VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",
 }  # fmt: skip
-_SELINUX_TYPES = {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+_SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _SYSCTLS = {
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -106,7 +104,7 @@ def _capabilities(where: str, container: Mapping[str, Any], _pod_context: Mappin
     capabilities = (container.get("securityContext") or {}).get("capabilities") or {}
     if "ALL" not in (capabilities.get("drop") or ()):
         yield f"{where}.securityContext.capabilities.drop: every capability is dropped; it must hold ALL"
-    if set(capabilities.get("add") or ()) - {"NET_BIND_SERVICE"}:
+    if any(added != "NET_BIND_SERVICE" for added in capabilities.get("add") or ()):
         yield f"{where}.securityContext.capabilities.add: only NET_BIND_SERVICE may be added"
 
 
