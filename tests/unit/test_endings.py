@@ -108,11 +108,15 @@ def test_what_others_say_is_cut_down_to_the_cause(text: str, said: str) -> None:
     assert ending_of(RuntimeError(text), in_batch=False) == (Ending.FAILED, said)
 
 
+def test_a_message_of_1200_characters_is_kept_whole() -> None:
+    assert ending_of(RuntimeError("x" * 1200), in_batch=True) == (Ending.BATCH_FAILED, "x" * 1200)
+
+
 @pytest.mark.parametrize(
     "text", ["word " * 5000, f"ValueError: {'x' * 5000}"], ids=["without a known cause", "with a known cause"]
 )
 def test_a_message_is_one_line_that_a_person_can_read(text: str) -> None:
     _, said = ending_of(RuntimeError(text), in_batch=True)
-    assert len(said) <= 1200
+    assert len(said) == 1200
     assert said.endswith("…")
     assert "\n" not in said

@@ -13,7 +13,7 @@ from exactlyonce_spark.postgres.table import Table, TableColumn, TargetUnfit
 
 CATEGORIES = {
     "smallint": "int2", "integer": "int4", "bigint": "int8",
-    "numeric": "numeric", "numeric(12,2)": "numeric", "numeric(5,-2)": "numeric",
+    "numeric": "numeric", "numeric(12,2)": "numeric", "numeric(5,0)": "numeric", "numeric(5,-2)": "numeric",
     "real": "float4", "double precision": "float8", "boolean": "B",
     "text": "S", "character varying(3)": "S", "character(3)": "S", "name": "S", '"char"': "Z",
     "uuid": "U", "mood": "E", "inet": "I", "int4range": "R", "bit(3)": "V", "point": "G",
@@ -29,7 +29,7 @@ CATEGORIES = {
 """What the catalog says of each type: see TableColumn."""
 ELEMENTS = {"text[]": "S", "character varying(3)[]": "S", "name[]": "S", "uuid[]": "U", "boolean[]": "B", "date[]": "D"}
 
-WHOLE = {"smallint", "integer", "bigint", "numeric", "numeric(12,2)"}
+WHOLE = {"smallint", "integer", "bigint", "numeric", "numeric(12,2)", "numeric(5,0)"}
 WHOLE_ARRAYS = {"smallint[]", "integer[]", "bigint[]", "numeric[]"}
 TEXTS = {"text", "character varying(3)", "character(3)", "uuid", "mood", "inet", "int4range", "bit(3)", "point"}
 JSONS = {"json", "jsonb"}

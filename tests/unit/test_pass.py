@@ -117,6 +117,19 @@ def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
     assert machine.statuses.status.phase is Phase.HALTED
 
 
+def test_waits_grow_over_drivers_that_land_nothing_and_begin_anew_with_one_that_lands() -> None:
+    machine, endings = Machine(), []
+    for lands in (False, False, True, False):
+        attempt = machine.run_until_a_driver_runs()
+        if lands:
+            machine.land(attempt, 40, 30)
+        machine.end(attempt)
+        result = machine.run_pass()
+        assert isinstance(result, Waiting)
+        endings.append((machine.statuses.status.trouble.endings, (result.until - machine.now).total_seconds()))
+    assert endings == [(1, 0), (2, 5), (1, 0), (2, 5)]
+
+
 def test_a_driver_killed_with_a_batch_in_hand_is_a_failure_of_that_batch() -> None:
     machine = started()
     with machine.ledger.transaction() as transaction:

@@ -29,6 +29,7 @@ def mounted(folder: Path, keys: dict[str, bytes]) -> Path:
 
 def test_a_mounted_secret_is_its_keys_and_nothing_of_the_mounts_own(tmp_path: Path) -> None:
     mounted(tmp_path, {"host": b"db", "password": "pä ss\n".encode()})
+    (tmp_path / "warehouse" / ".password.swp").write_text("an editor's")
     assert read_secret(tmp_path, WAREHOUSE) == {"host": "db", "password": "pä ss\n"}
 
 
