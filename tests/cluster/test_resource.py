@@ -17,7 +17,7 @@ import pytest
 from kubernetes import client, config
 
 from exactlyonce.api.conditions import rendered
-from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.api.status import (
     CheckpointStatus,
     DriverStatus,
@@ -98,6 +98,14 @@ def test_an_invalid_resource_is_refused_with_a_sentence(streams: Streams, case: 
     assert case.server_sentence in str(caught.value)
     assert "canary" not in str(caught.value)
     assert "evaluating rule" not in str(caught.value), "a rule that fails to be evaluated tells nobody anything"
+
+
+def test_a_pattern_that_does_not_compile_is_left_to_the_operator(streams: Streams) -> None:
+    """CEL has other regular expressions than Java and Python: the server cannot know. It becomes a condition."""
+    sent = resource({"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "orders-("}})
+    stored = streams.create(sent, dry=True)
+    with pytest.raises(ResourceInvalid, match=r"topicPattern: orders-\( is no regular expression"):
+        parse_stream(stored, "the server")
 
 
 @pytest.mark.parametrize("changes", VALID.values(), ids=VALID.keys())

@@ -143,6 +143,15 @@ def test_a_setting_that_is_refused_when_true_may_be_false(key: str) -> None:
     assert parse_stream(document({"spec.sparkConf": {key: " False"}}), "the test").spec.spark_conf == {key: " False"}
 
 
+def test_a_number_with_a_point_and_nothing_behind_it_is_whole_as_kubectl_sends_it() -> None:
+    changes = {
+        "spec.driver.cores": 3.0,
+        "spec.source.kafka": {"bootstrapServers": "k:1", "assign": [{"topic": "a", "partitions": [1.0]}]},
+    }
+    spec = parse_stream(document(changes), "the test").spec
+    assert (spec.driver.cores, spec.to_document()["source"]["kafka"]["assign"][0]["partitions"]) == (3, [1])
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ResourceInvalid) as caught:
         parse_stream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Self
 
@@ -49,7 +50,10 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _prepared(cls, value: Any) -> Any:
-        given = without_nulls(value)
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        given = value
+        if isinstance(value, dict):
+            given = {name: _as_whole(item) for name, item in without_nulls(value, known).items()}
         if cls.one_of and isinstance(given, dict) and sum(name in given for name in cls.one_of) != 1:
             raise ValueError(_one_of_sentence(cls.one_of))
         return given
@@ -81,9 +85,22 @@ def _one_of_sentence(names: tuple[str, ...]) -> str:
     return f"give exactly one of: {', '.join(names)}"
 
 
-def without_nulls(value: Any) -> Any:
-    """Leave out what is null, as the API server does: `field: null` is the same as no such field."""
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+def _as_whole(value: Any) -> Any:
+    """Take 1.0 for the whole number that it is, as JSON does not tell one from the other."""
+    if isinstance(value, list):
+        return [_as_whole(item) for item in value]
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if is_whole else value
+
+
+def without_nulls(value: Any, names: Container[str] | None = None) -> Any:
+    """Leave out what is null, all of it or the fields of these names: `field: null` is the same as no such field.
+
+    Source: the API server's own treatment of null where a schema does not say nullable.
+    """
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in value.items() if item is not None or (names is not None and key not in names)}
 
 
 def parse_duration(text: object) -> timedelta:
@@ -140,8 +157,9 @@ Duration = Annotated[
     ),
 ]
 
+
 Whole = Annotated[int, Strict()]
-"""A whole number; like the API server it does not take a text for one."""
+"""A whole number; like the API server it takes 1.0 for one (see Model) and no text."""
 
 Flag = Annotated[bool, Strict()]
 """True or false; like the API server it does not take a text or a number for one."""
