@@ -129,6 +129,17 @@ def test_partitions_added_are_seen_at_the_next_look(kafka: Kafka, name: str) -> 
     assert after.topic_ids == before.topic_ids, "a topic that grows is the same topic"
 
 
+def test_a_driver_that_asks_for_partitions_alone_sees_those_added_since(kafka: Kafka, name: str) -> None:
+    """Spark plans them at once, while the client that asks for their bounds remembers the topic as it was."""
+    made(kafka, name, 2)
+    asked = source(kafka.bootstrap_servers, topics=[name])
+    asked.earliest_and_ids([TopicPartition(name, 0)])
+    kafka.add_partitions(name, 4)
+    added = [TopicPartition(name, 2), TopicPartition(name, 3)]
+    eventually(lambda: len(source(kafka.bootstrap_servers, topics=[name]).view().selected) == 4, "they are there")
+    assert asked.earliest_and_ids(added)[0] == Positions(dict.fromkeys(added, 0))
+
+
 def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, name: str) -> None:
     made(kafka, name)
     produced(kafka, name, 3)

@@ -24,12 +24,16 @@ Result = TypeVar("Result")
 
 _NO_RIGHT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
-_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART}
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    # By the client's own list of topics and leaders, which may be older than a partition.
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,
 }
 _ASK_AGAIN_SECONDS = 0.1
 
@@ -39,7 +43,7 @@ class SourceRefused(Refused):
 
 
 class _LeaderMoves(SourceUnreachable):
-    """A partition has no leader at this moment: it is new, or its leader's broker is being restarted."""
+    """No leader of a partition is known at this moment: it is new, or its leader's broker is being restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +224,13 @@ class KafkaBounds:
     def _offsets(
         self, asked: Mapping[TopicPartition, Future[Any]], wanted: Mapping[TopicPartition, Any]
     ) -> dict[TopicPartition, int]:
-        """Await the answers, and ask again for partitions whose leader moves, as long as the time limit allows."""
+        """Await the answers, and ask again for partitions whose leader moves, as long as the time limit allows.
+
+        First of all the client's list of topics is renewed, which does not know partitions that are newer.
+        """
         deadline = time.monotonic() + self._timeout
         found: dict[TopicPartition, int] = {}
+        renewed = False
         while asked:
             again: dict[TopicPartition, Any] = {}
             for partition, future in asked.items():
@@ -232,8 +240,11 @@ class KafkaBounds:
                     if time.monotonic() > deadline:
                         raise
                     again[partition] = wanted[partition]
-            if again:
+            if again and renewed:
                 time.sleep(_ASK_AGAIN_SECONDS)
+            elif again:
+                self._named(lambda: self._admin.list_topics(timeout=self._timeout))
+                renewed = True
             asked = self._ask_offsets(again)
         return found
 
@@ -266,7 +277,7 @@ class KafkaBounds:
                 ) from problem
             if error.code() in _NO_LEADER:
                 raise _LeaderMoves(
-                    f"Kafka at {self.brokers} has no leader for a partition ({error.str()}); it is tried again."
+                    f"Kafka at {self.brokers} names no leader of a partition ({error.str()}); it is tried again."
                 ) from problem
             raise self._unreachable(error.str()) from problem
         self._noted_errors()
