@@ -11,6 +11,7 @@ from exactlyonce.ledger.fence import Fenced
 _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
 _RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 _KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
+_KAFKA_AWAY = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network)Exception: ([^\n]+)")
 _DATABASE = "psycopg2"
 _MOST = 1200
 
@@ -26,6 +27,13 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     if cause is not None:
         name, said = cause
         return _named(name, in_batch=in_batch), said
+    away = _KAFKA_AWAY.search(text)
+    if away is not None:
+        said = _shortened(away[1].rstrip("."))
+        return (
+            Ending.UNREACHABLE,
+            f"The brokers of source.kafka do not answer ({said}); nothing was landed by this, it is tried again.",
+        )
     before_the_query = text.split("=== Streaming Query ===")[0].strip()
     said = _shortened(before_the_query or type(problem).__name__)
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said

@@ -33,3 +33,15 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
     )
     for text in (f"Job aborted.\n{raised}\n\tat org.apache.Spark", raised.removesuffix(" SQLSTATE: P0001")):
         assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
+
+
+def test_brokers_that_do_not_answer_are_no_fault_of_a_batch() -> None:
+    text = (
+        "Query terminated\norg.apache.kafka.common.errors.TimeoutException: Timed out waiting. Call: listNodes\n\tat x"
+    )
+    expected = (
+        "The brokers of source.kafka do not answer (Timed out waiting. Call: listNodes); nothing was landed by this, "
+        "it is tried again."
+    )
+    for in_batch in (True, False):
+        assert ending_of(RuntimeError(text), in_batch=in_batch) == (Ending.UNREACHABLE, expected)
