@@ -7,8 +7,8 @@ KILLS ?= 1000
 SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-simulation test-integration test-faults test-full lint format soak bench \
-	requirements build clean
+.PHONY: help setup cluster-tools demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
+	format soak bench requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,11 +18,14 @@ setup: $(VENV)/.ready ## install everything the other targets need (they do it t
 $(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/set_up.py spark_apps/exactlyonce_spark/jars.lock testbed/kafka-broker.lock
 	@$(PYTHON) scripts/set_up.py
 
+cluster-tools: setup ## what the tests on a real Kubernetes need (Debian, root, Go): packages, programs, images; once
+	@$(RUN) -m testbed.cluster_tools
+
 demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled
 	@$(RUN) -m demo
 
-test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
-	@$(RUN) scripts/run_parts.py lint unit simulation integration faults
+test: cluster-tools ## lint and every test that fits into 45 minutes, with the minutes of each part
+	@$(RUN) scripts/run_parts.py lint unit simulation integration faults cluster
 
 test-unit: setup ## tests without servers; seconds
 	@$(RUN) scripts/run_parts.py unit
@@ -35,6 +38,9 @@ test-integration: setup ## real Kafka, Postgres and Spark
 
 test-faults: setup ## kills at named points and at random, frozen writers, cut connections
 	@$(RUN) scripts/run_parts.py faults
+
+test-cluster: cluster-tools ## a real Kubernetes of two nodes; skipped, with the reason, where this machine cannot have one
+	@$(RUN) scripts/run_parts.py cluster
 
 test-full: setup ## every crash point in every mode, more seeds and kills; keeps its report in docs/reports/
 	@$(RUN) scripts/full_report.py

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from testbed import cluster_files, processes
 from testbed.containerd import Containerd
-from testbed.enclosure import Enclosure, Inside
+from testbed.enclosure import INSIDE, Enclosure, Inside
 from testbed.image_layout import ImageLayout
 from testbed.programs import ensure_programs
 
@@ -239,14 +239,15 @@ class Cluster:
     def _start_kubelet(self, number: int, node: str) -> None:
         home = self.folder / node
         cgroup = self._enclosed.make_cgroup(node)
-        configuration = cluster_files.kubelet(number, self._containerds[node].socket, home, cgroup)
+        socket = self._containerds[node].socket
+        configuration = cluster_files.kubelet(number, socket, home, cgroup, nobody=self.host_address)
         (home / "kubelet.yaml").write_text(configuration)
         options = {
             "config": home / "kubelet.yaml",
             "kubeconfig": self._kubeconfig(node),
             "hostname-override": node,
             "node-ip": self._enclosed.address,
-            "root-dir": home / "kubelet",
+            "root-dir": INSIDE / node / "kubelet",
             "cert-dir": home / "pki",
         }
         self._serve(f"kubelet-{node}", "kubelet", options)

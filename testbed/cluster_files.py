@@ -74,8 +74,11 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 """
 
 
-def kubelet(number: int, socket: Path, home: Path, cgroup: str) -> str:
-    """Return the configuration of the kubelet of node `number`, counted from 1."""
+def kubelet(number: int, socket: Path, home: Path, cgroup: str, nobody: str) -> str:
+    """Return the configuration of the kubelet of node `number`, counted from 1.
+
+    `nobody` is an address where no DNS server listens, so that a pod that asks for a name is told at once that it gets none.
+    """
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -94,6 +97,7 @@ def kubelet(number: int, socket: Path, home: Path, cgroup: str) -> str:
         "podLogsDir": str(home / "logs"),
         "volumePluginDir": str(home / "plugins"),
         "resolvConf": "",
+        "clusterDNS": [nobody],
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         # Images come from archives, not from a registry: one that is thrown away is gone.
         "imageGCHighThresholdPercent": 100,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -21,9 +22,15 @@ import psutil
 
 from testbed import processes
 
+INSIDE = Path("/run/folder")
+"""The enclosure's folder as it is called inside: short enough for the names of sockets."""
+
 _MOST_AT_ONCE = 60
 _END_SECONDS = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
+
+# The share of all pods together is that of eight processes of the host, not of one: else a busy host starves the cluster.
+_WEIGHTS = {"cpu.shares": "8192", "cpu.weight": "800"}
 
 # A kubelet sets these for the whole machine; inside it finds them set, in files that only look like the machine's.
 _KERNEL_SETTINGS = {
@@ -189,6 +196,9 @@ class Enclosure:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._init_pid or self._holder.pid, signal.SIGKILL)
+        for inside in self._started:
+            # One whose child was stopped has stopped itself, and process 1 cannot go before it has taken note of the end.
+            inside.outer.send_signal(signal.SIGCONT)
         for process in [self._holder, *(inside.outer for inside in self._started)]:
             process.wait(_END_SECONDS)
         if self.number:
@@ -222,7 +232,7 @@ class Enclosure:
         raise CommandFailed(f"There are {_MOST_AT_ONCE} test clusters on this machine already: `ip link` lists them.")
 
     def _mount(self) -> None:
-        lines = [_MOUNTS]
+        lines = [_MOUNTS, f"mkdir {INSIDE}; mount --bind {shlex.quote(str(self.folder))} {INSIDE}\n"]
         for setting, value in _KERNEL_SETTINGS.items():
             file = f"/run/kernel-settings/{setting}"
             lines.append(
@@ -234,6 +244,9 @@ class Enclosure:
         self._remove_cgroup()  # one that a killed run left behind: the number was free, so nothing is in it
         for folder in self._cgroup_folders():
             folder.mkdir()
+            for file, weight in _WEIGHTS.items():
+                if (folder / file).exists():
+                    (folder / file).write_text(weight)
             _delegate(folder.parent)
             _delegate(folder)
 

@@ -21,6 +21,9 @@ from testbed.programs import ensure_programs
 from testbed.s3 import S3
 
 HERE = Path(__file__).parent
+MADE = pytest.StashKey[tuple[Images, Path]]()
+"""The images of the tree as it was when the run began, and the store that has them."""
+
 _numbers = itertools.count(1)
 
 
@@ -32,7 +35,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     screen = cache.Screen()
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         ensure_programs(screen)
-        image_store.ensure_store(ensure_images(screen), screen)
+        images = ensure_images(screen)
+        session.config.stash[MADE] = images, image_store.ensure_store(images, screen)
         screen.end()
 
 
@@ -45,15 +49,15 @@ def possible() -> None:
 
 
 @pytest.fixture(scope="session")
-def images(possible: None) -> Images:
+def images(possible: None, pytestconfig: pytest.Config) -> Images:
     """The images of the tree as it is."""
-    return ensure_images()
+    return pytestconfig.stash[MADE][0]
 
 
 @pytest.fixture(scope="session")
-def cluster(images: Images, servers: Path) -> Iterator[Cluster]:
+def cluster(possible: None, pytestconfig: pytest.Config, servers: Path) -> Iterator[Cluster]:
     """A cluster of two nodes that have the images."""
-    with Cluster(servers / "cluster", nodes=2, store=image_store.ensure_store(images)) as made:
+    with Cluster(servers / "cluster", nodes=2, store=pytestconfig.stash[MADE][1]) as made:
         yield made
 
 

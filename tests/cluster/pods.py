@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.cluster import Cluster
-from tests.rig import eventually
+from testbed.cluster import Cluster, KubectlFailed
+from tests.rig import TookTooLong, eventually
 
 POD_SECURITY = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER_SECURITY = {
@@ -59,7 +60,7 @@ def apply(cluster: Cluster, namespace: str, *objects: Mapping[str, Any]) -> None
     cluster.kubectl("apply", "--namespace", namespace, "--filename", "-", stdin=json.dumps(items))
 
 
-def wait_until_ended(cluster: Cluster, namespace: str, name: str, timeout_seconds: float = 240) -> str:
+def wait_until_ended(cluster: Cluster, namespace: str, name: str, timeout_seconds: float = 180) -> str:
     """Wait until a pod has succeeded and return its log; a pod that failed fails the test with what it said."""
 
     def phase() -> str:
@@ -68,7 +69,16 @@ def wait_until_ended(cluster: Cluster, namespace: str, name: str, timeout_second
     chosen = ("--namespace", namespace)
     try:
         eventually(lambda: phase() in ("Succeeded", "Failed"), f"the pod {name} has ended", timeout_seconds)
-    finally:
-        log = cluster.kubectl("logs", name, *chosen, "--tail=200")
-    assert phase() == "Succeeded", f"{cluster.kubectl('describe', 'pod', name, *chosen)}\n{log}"
-    return log
+    except TookTooLong as problem:
+        raise AssertionError(_story(cluster, name, *chosen)) from problem
+    assert phase() == "Succeeded", _story(cluster, name, *chosen)
+    return cluster.kubectl("logs", name, *chosen)
+
+
+def _story(cluster: Cluster, name: str, *chosen: str) -> str:
+    """What a person would look at: the namespace's pods, the pod's events and the end of its log."""
+    told = []
+    for command in (("get", "pods"), ("describe", "pod", name), ("logs", name, "--tail=60")):
+        with contextlib.suppress(KubectlFailed):
+            told.append(cluster.kubectl(*command, *chosen))
+    return "\n".join(told)

@@ -73,7 +73,8 @@ def test_spark_runs_a_job_in_executor_pods_that_reach_kafka_postgres_and_s3_on_t
     writers = {str(writer) for _, writer in landed}
     assert len(writers) == 2, "both executors wrote"
     assert all(writer.endswith(("-exec-1", "-exec-2")) for writer in writers), "and the driver did not"
-    keys = [entry["Key"] for entry in s3.client().list_objects_v2(Bucket="lake")["Contents"]]
+    entries = s3.client().list_objects_v2(Bucket="lake", Prefix="records/part-")["Contents"]
+    keys = [entry["Key"] for entry in entries]
     texts = [s3.client().get_object(Bucket="lake", Key=key)["Body"].read().decode() for key in keys]
     assert sorted(int(line) for text in texts for line in text.split()) == list(range(RECORDS))
 
@@ -155,6 +156,7 @@ def test_a_cluster_that_has_ended_leaves_nothing_on_the_machine(possible: None, 
         address = cluster.host_address
         assert address in subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout
         assert machine() == before
+        cluster.freeze("node1")
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
     assert traces(tmp_path, address) == []
     assert machine() == before
