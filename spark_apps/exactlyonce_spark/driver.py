@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,13 +204,16 @@ class _Query:
 
     def _await(self) -> None:
         """Return when the query has ended; between batches, ask whether this process may still land."""
+        from pyspark.errors import StreamingQueryException
+
         next_check = time.monotonic() + CHECK_SECONDS
         while self._query.isActive:
             if self._drain.asked:
                 if self._loop.in_hand is None and not self._query.status["isTriggerActive"]:
                     self._query.stop()
                     return
-                self._query.awaitTermination(_POLL_SECONDS)
+                with suppress(StreamingQueryException):  # the batch that was refused for the drain; looked at below
+                    self._query.awaitTermination(_POLL_SECONDS)
             elif self._drain.wait(_POLL_SECONDS):
                 continue
             if time.monotonic() > next_check and self._loop.in_hand is None:
