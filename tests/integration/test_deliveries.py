@@ -1,0 +1,129 @@
+"""The other deliveries, how a driver ends when it is asked to, and what no stream may be configured with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.api.resource import ResourceInvalid
+from exactlyonce.api.status import Phase
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.port import Ended, Running
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.loop import Done, Halted
+from exactlyonce_spark.crash_points import LET_GO
+from tests.rig import Rig, eventually, running
+
+LARGE = 2400
+"""Records a batch that tasks write."""
+
+AVAILABLE_NOW = {"spec.trigger": {"availableNow": True}}
+
+
+def batch_of(number: int) -> int:
+    """The batch that an id is in: Spark's limit takes as many of each partition, and they are even."""
+    return number // LARGE + 1
+
+
+def test_at_least_once_doubles_at_most_the_batch_whose_positions_had_not_moved(rig: Rig) -> None:
+    rig.overrides |= {"spec.delivery": "AtLeastOnce", "spec.source.kafka.maxOffsetsPerTrigger": LARGE}
+    rig.produce(3 * LARGE)
+    assert rig.run(crash="batch.rows-written@2=kill-driver batch.landed@3=kill-driver") == Done(completed=True)
+    assert rig.counts() == Counter({number: 2 if batch_of(number) == 2 else 1 for number in rig.produced}), (
+        "the rows of batch 2 were written, and the crash came before its positions moved"
+    )
+    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded"]
+
+
+def test_at_most_once_loses_at_most_the_batch_in_hand_and_says_which(rig: Rig) -> None:
+    """Batch 2 loses its driver while tasks write; of batch 3 Spark starts a task again whose rows are in already."""
+    rig.overrides |= {"spec.delivery": "AtMostOnce", "spec.source.kafka.maxOffsetsPerTrigger": LARGE}
+    rig.produce(4 * LARGE)
+    opened = rig.open(AVAILABLE_NOW)
+    let_spark_try_tasks_again(opened)
+    crash = "task.before-commit@2=kill-driver task.committed@3=raise"
+    assert rig.run(opened=opened, crash=crash) == Done(completed=True), rig.story()
+    found = rig.counts()
+    assert set(found.values()) == {1}, "nothing is doubled"
+    lost = {number for number in rig.produced if number not in found}
+    assert lost
+    assert {batch_of(number) for number in lost} <= {2, 3}
+    told = rig.sql("select batch, partition, from_offset, until_offset from exactlyonce.failures where status = 'Lost'")
+    ends = {batch: (batch - 1) * LARGE // 4 for batch in (2, 3, 4)}
+    assert sorted(told) == [(batch, part, ends[batch], ends[batch + 1]) for batch in (2, 3) for part in range(4)]
+    said = [words for kind, words in rig.events if kind == "BatchFailed"]
+    assert len(said) == 1
+    assert "was started again" in said[0]
+    assert "its rows are given up rather than written twice" in said[0]
+    assert rig.verdicts() == ["FirstStart", "SkipLanded", "SkipLanded"]
+
+
+def let_spark_try_tasks_again(opened: LocalStream) -> None:
+    """Local mode tries a task once with AtMostOnce; an executor that is lost makes Spark try again, whatever is set."""
+    once = "local[2,1]"
+    assert once in opened.launcher.spec
+    opened.launcher.spec = opened.launcher.spec.replace(once, "local[2,4]")
+
+
+def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig) -> None:
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = 40
+    rig.produce(40 * 40)
+    opened = rig.open()
+    with running(rig, opened, crash="batch.rows-written@2=hold"):
+        eventually(lambda: any(rig.folder.glob("fired-*")), "batch 2 is in hand", 120)
+        opened.launcher.drain(Epoch(1))
+        assert isinstance(opened.launcher.look(Epoch(1)), Running)
+        assert rig.landed() == 40, "batch 2 has not landed yet"
+        (held,) = rig.folder.glob("fired-*")
+        Path(f"{held}{LET_GO}").touch()
+        eventually(lambda: isinstance(opened.launcher.look(Epoch(1)), Ended), "the driver has ended", 120)
+    assert ending_and_status(opened, 1) == (Ending.DRAINED, 0)
+    landed = rig.counts()
+    assert set(range(80)) <= set(landed), "batch 2 has landed"
+    assert len(landed) < len(rig.produced), "it did not go on to the end"
+    opened = rig.open(AVAILABLE_NOW)
+    assert rig.run(opened=opened) == Done(completed=True), rig.story()
+    assert ending_and_status(opened, 2) == (Ending.COMPLETED, 0)
+    assert opened.statuses.read()[0].phase is Phase.COMPLETED
+    rig.assert_exactly_once()
+
+
+def ending_and_status(opened: LocalStream, attempt: int) -> tuple[Ending | None, int | None]:
+    """A driver's last words and the exit status of its process."""
+    state = opened.launcher.look(Epoch(attempt))
+    assert isinstance(state, Ended)
+    child = opened.launcher._children[Epoch(attempt)]
+    return None if state.words is None else state.words.ending, child.returncode
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("spark.speculation", "speculation runs a task twice at once"),
+        (
+            "spark.sql.streaming.asyncProgressTrackingEnabled",
+            "asynchronous progress tracking writes the offset log after its batch",
+        ),
+        ("spark.sql.streaming.realTimeMode.enabled", "real-time mode writes the offset log after its batch"),
+    ],
+)
+def test_what_breaks_the_promise_is_refused_by_name(rig: Rig, key: str, reason: str) -> None:
+    with pytest.raises(ResourceInvalid) as refused:
+        rig.stream({"spec.sparkConf": {key: "true"}})
+    (problem,) = refused.value.problems
+    assert f"sparkConf may not set {key}: {reason}" in problem
+
+
+def test_a_driver_whose_spark_is_configured_against_the_promise_from_elsewhere_halts_the_stream(rig: Rig) -> None:
+    """An image's spark-defaults.conf; speculation there is switched off, as the stream's own settings win."""
+    conf = rig.folder / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("spark.speculation true\nspark.sql.streaming.realTimeMode.enabled true\n")
+    rig.produce(40)
+    result = rig.run(environment={"SPARK_CONF_DIR": str(conf)})
+    assert isinstance(result, Halted)
+    assert "spark.sql.streaming.realTimeMode.enabled=true, which no stream may have: real-time mode" in result.reason
+    assert rig.landed() == 0

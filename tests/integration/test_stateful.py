@@ -1,0 +1,63 @@
+"""A query that keeps state in its checkpoint: what it emits counts once, and its state is never lost without a word."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+
+from exactlyonce.reconcile.loop import Done, Halted
+from tests.rig import Rig
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+A_MINUTE, BATCH = 10, 100
+"""Records of one minute, and of one batch."""
+
+WINDOWS = """
+from pyspark.sql import functions
+
+def totals(rows):
+    minutes = rows.withWatermark("ts", "0 seconds").groupBy(functions.window("ts", "1 minute"))
+    totals = minutes.agg(functions.count("*").alias("orders"), functions.sum("id").alias("total"))
+    return totals.selectExpr("window.start as minute", "orders", "total")
+"""
+
+
+def test_an_aggregation_counts_every_record_once_through_kills_and_halts_without_its_checkpoint(rig: Rig) -> None:
+    (rig.folder / "windows_of_a_test.py").write_text(WINDOWS)
+    rig.sql("create table totals (minute timestamptz, orders bigint, total bigint)")
+    rig.overrides |= {
+        "spec.transform": {"python": {"module": "windows_of_a_test", "function": "totals"}},
+        "spec.source.kafka.maxOffsetsPerTrigger": BATCH,
+        "spec.sink.postgres.table": "totals",
+    }
+    path = os.pathsep.join([str(rig.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for number in range(0, 5 * BATCH, 4):
+        rig.produce(4, ts=moment_of(number))
+    crash = "batch.rows-written@2=kill-driver batch.landed@3=kill-driver batch.landed@6=kill-driver"
+    assert rig.run(crash=crash, environment={"PYTHONPATH": path}) == Done(completed=True), rig.story()
+    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded", "SkipLanded"]
+    assert rig.landed_batch() == 6, "after five batches of records one without, for the rows whose time had come"
+    assert_minutes_once(rig, minutes_of(5 * BATCH))
+    shutil.rmtree(rig.location)
+    result = rig.run(environment={"PYTHONPATH": path})
+    assert isinstance(result, Halted)
+    assert "keeps state in its checkpoint, which offsets alone cannot rebuild" in result.reason
+    assert_minutes_once(rig, minutes_of(5 * BATCH))
+
+
+def moment_of(number: int) -> str:
+    """Records of ten ids share a minute."""
+    return (NOON + timedelta(minutes=number // A_MINUTE)).isoformat()
+
+
+def minutes_of(count: int) -> list[tuple[datetime, int, int]]:
+    """Every minute but the last one, which is not over yet, with the count and the sum of its ids."""
+    ids: dict[datetime, list[int]] = {}
+    for number in range(count):
+        ids.setdefault(datetime.fromisoformat(moment_of(number // 4 * 4)), []).append(number)
+    return [(minute, len(found), sum(found)) for minute, found in sorted(ids.items())][:-1]
+
+
+def assert_minutes_once(rig: Rig, expected: list[tuple[datetime, int, int]]) -> None:
+    assert rig.sql("select minute, orders, total from totals order by minute") == expected
