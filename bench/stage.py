@@ -72,7 +72,7 @@ class Stage:
         try:
             with connection.cursor() as cursor:
                 while time.monotonic() < deadline:
-                    cursor.execute("select count(*) from (select from orders limit %s) as some", (beyond + 1,))
+                    cursor.execute("select count(*) from (select from orders limit %s) as found", (beyond + 1,))
                     if cursor.fetchone() == (beyond + 1,):
                         return time.monotonic()
                     time.sleep(0.01)
