@@ -104,8 +104,8 @@ class StreamPasses:
         """A spec that cannot be used: the driver that runs goes on, and the resource says what is wrong."""
         status, version = statuses.read()
         told = " ".join(problem.problems)
+        statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
-            statuses.write(status.model_copy(update={"spec_problem": told}), version)
             self._reporter(statuses.document)("SpecInvalid", told)
         return Next(WATCH_SECONDS)
 
