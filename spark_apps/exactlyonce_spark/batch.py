@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
-from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
@@ -38,7 +38,7 @@ from exactlyonce_spark.source_check import RecordsLost, SourceCheck, require_all
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
 
 
-class PlanUnfit(ExactlyOnceError):
+class PlanUnfit(Refused):
     """The query's plan cannot keep the promise with the sink as it is configured."""
 
 

@@ -24,26 +24,41 @@ def totals(rows):
 
 
 def test_an_aggregation_counts_every_record_once_through_kills_and_halts_without_its_checkpoint(rig: Rig) -> None:
-    (rig.folder / "windows_of_a_test.py").write_text(WINDOWS)
-    rig.sql("create table totals (minute timestamptz, orders bigint, total bigint)")
-    rig.overrides |= {
-        "spec.transform": {"python": {"module": "windows_of_a_test", "function": "totals"}},
-        "spec.source.kafka.maxOffsetsPerTrigger": BATCH,
-        "spec.sink.postgres.table": "totals",
-    }
-    path = os.pathsep.join([str(rig.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = counting_minutes(rig)
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = BATCH
     for number in range(0, 5 * BATCH, 4):
         rig.produce(4, ts=moment_of(number))
     crash = "batch.rows-written@2=kill-driver batch.landed@3=kill-driver batch.landed@6=kill-driver"
-    assert rig.run(crash=crash, environment={"PYTHONPATH": path}) == Done(completed=True), rig.story()
+    assert rig.run(crash=crash, environment=environment) == Done(completed=True), rig.story()
     assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded", "SkipLanded"]
     assert rig.landed_batch() == 6, "after five batches of records one without, for the rows whose time had come"
     assert_minutes_once(rig, minutes_of(5 * BATCH))
     shutil.rmtree(rig.location)
-    result = rig.run(environment={"PYTHONPATH": path})
+    result = rig.run(environment=environment)
     assert isinstance(result, Halted)
     assert "keeps state in its checkpoint, which offsets alone cannot rebuild" in result.reason
     assert_minutes_once(rig, minutes_of(5 * BATCH))
+
+
+def test_an_aggregation_that_is_to_land_by_partition_halts_at_once_and_says_what_to_do(rig: Rig) -> None:
+    environment = counting_minutes(rig)
+    rig.overrides["spec.sink.postgres.commit"] = "Partition"
+    rig.produce(40)
+    result = rig.run(environment=environment)
+    assert isinstance(result, Halted)
+    assert "set sink.postgres.commit to Batch" in result.reason
+    assert rig.verdicts() == ["FirstStart"]
+
+
+def counting_minutes(rig: Rig) -> dict[str, str]:
+    """Let the stream count and sum the ids of each minute; returns the environment in which it finds the transform."""
+    (rig.folder / "windows_of_a_test.py").write_text(WINDOWS)
+    rig.sql("create table totals (minute timestamptz, orders bigint, total bigint)")
+    rig.overrides |= {
+        "spec.transform": {"python": {"module": "windows_of_a_test", "function": "totals"}},
+        "spec.sink.postgres.table": "totals",
+    }
+    return {"PYTHONPATH": os.pathsep.join([str(rig.folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def moment_of(number: int) -> str:
