@@ -55,7 +55,12 @@ ARG EXACTLYONCE_JARS=
 COPY spark_apps/exactlyonce_spark/jars.py spark_apps/exactlyonce_spark/jars.lock /tmp/jars/
 RUN EXACTLYONCE_CACHE=/tmp/jars/cache python3 /tmp/jars/jars.py --to /opt/jars && rm -rf /tmp/jars
 ENV EXACTLYONCE_JARS=/opt/jars \
+    EXACTLYONCE_CLASS_ARCHIVE=/opt/classes/driver.jsa \
     SPARK_HOME=/opt/packages/pyspark
+# The JVM maps the classes that a driver loads instead of reading them from 300 jars: it starts seconds sooner.
+COPY spark_apps/exactlyonce_spark/__init__.py spark_apps/exactlyonce_spark/jars.py spark_apps/exactlyonce_spark/class_archive.py \
+    /opt/exactlyonce/exactlyonce_spark/
+RUN SPARK_LOCAL_HOSTNAME=localhost SPARK_LOCAL_IP=127.0.0.1 python3 -m exactlyonce_spark.class_archive
 COPY spark_apps/entrypoint /usr/local/bin/entrypoint
 COPY operator/exactlyonce /opt/exactlyonce/exactlyonce
 COPY spark_apps/exactlyonce_spark /opt/exactlyonce/exactlyonce_spark

@@ -11,11 +11,12 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exactlyonce.launch.driver_document import CHECKPOINT_VARIABLE
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
+from exactlyonce_spark import class_archive
 from exactlyonce_spark.s3_settings import give_login
 
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -35,8 +36,8 @@ class NotAnExecutor(RuntimeError):
     """The environment is not that of an executor's container."""
 
 
-def executor_command(java: str, spark_jars: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the command of the executor that `environment` describes. Performs no I/O.
+def executor_command(java: Sequence[str], spark_classpath: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command of the executor that `environment` describes; `java` may have options. Performs no I/O.
 
     Raises:
         NotAnExecutor: if a variable that the scheduler always sets is missing.
@@ -52,10 +53,21 @@ def executor_command(java: str, spark_jars: str, environment: Mapping[str, str])
         if (found := _NUMBERED_OPTION.fullmatch(name))
     )
     memory = environment["SPARK_EXECUTOR_MEMORY"]
-    classpath = ":".join(filter(None, [environment.get("SPARK_CLASSPATH"), f"{spark_jars}/*"]))
+    classpath = ":".join(filter(None, [environment.get("SPARK_CLASSPATH"), *spark_classpath]))
     arguments = [word for option, name in _ARGUMENTS.items() for word in (option, environment[name])]
     options = [value for _, value in numbered]
-    return [java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, _BACKEND, *arguments]
+    return [*java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, _BACKEND, *arguments]
+
+
+def spark_classpath(home: Path) -> list[str]:
+    """Return Spark's part of the classpath exactly as its launcher makes it for a driver.
+
+    The class archive is made by a driver, and serves only a JVM whose classpath begins as that one's did.
+
+    Source: Spark 4.2's AbstractCommandBuilder.buildClassPath.
+    """
+    logging = sorted(str(jar) for jar in (home / "jars").glob("slf4j-api-*.jar"))
+    return [str(home / "conf"), *logging, str(home / "jars" / "*")]
 
 
 def main() -> None:
@@ -66,7 +78,8 @@ def main() -> None:
     if java is None or pyspark is None or pyspark.origin is None:
         raise SystemExit("An executor needs Java and pyspark, and this image lacks one of them.")
     try:
-        command = executor_command(java, str(Path(pyspark.origin).parent / "jars"), os.environ)
+        program = [java, *class_archive.java_options().split()]
+        command = executor_command(program, spark_classpath(Path(pyspark.origin).parent), os.environ)
     except NotAnExecutor as problem:
         raise SystemExit(str(problem)) from None
     secret = os.environ.get(CHECKPOINT_VARIABLE)

@@ -13,15 +13,18 @@ from typing import Any
 
 
 def insert(rows: Iterator[Any]) -> None:
-    """Write records into the table `landed`, with the name of the pod that does it."""
+    """Write records into the table `landed`: with the pod that does it, and whether a JVM there maps the class archive."""
     import os
     import socket
+    from pathlib import Path
 
     import psycopg2
 
+    archive = os.environ["EXACTLYONCE_CLASS_ARCHIVE"]
+    mapped = any(archive in maps.read_text() for maps in Path("/proc").glob("[0-9]*/maps"))
     with psycopg2.connect(os.environ["POSTGRES"]) as connection, connection.cursor() as cursor:
         for row in rows:
-            cursor.execute("insert into landed values (%s, %s)", (int(row.value), socket.gethostname()))
+            cursor.execute("insert into landed values (%s, %s, %s)", (int(row.value), socket.gethostname(), mapped))
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ def test_spark_runs_a_job_in_executor_pods_that_reach_kafka_postgres_and_s3_on_t
         producer.produce(name, str(number).encode(), partition=number % 4)
     assert producer.flush(60) == 0
     database = postgres_18.create_database(name)
-    postgres_18.execute("create table landed (id int, pod text)", name)
+    postgres_18.execute("create table landed (id int, pod text, archive bool)", name)
     s3.create_bucket("lake")
     driver = pod(
         "driver",
@@ -68,11 +68,12 @@ def test_spark_runs_a_job_in_executor_pods_that_reach_kafka_postgres_and_s3_on_t
     apply(cluster, namespace, *driver_rights(), driver)
     log = wait_until_ended(cluster, namespace, "driver")
     assert "the driver was driver" in log
-    landed = postgres_18.execute("select id, pod from landed", name)
-    assert sorted(int(str(number)) for number, _ in landed) == list(range(RECORDS))
-    writers = {str(writer) for _, writer in landed}
+    landed = postgres_18.execute("select id, pod, archive from landed", name)
+    assert sorted(int(str(number)) for number, _, _ in landed) == list(range(RECORDS))
+    writers = {str(writer) for _, writer, _ in landed}
     assert len(writers) == 2, "both executors wrote"
     assert all(writer.endswith(("-exec-1", "-exec-2")) for writer in writers), "and the driver did not"
+    assert all(archive for _, _, archive in landed), "executors start with the class archive that a driver made"
     entries = s3.client().list_objects_v2(Bucket="lake", Prefix="records/part-")["Contents"]
     keys = [entry["Key"] for entry in entries]
     texts = [s3.client().get_object(Bucket="lake", Key=key)["Body"].read().decode() for key in keys]

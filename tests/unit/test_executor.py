@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from exactlyonce_spark.executor import NotAnExecutor, executor_command
+from exactlyonce_spark.executor import NotAnExecutor, executor_command, spark_classpath
 
 ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
@@ -21,8 +22,9 @@ ENVIRONMENT = {
 
 
 def test_an_executor_gets_what_the_scheduler_told() -> None:
-    assert executor_command("/jre/bin/java", "/spark/jars", ENVIRONMENT) == [
+    assert executor_command(["/jre/bin/java", "-Xshare:auto"], ["/spark/jars/*"], ENVIRONMENT) == [
         "/jre/bin/java",
+        "-Xshare:auto",
         "-Xms1g",
         "-Xmx1g",
         "-cp",
@@ -47,20 +49,31 @@ def test_an_executor_gets_what_the_scheduler_told() -> None:
 
 def test_java_options_keep_their_order_beyond_nine_and_their_spaces() -> None:
     options = {f"SPARK_JAVA_OPT_{number}": f"-Doption={number} and a space" for number in range(12)}
-    command = executor_command("java", "/spark/jars", {**ENVIRONMENT, **options})
+    command = executor_command(["java"], ["/spark/jars/*"], {**ENVIRONMENT, **options})
     assert command[1:13] == [f"-Doption={number} and a space" for number in range(12)]
 
 
 def test_the_jars_that_a_stream_adds_come_before_sparks_own() -> None:
-    command = executor_command("java", "/spark/jars", {**ENVIRONMENT, "SPARK_CLASSPATH": "/opt/jars/*"})
+    command = executor_command(["java"], ["/spark/jars/*"], {**ENVIRONMENT, "SPARK_CLASSPATH": "/opt/jars/*"})
     assert command[command.index("-cp") + 1] == "/opt/jars/*:/spark/jars/*"
+
+
+def test_sparks_classpath_is_in_the_launchers_order_so_that_the_drivers_class_archive_fits(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    for jar in ("slf4j-api-2.0.17.jar", "jul-to-slf4j-2.0.17.jar", "spark-core_2.13-4.2.0.jar"):
+        (tmp_path / "jars" / jar).touch()
+    assert spark_classpath(tmp_path) == [
+        f"{tmp_path}/conf",
+        f"{tmp_path}/jars/slf4j-api-2.0.17.jar",
+        f"{tmp_path}/jars/*",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(set(ENVIRONMENT) - {"PATH"}))
 def test_a_container_that_the_scheduler_did_not_make_is_refused_by_the_variable_that_is_missing(name: str) -> None:
     without = {key: value for key, value in ENVIRONMENT.items() if key != name}
     with pytest.raises(NotAnExecutor, match=f"{name} is not set"):
-        executor_command("java", "/spark/jars", without)
+        executor_command(["java"], ["/spark/jars/*"], without)
 
 
 def test_started_by_hand_it_ends_with_a_sentence_and_no_trace() -> None:
