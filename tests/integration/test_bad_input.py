@@ -6,6 +6,7 @@ of its own, whose password must turn up nowhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -112,11 +113,11 @@ def test_a_table_that_is_missing_or_does_not_fit_halts_the_stream(rig: Rig) -> N
     rig.sql("alter table orders rename column customer to buyer")
     rig.sql("alter table orders alter column amount type numeric(12,1)")
     sentence = halting(rig)
-    assert sentence == (
-        "What the query yields does not fit the table public.orders: "
-        "the table has no column customer (it has id, buyer, amount, ts); "
-        "column amount is decimal(12,2) in the query and numeric(12,1) in the table; cast it in the transform to a type "
-        "that keeps every value."
+    assert sentence.startswith("What the query yields does not fit the table public.orders: ")
+    assert "the table has no column customer (it has id, buyer, amount, ts); " in sentence
+    assert (
+        "column amount is decimal(12,2) in the query and numeric(12,1) in the table; cast it in the transform"
+        in sentence
     )
     assert_nothing_landed(rig)
 
@@ -227,6 +228,11 @@ def test_a_checkpoint_location_that_cannot_be_written_is_waited_for(rig: Rig) ->
     """A file stands where the folder is to be, which stops root too: when the stream starts, and once while it runs."""
     rig.overrides["spec.recovery.backoff"] = {"initial": "1s", "max": "2s"}
     rig.produce(400)
+    with Command(rig, {"spec.checkpoint.location": "/proc/checkpoint"}) as command:
+        assert "The checkpoint location /proc/checkpoint could not be created (" in command.wait_for("PutOff")
+        assert command.interrupt() == 0
+    assert_nothing_landed(rig)
+
     rig.location.write_text("not a folder")
     with Command(rig) as command:
         told = command.wait_for("PutOff")
@@ -290,3 +296,9 @@ def test_a_ledger_with_a_newer_epoch_is_told_and_nothing_older_lands(rig: Rig) -
         first.wait_until_landed()
         assert first.interrupt() == 0
     rig.assert_exactly_once()
+
+    rig.produce(40)
+    (token,) = re.findall(r"exactlyonce.dev/adopt=([-0-9a-f]+)", sentence)
+    completing(rig, {"metadata.annotations": {"exactlyonce.dev/adopt": token}}, state="elsewhere")
+    rig.assert_exactly_once()
+    assert "belongs to the resource" in halting(rig), "the stream has moved to the other one"

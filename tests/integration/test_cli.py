@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -85,8 +86,10 @@ def test_a_command_that_was_killed_is_followed_by_one_that_goes_on(rig: Rig) -> 
         orphans = first.drivers()
         assert orphans != []
         assert rig.landed() == 0
+        lock = rig.folder / "state" / f"tests.{rig.name}" / "running.lock"
+        assert not is_held(lock)
         with Command(rig, alone=False) as second:
-            eventually(lambda: second.status()["phase"] == "Running", "the second one has looked")
+            eventually(lambda: is_held(lock), "the second one has taken over")
             (rig.folder / f"fired{LET_GO}").touch()
             second.wait_until_landed()
             second.wait_for("Drained")
@@ -112,6 +115,16 @@ def test_what_cannot_be_started_is_one_sentence_and_status_1(rig: Rig) -> None:
         assert refused(command, file, "--name", "another").endswith("choose one with --name.")
         assert "Secret warehouse is not there: make the folder" in refused(command, file, "--secrets", "nowhere")
         assert unusable in refused(command, file, "--secrets", rig.secrets, "--state", file)
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process holds this file's lock."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def refused(*arguments: str | Path) -> str:
