@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exactlyonce_spark.jars import cache_folder
@@ -39,9 +41,9 @@ def made_once(kind: str, key: str, make: Callable[[Path], None], keep: int = 2) 
     """Return the cache's folder for `kind` and `key`, filled by `make` if it is not there.
 
     `make` fills a scratch folder that becomes the folder only when it returns. A second process waits for the first.
-    Of the folders of this kind the `keep` newest stay.
+    Of the folders of this kind the `keep` newest stay, and those that somebody has `in_use`.
     """
-    home = cache_folder() / "testbed" / kind
+    home = _home(kind)
     folder = home / key
     home.mkdir(parents=True, exist_ok=True)
     with (home / ".lock").open("w") as lock:
@@ -58,10 +60,45 @@ def made_once(kind: str, key: str, make: Callable[[Path], None], keep: int = 2) 
             scratch.rename(folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        kept = sorted((path for path in home.iterdir() if path.is_dir()), key=lambda path: -path.stat().st_mtime)
-        for old in kept[keep:]:
-            shutil.rmtree(old, ignore_errors=True)
+        for old in _newest_first(kind)[keep:]:
+            _remove_unless_in_use(old)
     return folder
+
+
+def newest(kind: str) -> Path | None:
+    """Return the folder of this kind that was made or asked for last; a `make` may begin with what is in it."""
+    return next(iter(_newest_first(kind)), None)
+
+
+@contextlib.contextmanager
+def in_use(*folders: Path) -> Iterator[None]:
+    """Keep folders of the cache from being removed, as long as this process lives at most."""
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
+def _home(kind: str) -> Path:
+    return cache_folder() / "testbed" / kind
+
+
+def _newest_first(kind: str) -> list[Path]:
+    made = [path for path in _home(kind).iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return sorted(made, key=lambda path: -path.stat().st_mtime)
+
+
+def _remove_unless_in_use(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(handle)
 
 
 def run(

@@ -16,6 +16,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any, Self
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from testbed import cluster_files, processes
+from testbed import cache, cluster_files, processes
 from testbed.containerd import Containerd
 from testbed.enclosure import INSIDE, Enclosure, Inside
 from testbed.image_layout import ImageLayout
@@ -53,22 +54,21 @@ class Cluster:
     _enclosure: Enclosure | None = None
     _servers: dict[str, Inside] = field(default_factory=dict)
     _containerds: dict[str, Containerd] = field(default_factory=dict)
+    _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._enclosure = Enclosure(self.folder, self._programs / "pause").__enter__()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._remove_state)
+            undo.enter_context(cache.in_use(self._programs, *filter(None, [self.store])))
+            self._enclosure = undo.enter_context(Enclosure(self.folder, self._programs / "pause"))
             self._write_files()
             self._start()
-        except BaseException:
-            self.__exit__()
-            raise
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._enclosed.__exit__()
-        for name in [*self.node_names, "etcd", "pki"]:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+        self._undo.close()
 
     @property
     def kubeconfig(self) -> Path:
@@ -180,6 +180,10 @@ class Cluster:
     def _home(self) -> dict[str, str]:
         """An environment whose HOME is this cluster's folder: below it kubectl keeps what it has discovered."""
         return {**os.environ, "HOME": str(self.folder)}
+
+    def _remove_state(self) -> None:
+        for name in [*self.node_names, "etcd", "pki"]:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def _write_files(self) -> None:
         pki = self.folder / "pki"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import cluster_files, processes
@@ -11,6 +11,7 @@ from testbed.enclosure import CommandFailed, Enclosure, Inside
 
 _START_SECONDS = 60.0
 _LOAD_SECONDS = 900.0
+_ROOT = "containerd"
 _RUN = Path("/run")  # inside: its own, in memory, and short enough for the names of sockets
 _PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 
@@ -37,7 +38,6 @@ class Containerd:
     node: str
     home: Path
     pods: str
-    _process: list[Inside] = field(default_factory=list)
 
     @property
     def socket(self) -> Path:
@@ -47,7 +47,7 @@ class Containerd:
     @property
     def root(self) -> Path:
         """What it keeps: images and the files of containers."""
-        return self.home / "containerd"
+        return self.home / _ROOT
 
     @property
     def name(self) -> str:
@@ -82,11 +82,12 @@ class Containerd:
         folder = self.root / BLOBS
         return {file.name for file in folder.iterdir()} if folder.exists() else set()
 
-    def share(self, root: Path) -> None:
-        """Begin with the images of another root, which nobody writes any more: linked, not copied.
+    def share(self, home: Path) -> None:
+        """Begin with the images of another home, which nobody writes any more: linked, not copied.
 
         Layers are read by every container and written by none, so all nodes may read the same files.
         """
+        root = home / _ROOT
         for database in DATABASES:
             (self.root / database).parent.mkdir(parents=True)
             shutil.copy(root / database, self.root / database)

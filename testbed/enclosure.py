@@ -197,8 +197,8 @@ class Enclosure:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._init_pid or self._holder.pid, signal.SIGKILL)
         for inside in self._started:
-            # One whose child was stopped has stopped itself, and process 1 cannot go before it has taken note of the end.
-            inside.outer.send_signal(signal.SIGCONT)
+            # One whose child is stopped stops itself, and then takes no note of the end, which process 1 waits for.
+            inside.outer.kill()
         for process in [self._holder, *(inside.outer for inside in self._started)]:
             process.wait(_END_SECONDS)
         if self.number:

@@ -25,13 +25,6 @@ class ImageLayout:
 
     folder: Path
 
-    def drop_unreferenced(self) -> None:
-        """Delete blobs that no image of the index has."""
-        referenced = {digest for entry in self._index()["manifests"] for digest in self._digests_of(entry)}
-        for blob in self._blobs.iterdir():
-            if blob.name not in referenced:
-                blob.unlink()
-
     def write_archive(self, file: Path, present: AbstractSet[str] = frozenset()) -> None:
         """Write all images into an archive for `ctr images import`, without the blobs whose SHA-256 is in `present`."""
         index = self._index()

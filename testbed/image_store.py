@@ -15,14 +15,14 @@ from testbed.programs import ensure_programs
 
 
 def ensure_store(images: Images, report: cache.Report = cache.silent) -> Path:
-    """Return the root of a containerd that has these images, for `Containerd.share`; nobody may write there.
+    """Return a folder with these images for `Cluster.store`; nobody may write there.
 
     Raises:
         NotMade: if containerd refuses an image.
     """
     version = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True).stdout
     key = cache.key_of([], images.operator, images.spark, version)
-    return cache.made_once("stores", key, lambda scratch: _unpack(scratch, images, report)) / "containerd"
+    return cache.made_once("stores", key, lambda scratch: _unpack(scratch, images, report))
 
 
 def _unpack(scratch: Path, images: Images, report: cache.Report) -> None:
@@ -43,13 +43,13 @@ def _unpack(scratch: Path, images: Images, report: cache.Report) -> None:
 
 def _start_from_the_last(scratch: Path) -> None:
     """Have what the store before this one has, as links: only new layers are unpacked."""
-    before = sorted(scratch.parent.glob("*/containerd"), key=lambda path: path.parent.stat().st_mtime)
-    if not before:
+    before = cache.newest("stores")
+    if before is None:
         return
     for folder in (BLOBS, SNAPSHOTS):
         target = scratch / "containerd" / folder
         target.parent.mkdir(parents=True)
-        subprocess.run(["cp", "--archive", "--link", str(before[-1] / folder), str(target)], check=True)
+        subprocess.run(["cp", "--archive", "--link", str(before / "containerd" / folder), str(target)], check=True)
     for database in DATABASES:
         (scratch / "containerd" / database).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(before[-1] / database, scratch / "containerd" / database)
+        shutil.copy(before / "containerd" / database, scratch / "containerd" / database)

@@ -70,11 +70,10 @@ class _Build:
     report: cache.Report
 
     def run(self) -> None:
-        """Build, and write the layers that the build before this one has not."""
+        """Build both images and write their layers."""
         _bound_store()
         base = _base_image(self.report)
         layout = self.folder / "layout"
-        self._start_from_the_last(layout)
         for target in _TARGETS:
             name = _name(target, self.key)
             build = [*self._build_command(target, base), str(self.root)]
@@ -82,13 +81,18 @@ class _Build:
             self.report(f"{target} image: taking its layers out of buildah's store")
             push = [*_buildah(), "push", "--compression-format=zstd", "--compression-level=1"]
             cache.run([*push, _built(target), f"oci:{layout}:{name}"], f"Writing the {target} image")
-        ImageLayout(layout).drop_unreferenced()
+        self._share_blobs(layout)
 
-    def _start_from_the_last(self, layout: Path) -> None:
-        """Have the blobs of the build before this one, so that only new ones are written; they are links."""
-        before = sorted(self.folder.parent.glob("*/layout"), key=lambda path: path.parent.stat().st_mtime)
-        if before:
-            shutil.copytree(before[-1] / "blobs", layout / "blobs", copy_function=_link)
+    def _share_blobs(self, layout: Path) -> None:
+        """Have the layers that the build before this one has as well on the disk once."""
+        before = cache.newest("images")
+        if before is None:
+            return
+        for blob in (layout / "blobs" / "sha256").iterdir():
+            same = before / blob.relative_to(self.folder)
+            if same.exists():
+                blob.unlink()
+                blob.hardlink_to(same)
 
     def _build_command(self, target: str, base: str) -> list[str]:
         mounts = {ensure_jars(report=self.report): "/mnt/jars:ro", **_pip_mounts(self.folder)}
@@ -109,10 +113,6 @@ class _Build:
 
 def _built(target: str) -> str:
     return f"localhost/exactlyonce-{target}:built"
-
-
-def _link(source: str, target: str) -> None:
-    Path(target).hardlink_to(source)
 
 
 def _base_image(report: cache.Report) -> str:
