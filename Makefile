@@ -24,8 +24,8 @@ cluster-tools: setup ## what the tests on a real Kubernetes need (Debian, root, 
 demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled
 	@$(RUN) -m demo
 
-test: cluster-tools ## lint and every test that fits into 45 minutes, with the minutes of each part
-	@$(RUN) scripts/run_parts.py lint unit simulation integration faults cluster
+test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
+	@$(RUN) scripts/run_parts.py lint unit simulation integration faults
 
 test-unit: setup ## tests without servers; seconds
 	@$(RUN) scripts/run_parts.py unit
@@ -42,7 +42,7 @@ test-faults: setup ## kills at named points and at random, frozen writers, cut c
 test-cluster: cluster-tools ## a real Kubernetes of two nodes; skipped, with the reason, where this machine cannot have one
 	@$(RUN) scripts/run_parts.py cluster
 
-test-full: setup ## every crash point in every mode, more seeds and kills; keeps its report in docs/reports/
+test-full: cluster-tools ## every crash point in every mode, more seeds and kills; keeps its report in docs/reports/
 	@$(RUN) scripts/full_report.py
 
 lint: setup ## ruff, mypy and the borders between the packages
