@@ -52,7 +52,8 @@ def started(writer: DataStreamWriter) -> StreamingQuery:
         return writer.start()
     except AnalysisException as problem:
         raise TransformInvalid(
-            f"The transform cannot run as a stream: {_first_line(problem)} Change the transform."
+            f"The transform cannot run as a stream that appends rows: {_first_line(problem)} An aggregation needs a "
+            "watermark and a window of time, in transform.python."
         ) from problem
 
 

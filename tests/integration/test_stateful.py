@@ -50,6 +50,16 @@ def test_an_aggregation_that_is_to_land_by_partition_halts_at_once_and_says_what
     assert rig.verdicts() == ["FirstStart"]
 
 
+def test_an_aggregation_that_never_ends_is_refused_at_once(rig: Rig) -> None:
+    rig.overrides["spec.transform"] = {"sql": "SELECT customer, count(*) AS id FROM source GROUP BY customer"}
+    rig.produce(40)
+    result = rig.run()
+    assert isinstance(result, Halted)
+    assert "The transform cannot run as a stream that appends rows" in result.reason
+    assert "An aggregation needs a watermark" in result.reason
+    assert rig.verdicts() == ["FirstStart"]
+
+
 def counting_minutes(rig: Rig) -> dict[str, str]:
     """Let the stream count and sum the ids of each minute; returns the environment in which it finds the transform."""
     (rig.folder / "windows_of_a_test.py").write_text(WINDOWS)
