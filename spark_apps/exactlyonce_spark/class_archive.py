@@ -84,6 +84,7 @@ def _train(archive: Path) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = ensure_jars()
     session = (
         SparkSession.builder.master("local[2]")

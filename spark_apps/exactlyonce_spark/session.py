@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     given = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{class_archive.java_options()} {given}".strip()
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.LAUNCHER_OPTIONS)
+    # Without it Spark takes the python3 of the PATH for its workers, which need not be the one with our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     give_login(read_secret(Path(os.environ[SECRETS_FOLDER]), driver.spec.checkpoint.secret_ref), os.environ)
     builder = SparkSession.builder
     for key, value in settings.items():
