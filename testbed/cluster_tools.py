@@ -34,22 +34,22 @@ _NETWORK_PLUGINS_PACKAGE = "containernetworking-plugins"
 
 def missing() -> str | None:
     """Return what this machine lacks to run the test cluster, as a sentence, or None when it lacks nothing."""
-    return _never() or _lacks_packages()
+    return _cannot_be_installed() or _lacks_packages()
 
 
-def _never() -> str | None:
-    """What no package can give."""
+def _cannot_be_installed() -> str | None:
+    """What `install` cannot help with."""
     if sys.platform != "linux":
         return f"The test cluster needs Linux; this is {sys.platform}."
     if os.geteuid() != 0:
         return "The test cluster needs root: it makes namespaces, mounts and cgroups."
     if not programs.built() and shutil.which("go") is None:
         return "The test cluster is built from source, and there is no `go` on the PATH: install Go 1.26 or newer."
-    namespaces = subprocess.run(
-        ["unshare", "--net", "--mount", "--pid", "--fork", "true"], check=False, capture_output=True
-    )
-    if namespaces.returncode:
-        return f"The test cluster needs namespaces, and this machine gives none: {namespaces.stderr.decode().strip()}."
+    if shutil.which("unshare") is not None:
+        command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
+        tried = subprocess.run(command, check=False, capture_output=True, text=True)
+        if tried.returncode:
+            return f"The test cluster needs namespaces, and this machine gives none: {tried.stderr.strip()}."
     return None
 
 
@@ -90,7 +90,7 @@ def main() -> int:
 
     started, screen = time.monotonic(), cache.Screen()
     try:
-        if _never() is None:
+        if _cannot_be_installed() is None:
             install()
         lack = missing()
         if lack is not None:
