@@ -7,7 +7,7 @@ KILLS ?= 1000
 SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
+.PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
 	format soak bench requirements build clean
 
 help: ## list the targets
@@ -20,6 +20,9 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/set_up.py spark_apps
 
 cluster-tools: setup ## what the tests on a real Kubernetes need (Debian, root, Go): packages, programs, images; once
 	@$(RUN) -m testbed.cluster_tools
+
+cluster: cluster-tools ## a real Kubernetes of two nodes, with kubectl and helm, until Ctrl-C
+	@$(RUN) -m testbed
 
 demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled
 	@$(RUN) -m demo
