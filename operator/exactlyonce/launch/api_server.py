@@ -1,17 +1,17 @@
 """The few calls to the API server that drivers need, as plain manifests. Blocking; every call has a time limit.
 
-Answers are parsed as JSON and not into the client's own types, which would cost more than the call. Nothing is cached.
+Nothing is cached: a read is answered from a quorum of the API server's store.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from kubernetes import client
-from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from exactlyonce.errors import ExactlyOnceError, Unreachable
@@ -22,14 +22,10 @@ _PAGE = 500
 _MOST_PAGES = 100
 
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
-_BAD_REQUEST, _TOO_LARGE, _INVALID = 400, 413, 422
+_BAD_REQUEST, _TOO_LARGE, _INVALID, _TOO_MANY, _SERVER_ERROR = 400, 413, 422, 429, 500
 
-_METHODS = {
-    "Pod": "namespaced_pod",
-    "ConfigMap": "namespaced_config_map",
-    "Service": "namespaced_service",
-    "Node": "node",
-}
+_PLURALS = {"Pod": "pods", "ConfigMap": "configmaps", "Service": "services", "Node": "nodes"}
+_JSON, _JSON_PATCH = "application/json", "application/json-patch+json"
 
 
 class ApiServerUnreachable(Unreachable):
@@ -49,20 +45,16 @@ class Answered(ExactlyOnceError):
         return self.status in (_BAD_REQUEST, _TOO_LARGE, _INVALID)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ApiServer:
     """One API server, by the blocking client; safe to use from several threads."""
 
     api: client.ApiClient
-    _core: Any = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._core = client.CoreV1Api(self.api)
 
     def read(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
         """Return an object as a quorum of the store has it now, or None where there is none."""
         try:
-            return self._call("read", kind, name, *_where(namespace))
+            return self._asked("GET", _path(kind, namespace, name))
         except Answered as answer:
             if answer.status == NOT_FOUND:
                 return None
@@ -71,19 +63,20 @@ class ApiServer:
     def list(self, kind: str, namespace: str, selector: str) -> list[Manifest]:
         """Return every object that has the labels of `selector`."""
         found: list[Manifest] = []
-        following = None
+        query: dict[str, Any] = {"labelSelector": selector, "limit": _PAGE}
         for _ in range(_MOST_PAGES):
-            options = {"label_selector": selector, "limit": _PAGE, "_continue": following}
-            page = self._call("list", kind, namespace, **{name: value for name, value in options.items() if value})
+            page = self._asked("GET", _path(kind, namespace), query)
             found += page["items"]
             following = page["metadata"].get("continue")
             if not following:
-                break
-        return found
+                return found
+            query["continue"] = following
+        raise ApiServerUnreachable(f"There are more than {len(found)} objects of kind {kind} with {selector}.")
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """Create an object; a field that the API server does not know is an error."""
-        self._call("create", manifest["kind"], manifest["metadata"]["namespace"], manifest, field_validation="Strict")
+        path = _path(manifest["kind"], manifest["metadata"]["namespace"])
+        self._asked("POST", path, {"fieldValidation": "Strict"}, manifest)
 
     def delete(self, found: Manifest, kind: str, grace_seconds: int | None = None) -> None:
         """Delete the very object that was read; one that is gone by now, or is another, is left as it is."""
@@ -92,7 +85,7 @@ class ApiServer:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         try:
-            self._call("delete", kind, metadata["name"], metadata["namespace"], body=options)
+            self._asked("DELETE", _path(kind, metadata["namespace"], metadata["name"]), body=options)
         except Answered as answer:
             if answer.status not in (NOT_FOUND, CONFLICT):
                 raise
@@ -103,43 +96,48 @@ class ApiServer:
         finalizers = metadata.get("finalizers") or []
         if finalizer not in finalizers:
             return
-        path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
+        place = f"/metadata/finalizers/{finalizers.index(finalizer)}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-            {"op": "test", "path": path, "value": finalizer},
-            {"op": "remove", "path": path},
+            {"op": "test", "path": place, "value": finalizer},
+            {"op": "remove", "path": place},
         ]
         try:
-            self._call("patch", "Pod", metadata["name"], metadata["namespace"], patch)
+            self._asked("PATCH", _path("Pod", metadata["namespace"], metadata["name"]), body=patch, content=_JSON_PATCH)
         except Answered as answer:
             if answer.status not in (NOT_FOUND, CONFLICT, _INVALID):
                 raise
 
-    def _call(self, verb: str, kind: str, *arguments: Any, **options: Any) -> Manifest:
-        ask = getattr(self._core, f"{verb}_{_METHODS[kind]}")
+    def _asked(
+        self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None, content: str = _JSON
+    ) -> Manifest:
+        headers = {"Accept": _JSON, "Content-Type": content}
+        api: Any = self.api
         try:
-            answer = ask(*arguments, _preload_content=False, _request_timeout=_TIMEOUT_SECONDS, **options)
-            return dict(json.loads(answer.data))
-        except ApiException as problem:
-            if (
-                problem.status is None
-                or problem.status < _BAD_REQUEST
-                or problem.status >= 500
-                or problem.status == 429
-            ):
-                raise ApiServerUnreachable(f"The API server cannot answer now ({_message(problem)}).") from problem
-            raise Answered(problem.status, _message(problem)) from problem
+            # As it is, not as the client's own types: they cost more than the call, and drop what they do not know.
+            request = api.param_serialize(
+                method, path, query_params=list((query or {}).items()), header_params=headers, body=body,
+                auth_settings=["BearerToken"],
+            )  # fmt: skip
+            answer = api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
+            text = answer.read()
+            found = json.loads(text)
         except (HTTPError, OSError, ValueError) as problem:
             raise ApiServerUnreachable(f"The API server did not answer ({type(problem).__name__}).") from problem
+        if answer.status >= _SERVER_ERROR or answer.status == _TOO_MANY:
+            raise ApiServerUnreachable(f"The API server cannot answer now ({_message(found, answer)}).")
+        if answer.status >= _BAD_REQUEST:
+            raise Answered(answer.status, _message(found, answer))
+        return dict(found)
 
 
-def _where(namespace: str | None) -> tuple[str, ...]:
-    return () if namespace is None else (namespace,)
+def _path(kind: str, namespace: str | None, name: str | None = None) -> str:
+    where = "" if namespace is None else f"/namespaces/{quote(namespace)}"
+    which = "" if name is None else f"/{quote(name)}"
+    return f"/api/v1{where}/{_PLURALS[kind]}{which}"
 
 
-def _message(problem: ApiException) -> str:
+def _message(found: Any, answer: Any) -> str:
     """The API server's own words; its answers are a Status object, except from what stands before it."""
-    try:
-        return str(json.loads(problem.body or "")["message"]).rstrip(".")
-    except (ValueError, KeyError, TypeError):
-        return f"{problem.status} {problem.reason}"
+    message = found.get("message") if isinstance(found, dict) else None
+    return str(message or f"{answer.status} {answer.reason}").rstrip(".")

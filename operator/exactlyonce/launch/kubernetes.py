@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import Manifests
-from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, needs_node, node_state, state_of
+from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
     DRIVER,
@@ -27,8 +27,6 @@ from exactlyonce.launch.pod_names import (
 from exactlyonce.launch.pod_template import Manifest
 from exactlyonce.launch.port import DriverState, Gone, LaunchFailed, NeverStarted
 from exactlyonce.offsets import Epoch
-
-_OVER = ("Succeeded", "Failed")
 
 
 class ManifestRefused(Refused):
@@ -94,7 +92,7 @@ class KubernetesLauncher:
         kept: set[Epoch] = set()
         for pod in sorted(drivers, key=_attempt_of, reverse=True):
             deleted = "deletionTimestamp" in pod["metadata"]
-            if not deleted and pod["status"].get("phase") in _OVER and len(kept) < keep:
+            if not deleted and is_over(pod) and len(kept) < keep:
                 kept.add(_attempt_of(pod))
             elif not deleted:
                 self._delete(pod, "Pod")

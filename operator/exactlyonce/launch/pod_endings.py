@@ -94,6 +94,11 @@ def needs_node(pod: Manifest) -> bool:
     return _condition(pod, "Ready").get("status") != "True" or "deletionTimestamp" in pod["metadata"]
 
 
+def is_over(pod: Manifest) -> bool:
+    """Whether the pod will not run any more; its phase may follow the end of the driver's container a moment later."""
+    return _terminated(pod) is not None or pod["status"].get("phase") in ("Failed", "Succeeded")
+
+
 def node_state(node: Manifest | None) -> NodeState:
     """Return what a node's record says, None being a node that does not exist.
 
@@ -117,7 +122,7 @@ def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: dat
     terminated = _terminated(pod)
     if terminated is not None and terminated.get("reason") != _UNKNOWN:
         return _ended(pod, terminated)
-    if terminated is not None or pod["status"].get("phase") in ("Failed", "Succeeded"):
+    if is_over(pod):
         return _without_proof(pod)
     lost = _lost(pod, node, patience, now)
     if lost is not None:
