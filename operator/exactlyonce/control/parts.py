@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -75,7 +75,8 @@ class ClusterParts:
             return manifests_of(resolve(stream, attempt, uid, self.defaults))
 
         manifests(Epoch(1))  # what cannot be made of the resource is said before anything is decided
-        launcher = self._launcher(document, manifests)
+        patience = replace(self.patience, start=spec.driver.start_timeout)
+        launcher = self._launcher(document, manifests, patience)
         world = World(stores, launcher, statuses, owner_of(self.cluster, document), self._owner_is_gone, report, _now)
         return Parts(world, _plan(spec), lambda keep: launcher.clean_up(_recorded(statuses), keep))
 
@@ -85,14 +86,14 @@ class ClusterParts:
         def no_manifests(attempt: Epoch) -> Manifests:
             raise AssertionError(f"attempt {attempt} of a stream that is being deleted is not started")
 
-        return self._launcher(document, no_manifests)
+        return self._launcher(document, no_manifests, self.patience)
 
-    def _launcher(self, document: Mapping[str, Any], manifests: Callable[[Epoch], Manifests]) -> KubernetesLauncher:
+    def _launcher(
+        self, document: Mapping[str, Any], manifests: Callable[[Epoch], Manifests], patience: Patience
+    ) -> KubernetesLauncher:
         metadata = document["metadata"]
         server = ApiServer(self.cluster.api)
-        return KubernetesLauncher(
-            server, metadata["namespace"], metadata["name"], metadata["uid"], manifests, self.patience
-        )
+        return KubernetesLauncher(server, metadata["namespace"], metadata["name"], metadata["uid"], manifests, patience)
 
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
         if not checkpoint.is_on_s3:
