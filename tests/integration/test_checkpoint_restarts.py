@@ -132,7 +132,8 @@ def test_spark_continues_a_seed_with_the_next_batch_from_exactly_its_positions(
     checkpoint = seed(tmp_path, batch)
     seeded = files_of(checkpoint)
     found = restart(spark, topic, checkpoint)
-    own = [(0, [])] if batch == 0 else []  # Spark runs the empty batch 0 itself, and finds a later one committed
+    # Spark runs the empty batch 0 itself, and finds a later one committed.
+    own: list[tuple[int, list[object]]] = [(0, [])] if batch == 0 else []
     assert (found.ran, found.error) == ([*own, (batch + 1, records_between(START, LATEST))], None)
     assert seeded.items() <= files_of(checkpoint).items(), "Spark changes no file of the seed"
     assert restart(spark, topic, checkpoint).ran == [], "and has nothing more to read"
