@@ -15,7 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, LogStore
+from exactlyonce.checkpoint.store import (
+    AlreadyExists,
+    Created,
+    CreateOutcome,
+    Entry,
+    ErasableStore,
+    FileMissing,
+    LogStore,
+)
 
 WRITERS = 4
 ROUNDS = 40
@@ -108,6 +116,40 @@ class LogStoreContract(ABC):
     def test_a_file_that_is_gone_is_not_replaced(self, store: LogStore) -> None:
         assert not store.replace("stream.json", b"one", b"two")
         assert not store.replace("g/stream.json", b"one", b"two")
+        assert store.list("") == ()
+
+
+class ErasableStoreContract(LogStoreContract):
+    """Claims about a store whose content can be taken away."""
+
+    @abstractmethod
+    def open_store(self, folder: Path) -> ErasableStore:
+        """As for every store."""
+
+    def test_a_removed_file_is_gone_and_can_be_created_again(self, tmp_path: Path) -> None:
+        store = self.open_store(tmp_path)
+        store.create("stream.json", b"one")
+        store.create("stream.json.old", b"two")
+        store.remove("stream.json")
+        assert [entry.name for entry in store.list("")] == ["stream.json.old"]
+        assert store.create("stream.json", b"three") == Created()
+
+    def test_a_removed_folder_is_gone_with_all_that_was_in_it_and_nothing_else(self, tmp_path: Path) -> None:
+        store = self.open_store(tmp_path)
+        for path in ("g/metadata", "g/offsets/0", "g/offsets/.0.crc", "g/state/0/0/1.zip", "g-2/metadata", "h"):
+            store.create(path, b"x")
+        store.remove("g")
+        assert [entry.name for entry in store.list("")] == ["g-2", "h"]
+        assert store.list("g/offsets") == ()
+        with pytest.raises(FileMissing):
+            store.read("g/metadata")
+
+    def test_what_is_not_there_is_as_good_as_removed(self, tmp_path: Path) -> None:
+        store = self.open_store(tmp_path)
+        store.remove("nothing")
+        store.create("g/metadata", b"x")
+        store.remove("g")
+        store.remove("g")
         assert store.list("") == ()
 
 

@@ -25,11 +25,11 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore, S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
-from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, LogStore
+from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
 from exactlyonce.errors import SecretMissing, StoreUnreachable
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
 from testbed.s3 import S3
-from tests.log_store_contract import ConcurrentLogStoreContract
+from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract
 
 BUCKET = "lake"
 
@@ -55,11 +55,11 @@ def service_of(s3: S3, **login: str) -> S3Service:
     return S3Service.of(s3.endpoint, None, path_style=True, secret=login or s3.secret())
 
 
-def open_at(endpoint: str, secret: dict[str, str], location: str) -> LogStore:
+def open_at(endpoint: str, secret: dict[str, str], location: str) -> S3LogStore:
     return S3LogStore(location, S3Service.of(endpoint, None, path_style=True, secret=secret))
 
 
-class TestS3(ConcurrentLogStoreContract):
+class TestS3(ErasableStoreContract, ConcurrentLogStoreContract):
     """The contract on a bucket, each folder a prefix of its own."""
 
     _s3: S3
@@ -68,11 +68,11 @@ class TestS3(ConcurrentLogStoreContract):
     def _with_service(self, s3: S3) -> None:
         self.__class__._s3 = s3
 
-    def open_store(self, folder: Path) -> LogStore:
+    def open_store(self, folder: Path) -> S3LogStore:
         opens, location = self.name_of_store(folder)
         return opens(location)
 
-    def name_of_store(self, folder: Path) -> tuple[Callable[[str], LogStore], str]:
+    def name_of_store(self, folder: Path) -> tuple[Callable[[str], S3LogStore], str]:
         return partial(open_at, self._s3.endpoint, self._s3.secret()), f"s3a://{BUCKET}/contract{folder}"
 
 
@@ -123,6 +123,26 @@ def test_the_object_that_proves_conditions_is_hidden_from_who_lists(s3: S3, stor
     store.create("stream.json", b"{}")
     assert [entry.name for entry in store.list("")] == ["stream.json"]
     assert store.create(PROBE, b"") in (Created(), AlreadyExists(b""))
+
+
+def test_nothing_at_all_is_left_of_a_location_whose_content_was_removed(
+    s3: S3, store: S3LogStore, location: str
+) -> None:
+    store.create("stream.json", b"{}")
+    for number in range(1001):
+        s3.client().put_object(Bucket=BUCKET, Key=f"{location.removeprefix('s3a://lake/')}/g/state/{number}", Body=b"")
+    store.remove("g")
+    store.remove("stream.json")
+    left = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=f"{location.removeprefix('s3a://lake/')}/")
+    assert left["KeyCount"] == 0
+
+
+def test_a_login_that_may_not_delete_is_told_what_it_lacks(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:
+    s3, logins = guarded
+    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
+    with pytest.raises(StoreUnreachable, match=r"could not be removed: access is denied .* s3:DeleteObject"):
+        store.remove("stream.json")
+    assert store.read("stream.json") == b"one"
 
 
 def test_a_service_that_ignores_conditions_is_refused_before_anything_is_overwritten(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ import pytest
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, LogStore
 from exactlyonce.errors import StoreUnreachable
-from tests.log_store_contract import ConcurrentLogStoreContract, LogStoreContract
+from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, LogStoreContract
 from tests.simulation.files import MemoryStore
 
 
-class TestLocalDisk(ConcurrentLogStoreContract):
+class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract):
     """The contract on a folder of this machine."""
 
-    def open_store(self, folder: Path) -> LogStore:
+    def open_store(self, folder: Path) -> LocalLogStore:
         return LocalLogStore(str(folder))
 
     def name_of_store(self, folder: Path) -> tuple[Callable[[str], LogStore], str]:

@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -149,16 +149,26 @@ class S3LogStore:
         return self._put(path, content, IfMatch=version)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
+        """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""
         with self._named("removed", path):
-            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + path)
+            self._delete([self._prefix + path])
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=f"{self._prefix}{path}/"
             )
             for page in pages:
-                keys = [{"Key": item["Key"]} for item in page.get("Contents", ())]
-                if keys:
-                    self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": keys, "Quiet": True})
+                self._delete([item["Key"] for item in page.get("Contents", ())])
+        if not self.list(""):
+            with self._named("removed", PROBE):
+                self._delete([self._prefix + PROBE])
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, at most as many as one answer lists."""
+        if not keys:
+            return
+        objects = [{"Key": key} for key in keys]
+        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+        for error in answer.get("Errors", ()):
+            raise ClientError({"Error": error}, "DeleteObjects")
 
     def _get(self, path: str) -> tuple[bytes, str]:
         with self._named("read", path):
