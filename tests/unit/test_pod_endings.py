@@ -6,12 +6,13 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from exactlyonce.launch.last_words import MAX_BYTES, Ending, LastWords
-from exactlyonce.launch.pod_endings import NodeState, Patience, needs_node, node_state, state_of
+from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, needs_node, node_state, state_of
 from exactlyonce.launch.port import DriverState, Ended, Gone, Running
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -382,3 +383,8 @@ def test_a_log_is_told_in_part_and_its_end_is_the_part() -> None:
     assert isinstance(state, Ended)
     assert state.detail.endswith("last words of a log")
     assert len(state.detail) < 600
+
+
+def test_every_reason_is_told_in_the_page_about_pods() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pods.md").read_text()
+    assert [reason for reason in Reason if f"`{reason}`" not in page] == []

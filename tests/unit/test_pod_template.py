@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from exactlyonce.launch import pod_template
 from exactlyonce.launch.pod_template import DRIVER_ROLE, EXECUTOR_ROLE, TemplateRefused, merged
 
 BASE: dict[str, Any] = {
@@ -292,3 +294,11 @@ def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(TemplateRefused) as refused:
         with_template(template)
     assert len(refused.value.problems) == 3
+
+
+def test_every_field_that_is_refused_stands_in_the_page_about_pods() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pods.md").read_text()
+    fields = {*pod_template._SPEC, *pod_template._SPEC_OF_DRIVER, *pod_template._MAIN_CONTAINER} - {
+        "restartPolicyRules"
+    }
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
