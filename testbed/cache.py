@@ -155,9 +155,10 @@ class Screen:
 
     def _worth_a_line(self, line: str) -> bool:
         """A count in brackets is shown once for each tenth."""
-        head = line.split("]")[0]
-        if "/" in head and head.startswith("  ["):
-            done, total = head[3:].split("/")
-            head = f"{line.split(']')[1]} {10 * int(done) // int(total)}"
+        head = line
+        if line.startswith("  ["):
+            counted, what = line[3:].split("]", 1)
+            done, total = counted.split("/")
+            head = f"{what} {10 * int(done) // int(total)}"
         worth, self._last = head != self._last, head
         return worth

@@ -135,6 +135,21 @@ class Cluster:
         """Let a frozen kubelet go on."""
         self._servers[f"kubelet-{node}"].send(signal.SIGCONT)
 
+    def kill_container(self, namespace: str, pod: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the first process of the pod's only container, past the kubelet and the API server."""
+        containerd, container = self._container(namespace, pod)
+        containerd.ctr("tasks", "kill", f"--signal={how.name}", container)
+
+    def freeze_container(self, namespace: str, pod: str) -> None:
+        """Stop every process of the pod's only container; its connections stay open."""
+        containerd, container = self._container(namespace, pod)
+        containerd.ctr("tasks", "pause", container)
+
+    def thaw_container(self, namespace: str, pod: str) -> None:
+        """Let a frozen container go on."""
+        containerd, container = self._container(namespace, pod)
+        containerd.ctr("tasks", "resume", container)
+
     def stop_api_server(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End the API server; everything else runs on without it. SIGTERM waits up to a minute for open watches."""
         self._servers.pop("apiserver").stop(how)
@@ -173,6 +188,11 @@ class Cluster:
     @property
     def _server_address(self) -> str:
         return f"https://{self._enclosed.address}:6443"
+
+    def _container(self, namespace: str, pod: str) -> tuple[Containerd, str]:
+        shown = json.loads(self.kubectl("get", "pod", pod, f"--namespace={namespace}", "--output=json"))
+        (status,) = shown["status"]["containerStatuses"]
+        return self._containerds[shown["spec"]["nodeName"]], status["containerID"].removeprefix("containerd://")
 
     def _kubeconfig(self, user: str) -> Path:
         return self.folder / f"{user}.kubeconfig"

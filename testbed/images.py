@@ -53,7 +53,7 @@ def _inputs(root: Path) -> list[Path]:
     folders = [root / "operator" / "exactlyonce", root / "spark_apps", root / "requirements"]
     inside = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
     code = [file for file in inside if "__pycache__" not in file.parts and ".egg-info" not in str(file)]
-    return [*code, root / "Dockerfile", root / ".dockerignore"]
+    return [*code, root / "Dockerfile", root / ".dockerignore", *root.glob("scripts/install_packages.sh")]
 
 
 def _name(target: str, key: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         ensure_programs(screen)
         images = ensure_images(screen)
-        session.config.stash[MADE] = images, image_store.ensure_store(images, screen)
+        store = image_store.ensure_store(images, screen)
         screen.end()
+    session.config.stash[MADE] = images, store
+    used = ExitStack()
+    used.enter_context(cache.in_use(store, images.layout.folder.parent))
+    session.config.add_cleanup(used.close)
 
 
 @pytest.fixture(scope="session")

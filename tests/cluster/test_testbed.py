@@ -100,17 +100,7 @@ def test_the_operators_image_has_no_java_runs_as_nobody_in_particular_and_cannot
 def test_a_lost_nodes_pods_run_on_after_the_cluster_has_given_them_up(
     cluster: Cluster, images: Images, namespace: str, name: str, postgres_18: Postgres
 ) -> None:
-    script = (
-        "import os, psycopg2, time\n"
-        "connection = psycopg2.connect(os.environ['POSTGRES'])\n"
-        "connection.autocommit = True\n"
-        "while True: connection.cursor().execute('insert into beats default values'); time.sleep(0.1)\n"
-    )
-    database = postgres_18.create_database(name)
-    postgres_18.execute("create table beats (at timestamptz default clock_timestamp())", name)
-    environment = {"POSTGRES": database}
-    zombie = pod("zombie", images.operator, ["python3", "-c", script], environment=environment, nodeName="node2")
-    apply(cluster, namespace, zombie)
+    apply(cluster, namespace, beating("zombie", images, postgres_18, name, nodeName="node2"))
     eventually(lambda: beats(postgres_18, name) > 0, "the pod beats")
     cluster.freeze("node2")
     try:
@@ -125,6 +115,23 @@ def test_a_lost_nodes_pods_run_on_after_the_cluster_has_given_them_up(
     eventually(lambda: node_status(cluster, "node2") == "True", "the node is back", 180)
     sessions = f"select count(*) from pg_stat_activity where datname = '{name}'"
     eventually(lambda: postgres_18.execute(sessions)[0][0] == 0, "the kubelet has ended what was given up", 180)
+
+
+def test_a_frozen_container_does_nothing_until_it_is_thawed_and_a_killed_one_ends_as_killed(
+    cluster: Cluster, images: Images, namespace: str, name: str, postgres_18: Postgres
+) -> None:
+    apply(cluster, namespace, beating("heart", images, postgres_18, name))
+    eventually(lambda: beats(postgres_18, name) > 0, "the pod beats", 120)
+    cluster.freeze_container(namespace, "heart")
+    before = beats(postgres_18, name)
+    postgres_18.execute("select pg_sleep(1)")
+    assert beats(postgres_18, name) == before
+    cluster.thaw_container(namespace, "heart")
+    eventually(lambda: beats(postgres_18, name) > before, "it beats again")
+    cluster.kill_container(namespace, "heart")
+    exit_code = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"
+    ask = ("get", "pod", "heart", "--namespace", namespace, f"--output={exit_code}")
+    eventually(lambda: cluster.kubectl(*ask) == "137", "the kubelet tells how it ended")
 
 
 def test_what_the_api_server_knew_it_knows_after_a_crash_and_pods_did_not_notice(
@@ -178,6 +185,19 @@ def test_a_test_run_that_is_killed_takes_its_cluster_with_it(possible: None, tmp
         assert traces(tmp_path, address), "and it can be seen"
         run.send_signal(signal.SIGKILL)
     eventually(lambda: traces(tmp_path, address) == [], "every process, mount and device is gone")
+
+
+def beating(name: str, images: Images, server: Postgres, database: str, **spec: Any) -> dict[str, Any]:
+    """Return a pod that writes into a new database ten times a second."""
+    script = (
+        "import os, psycopg2, time\n"
+        "connection = psycopg2.connect(os.environ['POSTGRES'])\n"
+        "connection.autocommit = True\n"
+        "while True: connection.cursor().execute('insert into beats default values'); time.sleep(0.1)\n"
+    )
+    environment = {"POSTGRES": server.create_database(database)}
+    server.execute("create table beats (at timestamptz default clock_timestamp())", database)
+    return pod(name, images.operator, ["python3", "-c", script], environment=environment, **spec)
 
 
 def beats(server: Postgres, database: str) -> int:
