@@ -57,7 +57,8 @@ def build(settings: OperatorSettings, api: client.ApiClient) -> Operator:
         lambda: lease.is_held,
     )
     wakeups = WakeUps(time.monotonic, group_share=max(1, settings.workers))
-    return Operator(wakeups, passes, lease, settings.workers)
+    every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
+    return Operator(wakeups, passes, lease, settings.workers, every_stream)
 
 
 def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
@@ -66,6 +67,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     given.posting.enabled = False
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
+    given.scanning.disabled = True  # the definition is there before the operator, and its namespaces are named or all
     if settings.selector:
         given.watching.label_selectors[GROUP, VERSION, PLURAL] = settings.selector
     return given
@@ -76,6 +78,7 @@ async def run(settings: OperatorSettings) -> None:
     api = connect(settings.workers)
     operator = await asyncio.to_thread(build, settings, api)
     registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(lambda **given: kopf.login_via_client(**given))
     operator.register(registry)
     stop, watching = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

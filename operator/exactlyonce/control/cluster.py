@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +19,8 @@ from exactlyonce.reconcile.loop import StatusConflict
 
 GROUP, VERSION, PLURAL, KIND = "exactlyonce.dev", "v1alpha1", "exactlyoncestreams", "ExactlyOnceStream"
 _TIMEOUT_SECONDS = 10.0
-_NOT_FOUND, _CONFLICT, _FORBIDDEN = 404, 409, 403
+_NOT_FOUND, _CONFLICT, _FORBIDDEN, _ERRORS = 404, 409, 403, 400
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 class ClusterUnreachable(Unreachable):
@@ -58,14 +60,25 @@ class Cluster:
             raise _silent(problem) from problem
         return dict(found)
 
-    def uids(self) -> frozenset[str]:
-        """Return the uids of every stream in the cluster, for the question whether an owner still exists."""
-        custom: Any = client.CustomObjectsApi(self.api)
-        listed = _asked(
-            lambda: custom.list_cluster_custom_object(GROUP, VERSION, PLURAL, _request_timeout=_TIMEOUT_SECONDS),
-            "all ExactlyOnceStreams",
-        )
-        return frozenset(item["metadata"]["uid"] for item in listed["items"])
+    def keys(self, namespaces: Sequence[str], selector: str) -> list[Key]:
+        """Return every stream of these namespaces, or of all where none is named, that has the labels of `selector`."""
+        where = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
+        return [key for place in where for key in self._keys_in(place, selector)]
+
+    def _keys_in(self, place: str, selector: str) -> Iterator[Key]:
+        api: Any = self.api
+        query = {"limit": "500", **({"labelSelector": selector} if selector else {})}
+        while True:
+            request = api.param_serialize(
+                "GET", f"/apis/{GROUP}/{VERSION}{place}/{PLURAL}", query_params=list(query.items()),
+                header_params={"Accept": _METADATA_ONLY}, auth_settings=["BearerToken"],
+            )  # fmt: skip
+            page = _asked(lambda: _json_of(api, request), "all ExactlyOnceStreams")  # noqa: B023 - called at once
+            for item in page["items"]:
+                yield Key(item["metadata"]["namespace"], item["metadata"]["name"])
+            query["continue"] = page["metadata"].get("continue") or ""
+            if not query["continue"]:
+                return
 
     def put_status(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the status of the very version that `document` names and return the resource.
@@ -172,6 +185,14 @@ class Cluster:
             raise _told(problem, f"ExactlyOnceStream {metadata['namespace']}/{metadata['name']}") from problem
         except Exception as problem:
             raise _silent(problem) from problem
+
+
+def _json_of(api: Any, request: Any) -> Any:
+    answer = api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
+    text = answer.read()
+    if answer.status >= _ERRORS:
+        raise ApiException(status=answer.status, reason=answer.reason)
+    return json.loads(text)
 
 
 def _asked(ask: Any, what: str) -> Any:

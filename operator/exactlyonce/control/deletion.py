@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.resource_status import NotLeading, status_of
+from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Launcher, Running
 from exactlyonce.offsets import Epoch
@@ -58,12 +59,15 @@ class Deletion:
         attempt = Epoch(status.attempt)
         if status.attempt and isinstance(launcher.look(attempt), Running):
             launcher.drain(attempt)
+            reached("deletion.drained", metadata["namespace"], metadata["name"])
             if since > self.drain_timeout_of(document) + _DRAIN_MARGIN:
                 launcher.kill(attempt)
             return _LOOK_SECONDS
         if (document.get("spec") or {}).get("deletionPolicy") == "Delete" and not self._erased(document, since):
             return _LOOK_SECONDS * 5
+        reached("deletion.erased", metadata["namespace"], metadata["name"])
         launcher.clean_up(attempt, 0)
+        reached("deletion.cleaned-up", metadata["namespace"], metadata["name"])
         finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]
         self.cluster.put_finalizers(document, finalizers)
         return None

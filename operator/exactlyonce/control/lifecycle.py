@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +17,13 @@ from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key, WakeUps
+from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 
 log = logging.getLogger("exactlyonce.operator")
+
+_SWEEP_SECONDS = 300.0
+_LIST_AGAIN_SECONDS = 5.0
 
 
 @dataclass
@@ -27,6 +32,7 @@ class Pulse:
 
     last_pass: float = 0.0
     last_event: float = 0.0
+    last_list: float = 0.0
     passes: int = 0
     in_hand: dict[Key, float] = field(default_factory=dict)
 
@@ -39,9 +45,11 @@ class Operator:
     passes: StreamPasses
     lease: Lease
     workers: int
+    every_stream: Callable[[], Iterable[Key]]
     pulse: Pulse = field(default_factory=Pulse)
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
+    _lost: asyncio.Event = field(default_factory=asyncio.Event)
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Tell kopf what wakes a stream: a change of its resource, and of its pods. No field is looked at here."""
@@ -66,6 +74,7 @@ class Operator:
         executor = ThreadPoolExecutor(self.workers, thread_name_prefix="pass")
         tasks = [asyncio.create_task(self._work(executor), name=f"worker-{number}") for number in range(self.workers)]
         tasks.append(asyncio.create_task(self._lead(), name="lease"))
+        tasks.append(asyncio.create_task(self._sweep(), name="sweep"))
         try:
             stopped = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -90,11 +99,28 @@ class Operator:
             self._lease_asked = time.monotonic()
             if held and not self._leading.is_set():
                 log.info("this operator holds the lease and acts", extra={"identity": self.lease.identity})
+                self._lost.clear()
                 self._leading.set()
             elif not held and self._leading.is_set():
                 log.warning("this operator has lost the lease and stops acting")
                 self._leading.clear()
+                self._lost.set()
             await asyncio.sleep(self.lease.times.renew_seconds)
+
+    async def _sweep(self) -> None:
+        """Wake every stream when this operator begins to lead, and now and then: what a watch has missed costs time only."""
+        while True:
+            await self._leading.wait()
+            try:
+                for key in await asyncio.to_thread(lambda: list(self.every_stream())):
+                    self.wakeups.wake(key)
+                self.pulse.last_list = time.monotonic()
+                pause = _SWEEP_SECONDS
+            except ExactlyOnceError as problem:
+                log.warning("the streams cannot be listed: %s", problem)
+                pause = _LIST_AGAIN_SECONDS
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), pause)
 
     async def _work(self, executor: ThreadPoolExecutor) -> None:
         """Run one pass after another while this operator leads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import Parts, owner_of, plan_of
+from exactlyonce.control.stream_pass import Parts, owner_is_gone, owner_of, plan_of
 from exactlyonce.errors import Refused, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests, manifests_of
@@ -24,7 +25,6 @@ from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
@@ -77,8 +77,16 @@ class ClusterParts:
         manifests(Epoch(1))  # what cannot be made of the resource is said before anything is decided
         patience = replace(self.patience, start=spec.driver.start_timeout)
         launcher = self._launcher(document, manifests, patience)
-        world = World(stores, launcher, statuses, owner_of(self.cluster, document), self._owner_is_gone, report, _now)
-        return Parts(world, _plan(spec), lambda keep: launcher.clean_up(_recorded(statuses), keep))
+        world = World(
+            stores,
+            launcher,
+            statuses,
+            owner_of(self.cluster, document),
+            functools.partial(owner_is_gone, self.cluster),
+            report,
+            _now,
+        )
+        return Parts(world, _plan(spec), launcher.clean_up)
 
     def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
@@ -122,10 +130,6 @@ class ClusterParts:
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
         return PostgresLedger(address, sink.ledger_schema), self._store(spec.checkpoint, namespace)
 
-    def _owner_is_gone(self, owner: Owner) -> bool:
-        """Whether an owner was a resource of this cluster that no longer exists; of other clusters nothing is known."""
-        return owner.cluster == self.cluster.cluster_id and owner.uid not in self.cluster.uids()
-
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:
     """Return the drain time-out of a resource that may be invalid."""
@@ -143,15 +147,6 @@ def _plan(spec: StreamSpec) -> str:
     """
     written = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return plan_of({key: value for key, value in written.items() if key not in _OPERATORS_OWN})
-
-
-def _recorded(statuses: ResourceStatus) -> Epoch:
-    """Return the latest attempt whose ending is in the status; 0 before the first."""
-    status, _ = statuses.read()
-    if status.driver is None:
-        return Epoch(max(status.attempt - 1, 0))
-    over = status.driver.ended is not None
-    return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
 
 
 def _now() -> datetime:

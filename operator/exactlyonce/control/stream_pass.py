@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
@@ -15,8 +15,10 @@ from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.resource_status import NotLeading, ResourceStatus
 from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.crash_points import reached
+from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
 from exactlyonce.ledger.rows import Owner
+from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import (
     Done,
     Halted,
@@ -40,7 +42,7 @@ class Parts:
 
     world: World
     plan: str
-    clean_up: Callable[[int], None]
+    clean_up: Callable[[Epoch, int], None]
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,14 @@ class StreamPasses:
     deletion: Callable[[dict[str, Any]], float | None]
     rendered: Rendered
     may_act: Callable[[], bool]
+    cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
         """Run one pass over a stream. Never raises for what the outside world does."""
         try:
             document = self.cluster.stream(key)
             if document is None:
+                self.cleaned.pop(key, None)
                 return Next(None)
             return self._pass(document)
         except StatusConflict:
@@ -85,6 +89,7 @@ class StreamPasses:
             return Next(self.deletion(document))
         if FINALIZER not in metadata.get("finalizers", []):
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
+            reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
         statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act)
         try:
             stream = parse_stream(document, "the resource")
@@ -97,8 +102,19 @@ class StreamPasses:
             return self._not_put_together(statuses, problem)
         wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
         result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
-        parts.clean_up(stream.spec.history)
+        self._clean_up_once(statuses, parts, stream.spec.history)
         return _next(result, wanted)
+
+    def _clean_up_once(self, statuses: ResourceStatus, parts: Parts, keep: int) -> None:
+        """Let go of the attempts whose endings are recorded; a process that did so need not look again until the next one."""
+        metadata = statuses.document["metadata"]
+        recorded = recorded_attempt(statuses.read()[0])
+        key = Key(metadata["namespace"], metadata["name"])
+        if self.cleaned.get(key) == (metadata["uid"], recorded, keep):
+            return
+        parts.clean_up(recorded, keep)
+        self.cleaned[key] = (metadata["uid"], recorded, keep)
+        reached("ending.cleaned-up", *key)
 
     def _invalid(self, statuses: ResourceStatus, problem: ResourceInvalid) -> Next:
         """A spec that cannot be used: the driver that runs goes on, and the resource says what is wrong."""
@@ -139,8 +155,33 @@ def plan_of(*parts: object) -> str:
 
 
 def owner_of(cluster: Cluster, document: Mapping[str, Any]) -> Owner:
-    """Return the owner as the ledger knows it: the cluster and the resource's uid."""
-    return Owner(cluster.cluster_id, document["metadata"]["uid"])
+    """Return the owner as the ledger knows it: the cluster, and the resource's namespace, name and uid."""
+    metadata = document["metadata"]
+    return Owner(cluster.cluster_id, "/".join([metadata["namespace"], metadata["name"], metadata["uid"]]))
+
+
+def owner_is_gone(cluster: Cluster, owner: Owner) -> bool:
+    """Return whether an owner was a resource of this cluster that no longer exists; of other clusters nothing is known.
+
+    A resource cannot be renamed or moved, so it is gone when its name has none or another uid.
+    """
+    namespace, _, rest = owner.uid.partition("/")
+    name, _, uid = rest.partition("/")
+    if owner.cluster != cluster.cluster_id or not uid:
+        return False
+    try:
+        found = cluster.stream(Key(namespace, name))
+    except Refused:  # the operator may not look there
+        return False
+    return found is None or found["metadata"]["uid"] != uid
+
+
+def recorded_attempt(status: StreamStatus) -> Epoch:
+    """Return the latest attempt whose ending is in the status; 0 before the first."""
+    if status.driver is None:
+        return Epoch(max(status.attempt - 1, 0))
+    over = status.driver.ended is not None
+    return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
 
 
 def _what_a_person_asks(document: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from exactlyonce.crash_points import reached
 from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import Manifests
@@ -27,6 +28,8 @@ from exactlyonce.launch.pod_names import (
 from exactlyonce.launch.pod_template import Manifest
 from exactlyonce.launch.port import DriverState, Gone, LaunchFailed, NeverStarted
 from exactlyonce.offsets import Epoch
+
+_CREATED = {"ConfigMap": "start.config-map-created", "Pod": "start.pod-created"}
 
 
 class ManifestRefused(Refused):
@@ -68,6 +71,8 @@ class KubernetesLauncher:
         """
         for manifest in self.manifests_of(attempt).all():
             self._create(manifest, attempt)
+            if manifest["kind"] in _CREATED:
+                reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
     def drain(self, attempt: Epoch) -> None:
         """Delete the driver's pod: its kubelet asks the driver to end, and waits for the pod's grace period."""

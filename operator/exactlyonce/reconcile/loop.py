@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
 from exactlyonce.launch.port import Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
@@ -139,7 +140,9 @@ class StreamLoop:
                 return self._watch(status, version, attempt, wanted, plan)
             case Ended() | Gone():
                 if status.driver is None or status.driver.attempt != attempt or status.driver.ended is None:
-                    return self._record_ending(status, version, state)
+                    result = self._record_ending(status, version, state)
+                    self._reached("ending.recorded")
+                    return result
             case NeverStarted():
                 pass
             case _:
@@ -167,7 +170,9 @@ class StreamLoop:
                 message = f"Attempt {attempt} ends after the batch in hand: {why}."
                 self._write(status, version, phase=Phase.DRAINING, message=message)
                 self._world.report("Draining", message)
+            self._reached("drain.recorded")
             self._world.launcher.drain(attempt)
+            self._reached("drain.asked")
         elif status.phase not in (Phase.RUNNING, Phase.DRAINING):
             self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
         return Watching(attempt)
@@ -189,6 +194,7 @@ class StreamLoop:
             world.now(),
         )
         kind, told = _told(ending)
+        self._reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
         driver = DriverStatus(
             attempt=status.attempt,
@@ -223,7 +229,9 @@ class StreamLoop:
         if known > status.attempt:
             world.report("NewerEpoch", _newer_epoch(stream_id, known, status.attempt, attempt))
         status, version = self._write(status, version, attempt=attempt, phase=Phase.RECONCILING)
+        self._reached("pass.attempt-recorded")
         raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
+        self._reached("pass.epoch-raised")
         seen = observe(
             world.stores,
             request_of(self._stream, world.owner),
@@ -232,16 +240,21 @@ class StreamLoop:
             world.owner_is_gone,
         )
         decision = decide(seen)
+        self._reached("pass.observed")
         status, version = self._record_verdict(status, version, decision, attempt)
+        self._reached("pass.verdict-recorded")
         for action in decision.actions:
             act(world.stores, stream_id, attempt, action)
+            self._reached("pass.acted")
         if decision.halts:
             self._write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
         driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger), plan=plan)
         status, version = self._write(status, version, driver=driver)
+        self._reached("pass.driver-recorded")
         world.launcher.start(attempt)
         self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
+        self._reached("pass.running-recorded")
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:
@@ -286,6 +299,9 @@ class StreamLoop:
             return Waiting(self._world.now(), str(problem))
         self._world.report("Halted", reason)
         return Halted(reason)
+
+    def _reached(self, point: str) -> None:
+        reached(point, self._stream.metadata.namespace, self._stream.metadata.name)
 
     def _write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
         changed = status.model_copy(update=changes)

@@ -1,0 +1,71 @@
+"""Named points at which a test may end the operator, between two of its effects.
+
+Nothing happens unless the environment variable EXACTLYONCE_OPERATOR_CRASH is set, which only tests do, to one or more of
+`POINT[@NAMESPACE/NAME]=FILE` separated by spaces. FILE is created when the point fires, and a point fires once, so that the
+process's successor passes it. It ends by SIGKILL: no handler runs. The driver has points of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+VARIABLE = "EXACTLYONCE_OPERATOR_CRASH"
+
+POINTS = (
+    "pass.finalizer-set",
+    "pass.attempt-recorded",
+    "pass.epoch-raised",
+    "pass.observed",
+    "pass.verdict-recorded",
+    "pass.acted",
+    "pass.driver-recorded",
+    "start.config-map-created",
+    "start.pod-created",
+    "pass.running-recorded",
+    "ending.seen",
+    "ending.recorded",
+    "ending.cleaned-up",
+    "drain.recorded",
+    "drain.asked",
+    "deletion.drained",
+    "deletion.erased",
+    "deletion.cleaned-up",
+)
+"""Every point, in the order in which a stream passes them; the cluster tests go through all of them."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One crash that a test asked for; without a stream it is the first that comes to the point."""
+
+    point: str
+    stream: str | None
+    fired_file: str
+
+    @classmethod
+    def parse(cls, text: str) -> Crash:
+        """Read `POINT[@NAMESPACE/NAME]=FILE`."""
+        where, _, fired_file = text.partition("=")
+        point, _, stream = where.partition("@")
+        assert point in POINTS, f"{point} is no crash point of the operator"
+        return cls(point, stream or None, fired_file)
+
+
+_asked = [Crash.parse(word) for word in os.environ.get(VARIABLE, "").split()]
+
+
+def reached(point: str, namespace: str, name: str) -> None:
+    """Tell that a stream's pass is at `point`; returns at once unless a test asked for a crash here."""
+    for crash in _asked:
+        if crash.point == point and crash.stream in (None, f"{namespace}/{name}") and _first_time(crash):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first_time(crash: Crash) -> bool:
+    try:
+        os.close(os.open(crash.fired_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True

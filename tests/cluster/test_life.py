@@ -1,0 +1,317 @@
+"""Whole streams under a real operator: Kafka and Postgres on the host, the checkpoint on S3, drivers and executors in pods.
+
+After each misfortune the ids are counted by the test, and what a user would see is asserted.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from exactlyonce import crash_points
+from scripts import generate_crd
+from testbed.cluster import Cluster
+from testbed.images import Images
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from testbed.s3 import S3
+from tests.cluster.operators import FINALIZER, OperatorProcess, WholeStream, watching_drivers, whole_stream
+from tests.cluster.streams import ServerRefused, install
+from tests.rig import Rig, eventually
+
+pytestmark = pytest.mark.timeout(1500)
+
+MakeStream = Callable[..., WholeStream]
+MakeOperator = Callable[..., OperatorProcess]
+
+
+@pytest.fixture(scope="module")
+def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    """A client of an administrator, with the definition installed."""
+    connect: Any = config.new_client_from_config
+    with connect(str(kubeconfig)) as made:
+        install(made, generate_crd.definition())
+        yield made
+
+
+@pytest.fixture
+def make_operator(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) -> Iterator[MakeOperator]:
+    """Starts operators of the test's namespace; all of them are ended with the test."""
+    with ExitStack() as started:
+
+        def made(**options: Any) -> OperatorProcess:
+            operator = OperatorProcess(cluster, tmp_path, images.spark, namespace, **options)
+            started.callback(operator.end)
+            operator.start()
+            return operator
+
+        yield made
+
+
+@pytest.fixture
+def make_stream(
+    cluster: Cluster, api: client.ApiClient, namespace: str, kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path
+) -> Iterator[MakeStream]:
+    """Makes streams; those whose finalizer is still there when the test ends are let go."""
+    s3.create_bucket("lake")
+    streams: list[WholeStream] = []
+
+    def made(name: str, changes: Mapping[str, Any] | None = None) -> WholeStream:
+        rig = Rig(
+            kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}"
+        )
+        streams.append(whole_stream(rig, cluster, api, namespace, changes or {}, s3))
+        return streams[-1]
+
+    yield made
+    for stream in streams:
+        try:
+            stream.streams.patch(stream.name, {"metadata": {"finalizers": None}})
+            stream.streams.delete(stream.name)
+        except ServerRefused:
+            continue
+
+
+def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_server_and_the_database(
+    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
+) -> None:
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    with watching_drivers(cluster, namespace) as seen:
+        rig.produce(20_000)
+        stream.apply()
+        stream.until(lambda: rig.landed() > 0, "the first batch has landed")
+        assert (stream.phase, stream.holding_condition) == ("Running", "Ready: Running")
+        shown = stream.streams.shown(stream.name)
+        assert (shown["Phase"], shown["Ready"], shown["Attempt"], shown["Verdict"]) == (
+            "Running",
+            "True",
+            "1",
+            "FirstStart",
+        )
+
+        cluster.kill_container(namespace, stream.driver_name(1))
+        stream.until(lambda: stream.status["attempt"] == 2 and stream.phase == "Running", "the second attempt runs")
+        assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded"), "its death was proven"
+        assert any("was killed (status 137)" in words for _, words in stream.events())
+        stream.until_landed_all()
+
+        rig.produce(4_000)
+        (executor, *_) = [pod for pod in stream.pods("executor") if pod["status"]["phase"] == "Running"]
+        stream.kubectl("delete", "pod", executor["metadata"]["name"], "--grace-period=0", "--force")
+        stream.until_landed_all()
+        assert stream.status["attempt"] == 2, "Spark replaces an executor by itself"
+
+        rig.produce(4_000)
+        stream.kubectl("delete", "pod", stream.driver_name(2), "--wait=false")
+        stream.until(lambda: stream.status["attempt"] == 3 and stream.phase == "Running", "the third attempt runs")
+        assert stream.reasons()["Drained"] == 1
+        stream.until_landed_all()
+
+        cluster.stop_api_server()
+        rig.produce(1_000)
+        stream.until_landed_all()
+        cluster.start_api_server()
+        stream.until(lambda: stream.phase == "Running", "the API server answers")
+        assert stream.status["attempt"] == 3, "a driver that runs on is left alone"
+
+        stream.change({"spec.restartNonce": 1})
+        stream.until(lambda: stream.status["attempt"] == 4 and stream.phase == "Running", "the fourth attempt runs")
+        rig.produce(1_000)
+        stream.until_landed_all()
+    rig.assert_exactly_once()
+    assert seen.doubled() == {}
+    assert set(seen.uids) == {stream.driver_name(attempt) for attempt in (1, 2, 3, 4)}
+    assert_no_secret_is_shown(stream)
+
+    stream.change({"spec.suspend": True})
+    stream.until(lambda: stream.phase == "Suspended", "it is at rest")
+    assert stream.holding_condition == "Ready: Suspended"
+    stream.streams.delete(stream.name)
+    eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone", 60)
+    eventually(lambda: stream.pods("driver") == [], "its pods are gone", 60)
+    assert rig.sql("select count(*) from exactlyonce.streams") == [(1,)], "deletionPolicy is Retain: the ledger stays"
+
+
+def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_has_two_drivers(
+    make_stream: MakeStream,
+    make_operator: MakeOperator,
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    tmp_path: Path,
+) -> None:
+    stream = make_stream(name, {"spec.deletionPolicy": "Delete"})
+    rig = stream.rig
+    fired = {point: tmp_path / f"fired-{point}" for point in crash_points.POINTS}
+    environment = {crash_points.VARIABLE: " ".join(f"{point}={file}" for point, file in fired.items())}
+    with watching_drivers(cluster, namespace) as seen:
+        stream.operators.append(make_operator(environment=environment))
+        rig.produce(12_000)
+        stream.apply()
+        stream.until(lambda: rig.landed() > 0, "the first batch has landed")
+        stream.until(lambda: stream.phase == "Running", "it is seen to run")
+        cluster.kill_container(namespace, stream.driver_name())
+        stream.until_landed_all()
+        stream.until(lambda: stream.phase == "Running", "it is seen to run again")
+        stream.change({"spec.suspend": True})
+        stream.until(lambda: stream.phase == "Suspended", "it is at rest")
+        rig.produce(1_000)
+        stream.change({"spec.suspend": False})
+        stream.until_landed_all()
+        stream.until(lambda: stream.phase == "Running", "it runs once more")
+        rig.assert_exactly_once()
+        stream.streams.delete(stream.name)
+        stream.until(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone")
+    assert [point for point, file in fired.items() if not file.exists()] == [], "the operator died at each of them"
+    assert seen.doubled() == {}
+    assert rig.sql("select count(*) from exactlyonce.streams") == [(0,)], "deletionPolicy is Delete: nothing is left"
+    rig.assert_exactly_once()
+
+
+def test_two_operators_that_both_act_never_land_a_record_twice(
+    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
+) -> None:
+    """As if the Lease did not work: each holds one of its own."""
+    stream = make_stream(name)
+    rig = stream.rig
+    with watching_drivers(cluster, namespace) as seen:
+        stream.operators += [make_operator(name=which, lease=which) for which in ("first", "second")]
+        rig.produce(12_000)
+        stream.apply()
+        stream.until(lambda: rig.landed() > 0, "the first batch has landed")
+        cluster.kill_container(namespace, stream.driver_name())
+        stream.until_landed_all()
+        stream.operators[0].end(signal.SIGTERM)
+        assert stream.operators.pop(0).status == 0, "an operator that is asked to end does so"
+        rig.produce(1_000)
+        stream.until_landed_all()
+    rig.assert_exactly_once()
+    assert seen.doubled() == {}
+
+
+def test_a_driver_on_a_lost_node_is_refused_while_its_successor_lands(
+    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
+) -> None:
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    rig.produce(8_000)
+    stream.apply()
+    stream.until(lambda: rig.landed() > 0, "the first batch has landed")
+    node = stream.pods("driver")[0]["spec"]["nodeName"]
+    (other,) = set(cluster.node_names) - {node}
+    cluster.freeze(node)
+    try:
+        stream.until(lambda: stream.status["attempt"] == 2, "the lost node's driver is given up")
+        assert stream.reasons()["NodeLost"] == 1
+        stream.until(lambda: "RebuildFromSink" in stream.reasons(), "its checkpoint may still be written: a new one")
+        rig.produce(4_000)
+        stream.until_landed_all()
+        nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in stream.pods("driver")}
+        assert nodes[stream.driver_name(2)] == other
+        stream.kubectl("delete", "pod", stream.driver_name(1), "--force", "--grace-period=0", "--wait=false")
+        rig.produce(2_000)
+        stream.until_landed_all()
+        rig.assert_exactly_once()
+        landed = rig.sql("select distinct epoch from exactlyonce.batches where epoch >= 2")
+        assert landed == [(2,)], "what landed since is the successor's"
+    finally:
+        cluster.thaw(node)
+    eventually(lambda: _is_ready(cluster, node), "the node is back", 180)
+    rig.produce(1_000)
+    stream.until_landed_all()
+    rig.assert_exactly_once()
+    assert stream.phase == "Running"
+
+
+def test_a_drained_node_moves_the_driver_after_the_batch_in_hand(
+    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, name: str
+) -> None:
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    rig.produce(8_000)
+    stream.apply()
+    stream.until(lambda: rig.landed() > 0, "the first batch has landed")
+    node = stream.pods("driver")[0]["spec"]["nodeName"]
+    selector = f"exactlyonce.dev/stream={stream.name}"
+    try:
+        cluster.kubectl("drain", node, f"--pod-selector={selector}", "--force", "--delete-emptydir-data")
+        stream.until(lambda: stream.status["attempt"] == 2 and stream.phase == "Running", "the next attempt runs")
+        rig.produce(1_000)
+        stream.until_landed_all()
+    finally:
+        cluster.kubectl("uncordon", node)
+    rig.assert_exactly_once()
+    assert stream.reasons()["Drained"] == 1
+    assert stream.status["verdict"]["kind"] == "Resume", "it ended at a batch's boundary, and its death is proven"
+
+
+def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
+    make_stream: MakeStream, make_operator: MakeOperator, postgres_18: Postgres, name: str
+) -> None:
+    stream = make_stream(name, {"spec.driver.startTimeout": "10s", "spec.image": "registry.invalid/nothing:1"})
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    rig.produce(1_000)
+    stream.apply()
+    stream.until(lambda: "ImageNotPullable" in stream.reasons(), "the image is missed")
+    assert stream.phase in ("BackingOff", "Reconciling", "Launching", "Running")
+    assert any("The image registry.invalid/nothing:1 cannot be pulled" in words for _, words in stream.events())
+    stream.change({"spec.image": None, "spec.driver.startTimeout": "10s", "spec.driver.podTemplate": NOWHERE})
+    stream.until(lambda: "Unschedulable" in stream.reasons(), "no node fits")
+    assert any("0/2 nodes are available" in words for _, words in stream.events())
+
+    rig.sql(f"alter role {rig.user} nologin")
+    stream.change({"spec.driver.startTimeout": None, "spec.driver.podTemplate": None})
+    stream.until(lambda: stream.phase == "BackingOff" and "PutOff" in stream.reasons(), "the database refuses")
+    assert stream.holding_condition.startswith("Reconciling")
+    rig.sql(f"alter role {rig.user} login")
+    stream.until_landed_all()
+    rig.assert_exactly_once()
+
+
+NOWHERE = {"spec": {"nodeSelector": {"disk": "none-such"}}}
+
+
+def test_a_stream_without_its_secret_waits_for_it_and_one_with_an_invalid_spec_keeps_its_driver(
+    make_stream: MakeStream, make_operator: MakeOperator, name: str
+) -> None:
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    login = stream.kubectl("get", "secret", "warehouse", "--output=yaml")
+    stream.kubectl("delete", "secret", "warehouse")
+    rig.produce(1_000)
+    stream.apply()
+    stream.until(lambda: "warehouse is not there; create it" in stream.status.get("message", ""), "it is told")
+    assert FINALIZER in stream.resource["metadata"]["finalizers"]
+    stream.kubectl("apply", "--filename=-", stdin=login)
+    stream.until_landed_all()
+    stream.until(lambda: stream.phase == "Running", "it runs")
+    rig.assert_exactly_once()
+
+
+def assert_no_secret_is_shown(stream: WholeStream) -> None:
+    """Neither in what the API server has of the stream, its pods and their ConfigMaps, nor in any log."""
+    shown = stream.kubectl("get", "pods,configmaps,events,eos", "--output=yaml")
+    for role in ("driver", "executor"):
+        for pod in stream.pods(role):
+            shown += stream.kubectl("logs", pod["metadata"]["name"], "--all-containers")
+    shown += "".join(operator.log for operator in stream.operators)
+    login = stream.rig.password
+    assert login is not None
+    assert login not in shown
+
+
+def _is_ready(cluster: Cluster, node: str) -> bool:
+    path = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    return cluster.kubectl("get", "node", node, f"--output={path}") == "True"
