@@ -1,8 +1,8 @@
-"""Make the CustomResourceDefinition and the reference page from the models in operator/exactlyonce/api.
+"""Make the CustomResourceDefinition, the chart's copy and the reference page from the models in operator/exactlyonce/api.
 
     python scripts/generate_crd.py [--check]
 
-`--check` only tells whether both are up to date.
+`--check` only tells whether all are up to date.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GROUP, VERSION = API_VERSION.split("/")
 PLURAL = "exactlyoncestreams"
 CRD = ROOT / "crds" / f"{PLURAL}.{GROUP}.yaml"
+CHART = ROOT / "charts" / "exactlyonce-operator" / "templates" / "crd.yaml"
 PAGE = ROOT / "docs" / "reference.md"
 MARK = "<!-- made by scripts/generate_crd.py: do not edit below -->\n"
 
@@ -108,6 +109,18 @@ def crd_text() -> str:
     """Return the CustomResourceDefinition as the file has it."""
     head = "# Made by scripts/generate_crd.py from operator/exactlyonce/api: do not edit.\n"
     return head + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+def chart_text() -> str:
+    """Return the definition as the chart has it: a template, so that an upgrade upgrades it; kept when the chart goes."""
+    text = crd_text().replace("{{", '{{ "{{" }}')
+    name = f"metadata:\n  name: {PLURAL}.{GROUP}\n"
+    assert name in text
+    more = (
+        "  annotations: {helm.sh/resource-policy: keep}\n"
+        '  labels:\n    {{- include "exactlyonce-operator.labels" . | nindent 4 }}\n'
+    )
+    return "{{- if .Values.crds.install }}\n" + text.replace(name, name + more) + "{{- end }}\n"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -224,8 +237,8 @@ def _phases() -> list[str]:
 
 
 def main() -> int:
-    """Write both files, or check them."""
-    made = {CRD: crd_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
+    """Write the files, or check them."""
+    made = {CRD: crd_text(), CHART: chart_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
     if "--check" not in sys.argv[1:]:
         for file, text in made.items():
             file.write_text(text)
@@ -234,7 +247,7 @@ def main() -> int:
         str(file.relative_to(ROOT)) for file, text in made.items() if not file.exists() or file.read_text() != text
     ]
     if stale:
-        print(f"{' and '.join(stale)} are not what the models say; make them: python scripts/{Path(__file__).name}")
+        print(f"{', '.join(stale)}: not what the models say; make them: python scripts/{Path(__file__).name}")
     return 1 if stale else 0
 
 
