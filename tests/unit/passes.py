@@ -100,6 +100,7 @@ class Machine:
         self.owner_is_gone = False
         self.spec: dict[str, Any] = {}
         self.annotations: dict[str, str] = {}
+        self.looks = False
 
     @property
     def stream(self) -> Stream:
@@ -130,6 +131,7 @@ class Machine:
             lambda owner: self.owner_is_gone,
             lambda kind, words: self.reports.append((kind, words)),
             lambda: self.now,
+            lambda: self.looks,
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)
 
@@ -205,7 +207,8 @@ class Machine:
 def started() -> Machine:
     """Return a world whose first driver runs and has landed batch 1 up to 40 and 30."""
     machine = Machine()
-    assert machine.run_pass() == Watching(FIRST)
+    for _ in ("it is started", "it is seen to run"):
+        assert machine.run_pass() == Watching(FIRST)
     machine.land(FIRST, 40, 30)
     machine.effects.clear()
     machine.reports.clear()

@@ -202,7 +202,7 @@ def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() ->
     assert machine.run_until_a_driver_runs() == SECOND
 
 
-@pytest.mark.parametrize("writes_before", range(4))
+@pytest.mark.parametrize("writes_before", range(3))
 def test_a_pass_that_meets_another_one_starts_over_and_starts_nothing(writes_before: int) -> None:
     machine = ended()
     left = writes_before
@@ -215,8 +215,7 @@ def test_a_pass_that_meets_another_one_starts_over_and_starts_nothing(writes_bef
 
     machine.statuses.meanwhile = meet
     assert machine.run_pass() == Waiting(machine.now, "the status was written meanwhile")
-    starts = [effect for effect in machine.effects if effect.startswith("start")]
-    assert starts == (["start driver 2"] if writes_before == 3 else []), "the last write only tells that it runs"
+    assert not any(effect.startswith("start") for effect in machine.effects)
     machine.run_until_a_driver_runs()
     machine.assert_launched_as_published()
 

@@ -23,7 +23,7 @@ def test_a_pass_records_raises_decides_acts_and_starts_in_this_order() -> None:
         "record Launching", "create stream.json",  # the verdict, then its actions
         f"create {GENERATION}/metadata", f"create {GENERATION}/sources/0/0", f"create {GENERATION}/offsets/0",
         "commit", "committed",  # the generation is published
-        "record Launching", "start driver 1", "record Running",
+        "record Launching", "start driver 1",
     ]  # fmt: skip
     assert [kind for kind, _ in machine.reports] == ["FirstStart"]
     machine.assert_launched_as_published()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.loop import StreamLoop, World
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.progress import Pace
 from exactlyonce.source.kafka import KafkaBounds
 
 TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
@@ -47,8 +49,16 @@ class LocalStream:
 
     def loop(self, report: Callable[[str, str], None]) -> StreamLoop:
         """Return the stream's loop."""
+        pace = Pace(time.monotonic)
         world = World(
-            self.stores, self.launcher, self.statuses, self.owner, self.owner_is_gone, report, lambda: datetime.now(UTC)
+            self.stores,
+            self.launcher,
+            self.statuses,
+            self.owner,
+            self.owner_is_gone,
+            report,
+            lambda: datetime.now(UTC),
+            lambda: pace.is_due(self.stream.stream_id),
         )
         return StreamLoop(self.stream, world)
 

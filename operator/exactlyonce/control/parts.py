@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.progress import Pace
 from exactlyonce.source.kafka import KafkaBounds
 
 # Fields that the operator alone reads: a change of them needs no other driver.
@@ -47,6 +49,7 @@ class ClusterParts:
     cluster: Cluster
     defaults: PodDefaults
     patience: Patience = field(default_factory=Patience)
+    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
 
     def of(
         self,
@@ -85,6 +88,7 @@ class ClusterParts:
             functools.partial(owner_is_gone, self.cluster),
             report,
             _now,
+            functools.partial(self.pace.is_due, uid),
         )
         return Parts(world, _plan(spec), launcher.clean_up)
 

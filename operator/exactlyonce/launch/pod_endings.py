@@ -8,14 +8,14 @@ lost, whose containers may run on. Each ending has a reason, one CamelCase word,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
 from exactlyonce.launch.pod_names import DRIVER
-from exactlyonce.launch.port import DriverState, Ended, Gone, Running
+from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 
 Manifest = Mapping[str, Any]
 
@@ -113,12 +113,16 @@ def node_state(node: Manifest | None) -> NodeState:
     return NodeState(exists=True, silent_since=moment(ready["lastTransitionTime"]))
 
 
-def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> DriverState:
-    """Return how the driver of a pod is.
+def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Running | Ended | Gone:
+    """Return how the driver of a pod is, with what the record shows of the pod.
 
     `node` is None where it is not needed or may not be read; then the pod's Ready condition, which the control plane sets
     to False when a node falls silent, stands for it.
     """
+    return replace(_state_of(pod, node, patience, now), pod=_shown(pod))
+
+
+def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Running | Ended | Gone:
     terminated = _terminated(pod)
     if terminated is not None and terminated.get("reason") != _UNKNOWN:
         return _ended(pod, terminated)
@@ -131,6 +135,12 @@ def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: dat
         leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
         return Running(_sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}."))
     return _starting(pod, patience, now)
+
+
+def _shown(pod: Manifest) -> DriverPod:
+    state = _driver(pod).get("state", {})
+    started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return DriverPod(pod["metadata"]["name"], _driver_spec(pod).get("image"), None if not started else moment(started))
 
 
 def moment(text: str) -> datetime:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.offsets import Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPod:
+    """What the record of a driver's pod shows; `started_at` is None before its driver runs."""
+
+    name: str
+    image: str | None
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,7 @@ class Running:
 
     where: str
     started: bool = True
+    pod: DriverPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,7 @@ class Ended:
     detail: str
     reason: str | None = None
     blames_batch: bool = True
+    pod: DriverPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class Gone:
 
     why: str
     reason: str = "Lost"
+    pod: DriverPod | None = None
 
 
 DriverState = NeverStarted | Running | Ended | Gone

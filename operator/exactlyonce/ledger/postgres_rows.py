@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from exactlyonce.ledger.rows import (
@@ -21,7 +22,7 @@ STREAM_COLUMNS = (
     "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, claim, writer, writer_released, "
     "landed_batch, generation, checkpoint_path, stateful"
 )
-BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note"
+BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
 POSITION_COLUMNS = "topic, partition, next_offset, topic_id"
 
 LOOK = f"""
@@ -29,7 +30,7 @@ select {STREAM_COLUMNS},
     (select coalesce(json_agg(json_build_array(topic, partition, next_offset, topic_id)), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and not o.retired),
     (select coalesce(json_agg(json_build_array(batch, epoch, status, ranges::text, records_read, rows_written,
-        dead_letters, note) order by batch), '[]')
+        dead_letters, note, landed_at) order by batch), '[]')
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0))
 from {{schema}}.streams s where s.stream_id = %s
 """
@@ -87,6 +88,7 @@ def batch_from(row: Sequence[Any]) -> BatchRow:
         rows_written=row[5],
         dead_letters=row[6],
         note=row[7],
+        landed_at=datetime.fromisoformat(row[8]) if isinstance(row[8], str) else row[8],
     )
 
 

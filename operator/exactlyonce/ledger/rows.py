@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
@@ -84,7 +85,10 @@ class BatchStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch: its status, all of its ranges, and what was counted."""
+    """One batch: its status, all of its ranges, and what was counted.
+
+    `landed_at` is the moment of its landing by the database's clock; it is read, never written.
+    """
 
     batch: BatchNumber
     epoch: Epoch
@@ -94,6 +98,7 @@ class BatchRow:
     rows_written: int | None = None
     dead_letters: int | None = None
     note: str = ""
+    landed_at: datetime | None = field(default=None, compare=False)
 
 
 class FailureStatus(StrEnum):

@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.api.status import CheckpointStatus, DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
-from exactlyonce.launch.port import Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
+from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import BatchStatus, LedgerView, Owner, StreamRow
@@ -25,6 +25,7 @@ from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores, new_token, observe, request_of
+from exactlyonce.reconcile.progress import checkpoint_of, progress_of
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
 
@@ -93,7 +94,11 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class World:
-    """What a stream's loop works with. `owner_is_gone` tells whether a resource no longer exists in this cluster."""
+    """What a stream's loop works with.
+
+    `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
+    nothing else to do may ask the ledger how far the stream has come.
+    """
 
     stores: Stores
     launcher: Launcher
@@ -102,6 +107,7 @@ class World:
     owner_is_gone: Callable[[Owner], bool]
     report: Report
     now: Callable[[], datetime]
+    look_is_due: Callable[[], bool] = lambda: False
 
 
 class StreamLoop:
@@ -137,10 +143,10 @@ class StreamLoop:
         state = self._world.launcher.look(attempt) if attempt else NeverStarted()
         match state:
             case Running():
-                return self._watch(status, version, attempt, wanted, plan)
+                return self._watch(status, version, state, wanted, plan)
             case Ended() | Gone():
                 if status.driver is None or status.driver.attempt != attempt or status.driver.ended is None:
-                    result = self._record_ending(status, version, state)
+                    result = self._record_ending(status, version, state, wanted, plan)
                     self._reached("ending.recorded")
                     return result
             case NeverStarted():
@@ -159,30 +165,51 @@ class StreamLoop:
         return self._launch(status, version, plan)
 
     def _watch(
-        self, status: StreamStatus, version: str, attempt: Epoch, wanted: Wanted, plan: str | None
+        self, status: StreamStatus, version: str, state: Running, wanted: Wanted, plan: str | None
     ) -> PassResult:
         """A driver runs: let it, or drain it when the stream is to rest or to go on with another plan."""
-        made_of = None if status.driver is None or status.driver.attempt != attempt else status.driver.plan
-        replaced = None not in (plan, made_of) and plan != made_of
-        if wanted is Wanted.REST or replaced:
-            if status.phase is not Phase.DRAINING:
-                why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
-                message = f"Attempt {attempt} ends after the batch in hand: {why}."
-                self._write(status, version, phase=Phase.DRAINING, message=message)
+        attempt, changes = Epoch(status.attempt), self._shown(status, state)
+        if wanted is Wanted.REST or _is_replaced(status, plan):
+            why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
+            message = f"Attempt {attempt} ends after the batch in hand: {why}."
+            asked_before = status.phase is Phase.DRAINING
+            self._write_changed(status, version, {**changes, "phase": Phase.DRAINING, "message": message})
+            if not asked_before:
                 self._world.report("Draining", message)
             self._reached("drain.recorded")
             self._world.launcher.drain(attempt)
             self._reached("drain.asked")
+            return Watching(attempt)
+        if not state.started and status.phase is not Phase.DRAINING:
+            changes |= {"phase": Phase.LAUNCHING, "message": state.where}
         elif status.phase not in (Phase.RUNNING, Phase.DRAINING):
-            self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
+            changes |= {"phase": Phase.RUNNING, "message": f"Attempt {attempt} runs."}
+        self._write_changed(status, version, changes)
+        self._reached("pass.running-recorded")
         return Watching(attempt)
 
-    def _record_ending(self, status: StreamStatus, version: str, ending: Ended | Gone) -> PassResult:
+    def _shown(self, status: StreamStatus, state: Running) -> dict[str, object]:
+        """What a status shows of a driver that runs: its pod, and from time to time what the ledger says."""
+        changes: dict[str, object] = {}
+        if status.driver is not None and status.driver.attempt == status.attempt:
+            changes["driver"] = _with_pod(status.driver, state.pod)
+        if self._world.look_is_due():
+            try:
+                view = self._world.stores.ledger.look(self._stream.stream_id)
+            except (Unreachable, Refused):
+                return changes  # a driver that runs is not touched for what is only shown
+            changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
+        return changes
+
+    def _record_ending(
+        self, status: StreamStatus, version: str, ending: Ended | Gone, wanted: Wanted, plan: str | None
+    ) -> PassResult:
         """Write down how the driver ended and what follows, before anything follows."""
         world = self._world
-        landed_at_start = None
+        driver = DriverStatus(attempt=status.attempt)
         if status.driver is not None and status.driver.attempt == status.attempt:
-            landed_at_start = status.driver.landed_at_start
+            driver = status.driver
+        landed_at_start = driver.landed_at_start
         view = world.stores.ledger.look(self._stream.stream_id)
         step = after_ending(
             ending,
@@ -196,15 +223,16 @@ class StreamLoop:
         kind, told = _told(ending)
         self._reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
-        driver = DriverStatus(
-            attempt=status.attempt,
-            landed_at_start=landed_at_start,
-            plan=None if status.driver is None else status.driver.plan,
-            ended=kind,
-            proof=ending.proof if isinstance(ending, Ended) else None,
-            message=told,
-        )
+        proof = ending.proof if isinstance(ending, Ended) else None
+        ended = {"ended": kind, "proof": proof, "message": told}
+        goes_on = wanted is Wanted.RUN and _is_replaced(status, plan)
+        driver = _with_pod(driver, ending.pod).model_copy(update=ended)
+        status = status.model_copy(update={"progress": progress_of(view, status.progress)})
         match step:
+            case Finished(completed=False) if goes_on:
+                # Never Suspended, which would be Ready: what the resource asks for is not yet so.
+                self._write(status, version, phase=Phase.PENDING, message=told, driver=driver, trouble=Trouble())
+                return Waiting(world.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
                 self._write(status, version, phase=phase, message=told, driver=driver, trouble=Trouble())
@@ -250,11 +278,11 @@ class StreamLoop:
             self._write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
         driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger), plan=plan)
-        status, version = self._write(status, version, driver=driver)
+        checkpoint = _checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location)
+        progress = progress_of(seen.ledger, status.progress)
+        self._write(status, version, driver=driver, checkpoint=checkpoint, progress=progress)
         self._reached("pass.driver-recorded")
         world.launcher.start(attempt)
-        self._write(status, version, phase=Phase.RUNNING, message=f"Attempt {attempt} runs.")
-        self._reached("pass.running-recorded")
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:
@@ -303,6 +331,10 @@ class StreamLoop:
     def _reached(self, point: str) -> None:
         reached(point, self._stream.metadata.namespace, self._stream.metadata.name)
 
+    def _write_changed(self, status: StreamStatus, version: str, changes: dict[str, object]) -> None:
+        if any(getattr(status, name) != value for name, value in changes.items()):
+            self._write(status, version, **changes)
+
     def _write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
         changed = status.model_copy(update=changes)
         return changed, self._world.statuses.write(changed, version)
@@ -337,6 +369,28 @@ def _landed_after(decision: Decision, ledger: LedgerView | None) -> int | None:
         if isinstance(action, SeedAndPublish):
             return action.seed_batch
     return None if ledger is None else ledger.stream.landed_batch
+
+
+def _checkpoint_after(decision: Decision, ledger: LedgerView | None, location: str) -> CheckpointStatus | None:
+    """The checkpoint that the driver is started on: a seed where one was published."""
+    for action in decision.actions:
+        if isinstance(action, SeedAndPublish):
+            return CheckpointStatus(generation=action.generation.number, location=action.generation.path(location))
+    return checkpoint_of(ledger)
+
+
+def _is_replaced(status: StreamStatus, plan: str | None) -> bool:
+    """Whether the latest driver was made of something else than the next one would be."""
+    made_of = None if status.driver is None or status.driver.attempt != status.attempt else status.driver.plan
+    return None not in (plan, made_of) and plan != made_of
+
+
+def _with_pod(driver: DriverStatus, pod: DriverPod | None) -> DriverStatus:
+    if pod is None:
+        return driver
+    return driver.model_copy(
+        update={"pod_name": pod.name, "image": pod.image, "started_at": pod.started_at or driver.started_at}
+    )
 
 
 def _newer_epoch(stream_id: str, known: Epoch, attempt_known: int, attempt: Epoch) -> str:
