@@ -81,6 +81,12 @@ class Progress(StatusModel):
     committed_at: datetime | None = Field(None, description="When it landed.")
     lag_records: int | None = Field(None, description="How many offsets of the source have not landed.")
     lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
+    oldest_record_at: datetime | None = Field(
+        None, description="The Kafka timestamp of that record: its age grows, whether it is shown anew or not."
+    )
+    lag_problem: str | None = Field(
+        None, description="Why the lag cannot be measured now; what is shown is what was last known of it."
+    )
 
 
 class ConditionStatus(StrEnum):

@@ -1,49 +1,26 @@
-"""Ask Kafka what it holds: bounds, topic ids, offsets for a moment. confluent-kafka is imported here only."""
+"""Ask Kafka what it holds for one stream: bounds, topic ids, offsets for a moment."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka.admin import OffsetSpec
 
 from exactlyonce.api.source import KafkaSource, StartFrom
-from exactlyonce.errors import Refused, SourceUnreachable, StartInvalid, TopicMissing
+from exactlyonce.errors import StartInvalid, TopicMissing
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.source.bounds import Bounds, SourceView
+from exactlyonce.source.kafka_admin import KafkaAdmin, LeaderMoves
 from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
 
-Result = TypeVar("Result")
-
-_NO_RIGHT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-_NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
-_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART}
-_NO_LEADER = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    # By the client's own list of topics and leaders, which may be older than a partition.
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._NOENT,
-}
 _ASK_AGAIN_SECONDS = 0.1
-
-
-class SourceRefused(Refused):
-    """The brokers answered with a refusal: a wrong login or a missing right."""
-
-
-class _LeaderMoves(SourceUnreachable):
-    """No leader of a partition is known at this moment: it is new, or its leader's broker is being restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +44,9 @@ class KafkaBounds:
     def __init__(self, spec: KafkaSource, secret: Mapping[str, str], timeout_seconds: float = 15.0) -> None:
         self._spec = spec
         self._timeout = timeout_seconds
-        self._errors: list[KafkaError] = []
         committed_only = spec.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
         self._isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        properties = librdkafka_properties(spec, secret)
-        try:
-            self._admin = AdminClient({**properties, "error_cb": self._errors.append, "log_level": 0})
-        except KafkaException as problem:
-            raise SourceRefused(
-                f"No client can be made for Kafka at {self.brokers} ({problem.args[0].str()}); correct "
-                "source.kafka.properties or the secret that source.kafka.secretRef names."
-            ) from problem
+        self._admin = KafkaAdmin(self.brokers, librdkafka_properties(spec, secret), timeout_seconds)
 
     @property
     def brokers(self) -> str:
@@ -182,7 +151,7 @@ class KafkaBounds:
             return set(self._spec.topics)
         if self._spec.assign is not None:
             return {assignment.topic for assignment in self._spec.assign}
-        metadata = self._named(lambda: self._admin.list_topics(timeout=self._timeout))
+        metadata = self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
         return {topic for topic in metadata.topics if self._matches(topic)}
 
     def _selects(self, partition: TopicPartition) -> bool:
@@ -205,13 +174,13 @@ class KafkaBounds:
         """Return each topic that exists."""
         if not topics:
             return {}
-        futures = self._named(
-            lambda: self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout)
+        futures = self._admin.named(
+            lambda: self._admin.client.describe_topics(TopicCollection(topics), request_timeout=self._timeout)
         )
         found = {}
         for topic, future in futures.items():
             try:
-                description = self._answer(future)
+                description = self._admin.answer(future)
             except TopicMissing:
                 continue
             partitions = frozenset(TopicPartition(topic, part.id) for part in description.partitions)
@@ -235,15 +204,15 @@ class KafkaBounds:
             again: dict[TopicPartition, Any] = {}
             for partition, future in asked.items():
                 try:
-                    found[partition] = self._answer(future).offset
-                except _LeaderMoves:
+                    found[partition] = self._admin.answer(future).offset
+                except LeaderMoves:
                     if time.monotonic() > deadline:
                         raise
                     again[partition] = wanted[partition]
             if again and renewed:
                 time.sleep(_ASK_AGAIN_SECONDS)
             elif again:
-                self._named(lambda: self._admin.list_topics(timeout=self._timeout))
+                self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
                 renewed = True
             asked = self._ask_offsets(again)
         return found
@@ -252,52 +221,9 @@ class KafkaBounds:
         if not wanted:
             return {}
         asked = {confluent_kafka.TopicPartition(key.topic, key.partition): spec for key, spec in wanted.items()}
-        futures = self._named(
-            lambda: self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=self._timeout)
+        futures = self._admin.named(
+            lambda: self._admin.client.list_offsets(
+                asked, isolation_level=self._isolation, request_timeout=self._timeout
+            )
         )
         return {TopicPartition(key.topic, key.partition): future for key, future in futures.items()}
-
-    def _answer(self, future: Future[Any]) -> Any:
-        return self._named(lambda: future.result(self._timeout + 1))
-
-    def _named(self, ask: Callable[[], Result]) -> Result:
-        """Ask, and turn what goes wrong into an error named by situation."""
-        try:
-            answer = ask()
-        except FutureTimeoutError as problem:
-            raise self._unreachable("no answer in time") from problem
-        except KafkaException as problem:
-            error = problem.args[0]
-            if error.code() in _NO_TOPIC:
-                raise TopicMissing(f"Kafka at {self.brokers} does not know the topic ({error.str()}).") from problem
-            if error.code() in _NO_RIGHT | _NO_LOGIN:
-                raise SourceRefused(
-                    f"Kafka at {self.brokers} refuses: {error.str()}. Correct the login in source.kafka.secretRef or "
-                    "grant it DESCRIBE and READ on the topics."
-                ) from problem
-            if error.code() in _NO_LEADER:
-                raise _LeaderMoves(
-                    f"Kafka at {self.brokers} names no leader of a partition ({error.str()}); it is tried again."
-                ) from problem
-            raise self._unreachable(error.str()) from problem
-        self._noted_errors()
-        self._errors.clear()
-        return answer
-
-    def _unreachable(self, said: str) -> Refused | SourceUnreachable:
-        noted = self._noted_errors()
-        for error in noted:
-            # A connection lost in the middle of a login has that code too, with one of librdkafka's own reasons.
-            if error.code() in _NO_LOGIN and "Local:" not in error.str():
-                return SourceRefused(
-                    f"Kafka at {self.brokers} refuses the login ({error.str()}); correct source.kafka.secretRef."
-                )
-        detail = noted[-1].str() if noted else said
-        return SourceUnreachable(
-            f"Kafka at {self.brokers} does not answer ({detail}); nothing was decided, it is tried again."
-        )
-
-    def _noted_errors(self) -> list[KafkaError]:
-        """What went wrong with connections since the latest answer; the client hands it out when it is polled."""
-        self._admin.poll(0)
-        return [error for error in self._errors if error.code() != KafkaError._ALL_BROKERS_DOWN]

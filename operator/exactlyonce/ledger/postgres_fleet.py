@@ -1,0 +1,173 @@
+"""Read where many streams of one database have landed: one connection, one question for all of a schema."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+from psycopg2 import sql
+
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, named_errors
+from exactlyonce.ledger.rows import BatchStatus, FailureStatus
+from exactlyonce.offsets import BatchNumber, TopicPartition
+
+_WITHOUT_SEEDS = [str(status) for status in BatchStatus if status.landed and status is not BatchStatus.SEEDED]
+
+_LANDED = """
+select s.stream_id, s.landed_batch, last.landed_at, upto.batch, positions.found,
+    counted.batches, counted.records_read, counted.rows_written, counted.dead_letters,
+    failed.open_ranges, failed.lost_ranges, failed.lost_records
+from unnest(%(streams)s::text[], %(since)s::bigint[]) as asked(stream_id, since)
+join {schema}.streams s on s.stream_id = asked.stream_id
+left join lateral (
+    select extract(epoch from b.landed_at)::float8 as landed_at from {schema}.batches b
+    where b.stream_id = s.stream_id and b.batch <= s.landed_batch and b.status = any(%(landed)s)
+    order by b.batch desc limit 1
+) last on true
+left join lateral (
+    select coalesce(json_agg(json_build_array(o.topic, o.partition, o.next_offset)), '[]') as found
+    from {schema}.offsets o where o.stream_id = s.stream_id and not o.retired
+) positions on true
+left join lateral (
+    select case when b.status = %(taken)s then b.batch - 1 else b.batch end as batch from {schema}.batches b
+    where b.stream_id = s.stream_id and b.batch = s.landed_batch
+) upto on true
+left join lateral (
+    select count(*) as batches, coalesce(sum(b.records_read), 0)::bigint as records_read,
+        coalesce(sum(b.rows_written), 0)::bigint as rows_written, coalesce(sum(b.dead_letters), 0)::bigint as dead_letters
+    from {schema}.batches b
+    where b.stream_id = s.stream_id and b.batch > asked.since and b.batch <= upto.batch and b.status = %(counted)s
+) counted on true
+left join lateral (
+    select count(*) filter (where f.status = %(open)s) as open_ranges,
+        count(*) filter (where f.status = %(lost)s) as lost_ranges,
+        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(lost)s), 0)::bigint as lost_records
+    from {schema}.failures f where f.stream_id = s.stream_id
+) failed on true
+"""
+# A batch that was taken (AtMostOnce) is counted when its rows are in, so the count goes up to the one before it meanwhile.
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Where one stream has landed.
+
+    `last_landed_at` is when the last batch with records landed, in seconds; None before the first. `counted_until` is the
+    batch up to which `batches`, `records`, `rows` and `dead_letters` count, from the batch that was asked about; None where
+    the stream has landed nothing at all.
+    """
+
+    landed_batch: BatchNumber | None
+    last_landed_at: float | None
+    counted_until: BatchNumber | None
+    positions: Mapping[TopicPartition, int]
+    batches: int = 0
+    records: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+    open_ranges: int = 0
+    lost_ranges: int = 0
+    lost_records: int = 0
+
+
+class PostgresFleet:
+    """One database as the monitor asks it, with one connection; for one thread at a time.
+
+    A server that keeps a connection open and does not answer is left after `timeout_seconds`, whatever it is doing.
+    """
+
+    def __init__(self, address: PostgresAddress, timeout_seconds: int = 10) -> None:
+        self._address = address
+        self._timeout = timeout_seconds
+        self._connection: psycopg2.extensions.connection | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> dict[str, Landed]:
+        """Return what is committed of each stream that has a row; counted from the batch given, or from now on for None.
+
+        Raises:
+            LedgerUnreachable, LedgerRefused: if the database does not answer or refuses.
+        """
+        values = {
+            "streams": list(since),
+            "since": list(since.values()),
+            "landed": _WITHOUT_SEEDS,
+            "taken": str(BatchStatus.TAKEN),
+            "counted": str(BatchStatus.LANDED),
+            "open": str(FailureStatus.OPEN),
+            "lost": str(FailureStatus.LOST),
+        }
+        for is_last in (False, True):
+            was_open = self._connection is not None
+            try:
+                return {row[0]: _landed_from(row[1:]) for row in self._asked(schema, values)}
+            except psycopg2.errors.UndefinedTable:
+                return {}  # no stream has ever been run against this schema
+            except psycopg2.Error as problem:
+                self.close()
+                # A connection that was idle may have died since; a fresh one tells what is so.
+                if is_last or not was_open or not isinstance(problem, psycopg2.OperationalError):
+                    with named_errors(str(self._address)):
+                        raise
+        raise AssertionError("the last try returns or raises")
+
+    def _asked(self, schema: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            limits = Limits(connect_seconds=self._timeout, network_seconds=self._timeout)
+            self._connection = connect(self._address, limits, "exactlyonce-monitor")
+        statement = sql.SQL(_LANDED).format(schema=sql.Identifier(schema))
+        with _cut_after(self._connection, self._timeout), self._connection.cursor() as cursor:
+            # Settings of one transaction only: a transaction pooler may stand between.
+            cursor.execute(f"begin read only; set local statement_timeout = '{self._timeout}s'")
+            try:
+                cursor.execute(statement, values)
+                return list(cursor.fetchall())
+            finally:
+                with suppress(psycopg2.Error):
+                    cursor.execute("rollback")
+
+
+@contextmanager
+def _cut_after(connection: psycopg2.extensions.connection, seconds: float) -> Iterator[None]:
+    """End the block's wait for a server that is frozen: its kernel still answers for it, so no other limit would."""
+    guard, ended = threading.Lock(), threading.Event()
+
+    def cut() -> None:
+        with guard:  # never the socket of a block that has ended, whose number may be another's by now
+            if not ended.is_set():
+                held = socket.socket(fileno=connection.fileno())
+                with suppress(OSError):
+                    held.shutdown(socket.SHUT_RDWR)
+                held.detach()
+
+    timer = threading.Timer(seconds + 1, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with guard:
+            ended.set()
+        timer.cancel()
+
+
+def _landed_from(row: tuple[Any, ...]) -> Landed:
+    landed_batch, last_landed_at, counted_until, positions, *counts = row
+    return Landed(
+        None if landed_batch is None else BatchNumber(landed_batch),
+        last_landed_at,
+        None if counted_until is None else BatchNumber(counted_until),
+        {TopicPartition(topic, partition): offset for topic, partition, offset in positions},
+        *(count or 0 for count in counts),
+    )

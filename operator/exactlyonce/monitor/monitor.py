@@ -1,0 +1,220 @@
+"""The monitor: every stream is measured every few seconds, whether its driver runs or not.
+
+Each Kafka and each database is asked once a round for all of its streams, by one client. A round that a store makes slow is
+its own: the others go on, and stores that did not answer share half of the threads, so that they cannot take them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.postgres_fleet import PostgresFleet
+from exactlyonce.monitor.gathering import Brokers, Database, Watched, ask_brokers, ask_database
+from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem
+from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
+from exactlyonce.source.kafka_fleet import KafkaFleet
+
+log = logging.getLogger("exactlyonce.monitor")
+
+_LEDGER_FIRST_SECONDS = 5.0
+
+Client = TypeVar("Client", Brokers, Database)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How the clients of stores are made."""
+
+    brokers: Callable[[BrokersKey], Brokers] = lambda key: KafkaFleet(dict(key.properties))
+    database: Callable[[DatabaseKey], Database] = lambda key: PostgresFleet(
+        PostgresAddress(dict(key.parameters), key.shown)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """All that the monitor can tell of one stream; None where it has not been told or has not asked."""
+
+    key: StreamKey
+    target: Target | None
+    life: Life | None
+    snapshot: Snapshot | None
+
+
+@dataclass
+class _Store(Generic[Client]):
+    """One store with its one client; `answered` is False where it did not when it was last asked."""
+
+    kind: str
+    make: Callable[[], Client]
+    ask: Callable[[Client, Sequence[Watched]], ExactlyOnceError | None]
+    told: Callable[[Snapshot, str], Snapshot]
+    client: Client | None = None
+    answered: bool = True
+    asking: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.asking is not None and not self.asking.done()
+
+    def run(self, streams: Sequence[Watched]) -> bool:
+        """Ask about all streams, and return whether the store answered. Blocking."""
+        try:
+            if self.client is None:
+                self.client = self.make()
+            problem = self.ask(self.client, streams)
+        except Exception as failure:
+            if not isinstance(failure, ExactlyOnceError):
+                log.exception("streams could not be measured in a way that should not be")
+            told = str(failure)
+            for watched in streams:
+                watched.learn(lambda before: self.told(before, told))
+            return False
+        return problem is None
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+
+
+@dataclass
+class Monitor:
+    """Measures streams. `run` and `round` are for one event loop, everything else may come from any thread.
+
+    `on_problem` is told of each store that did not answer: "kafka" or "postgres".
+    """
+
+    clients: Clients = field(default_factory=Clients)
+    workers: int = 4
+    on_problem: Callable[[str], None] = lambda store: None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _watched: dict[StreamKey, Watched] = field(default_factory=dict)
+    _lives: dict[StreamKey, Life] = field(default_factory=dict)
+    _stores: dict[BrokersKey | DatabaseKey, _Store[Any]] = field(default_factory=dict)
+    _executor: ThreadPoolExecutor | None = None
+    _silent: asyncio.Semaphore | None = None
+
+    def watch(self, target: Target) -> None:
+        """Measure a stream from now on, or measure it there from now on; what was known of the same ledger stays."""
+        with self._guard:
+            known = self._watched.get(target.key)
+            if known is None:
+                self._watched[target.key] = Watched(target, self._remembered(target.key))
+            elif known.target != target:
+                same = (known.target.stream_id, known.target.ledger_schema) == (target.stream_id, target.ledger_schema)
+                snapshot = known.snapshot if same else self._remembered(target.key)
+                self._watched[target.key] = Watched(target, snapshot)
+
+    def noted(self, key: StreamKey, life: Life) -> None:
+        """Note how a stream fares; it need not be one that can be measured."""
+        with self._guard:
+            self._lives[key] = life
+
+    def forget(self, key: StreamKey) -> None:
+        """Drop a stream that is gone, with its series."""
+        with self._guard:
+            self._watched.pop(key, None)
+            self._lives.pop(key, None)
+
+    def snapshot(self, key: StreamKey) -> Snapshot | None:
+        """Return what is known of a stream; None where it is not watched or nothing was asked yet."""
+        with self._guard:
+            watched = self._watched.get(key)
+        return None if watched is None or not watched.snapshot.was_asked else watched.snapshot
+
+    def streams(self) -> list[StreamView]:
+        """Return all that is known of every stream, in the order of their names."""
+        with self._guard:
+            keys = sorted(self._watched.keys() | self._lives.keys())
+            known = [(key, self._watched.get(key), self._lives.get(key)) for key in keys]
+        return [
+            StreamView(key, None, life, None)
+            if watched is None
+            else StreamView(key, watched.target, life, watched.snapshot)
+            for key, watched, life in known
+        ]
+
+    async def run(self, interval_seconds: float, may_measure: Callable[[], bool]) -> None:
+        """Begin a round every `interval_seconds` while `may_measure` says so, until cancelled."""
+        try:
+            while True:
+                if may_measure():
+                    self._begin_round()
+                await asyncio.sleep(interval_seconds)
+        finally:
+            await self._end()
+
+    async def round(self) -> None:
+        """Measure every stream once and wait for it."""
+        await asyncio.gather(*self._begin_round())
+
+    def _remembered(self, key: StreamKey) -> Snapshot:
+        life = self._lives.get(key)
+        oldest = None if life is None or life.oldest_at is None else life.oldest_at.timestamp()
+        return Snapshot(remembered_timestamp=oldest)
+
+    def _begin_round(self) -> list[asyncio.Task[None]]:
+        """Ask every store that is not still being asked; a source after the ledgers of its streams, if they are quick."""
+        with self._guard:
+            watched = list(self._watched.values())
+        databases: dict[DatabaseKey, list[Watched]] = defaultdict(list)
+        brokers: dict[BrokersKey, list[Watched]] = defaultdict(list)
+        for stream in watched:
+            databases[stream.target.database].append(stream)
+            brokers[stream.target.brokers].append(stream)
+        self._close_unused({*databases, *brokers})
+        ledgers = {key: self._asked(self._store_of(key), those, []) for key, those in databases.items()}
+        sources = [
+            self._asked(self._store_of(key), those, [ledgers[stream.target.database] for stream in those])
+            for key, those in brokers.items()
+        ]
+        return [*ledgers.values(), *sources]
+
+    def _store_of(self, key: BrokersKey | DatabaseKey) -> _Store[Any]:
+        if key not in self._stores:
+            self._stores[key] = (
+                _Store("kafka", lambda: self.clients.brokers(key), ask_brokers, after_source_problem)
+                if isinstance(key, BrokersKey)
+                else _Store("postgres", lambda: self.clients.database(key), ask_database, after_ledger)
+            )
+        return self._stores[key]
+
+    def _asked(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> asyncio.Task[None]:
+        if store.asking is None or store.asking.done():
+            store.asking = asyncio.create_task(self._ask(store, streams, first))
+        return store.asking
+
+    async def _ask(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> None:
+        if first:
+            await asyncio.wait(set(first), timeout=_LEDGER_FIRST_SECONDS)
+        if self._executor is None or self._silent is None:
+            self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="monitor")
+            self._silent = asyncio.Semaphore(max(1, self.workers // 2))
+        loop = asyncio.get_running_loop()
+        async with nullcontext() if store.answered else self._silent:
+            store.answered = await loop.run_in_executor(self._executor, store.run, streams)
+        if not store.answered:
+            self.on_problem(store.kind)
+
+    def _close_unused(self, used: set[BrokersKey | DatabaseKey]) -> None:
+        for key in [key for key, store in self._stores.items() if key not in used and not store.is_busy]:
+            store = self._stores.pop(key)
+            if self._executor is not None:
+                self._executor.submit(store.close)
+
+    async def _end(self) -> None:
+        """Close what is idle; a store that does not answer is left to the end of the process."""
+        if self._executor is not None:
+            self._close_unused(set())
+            await asyncio.to_thread(self._executor.shutdown, wait=not any(it.is_busy for it in self._stores.values()))
+            self._executor = self._silent = None
