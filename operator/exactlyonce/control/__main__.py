@@ -67,6 +67,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     given.posting.enabled = False
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
+    given.networking.error_backoffs = (1, 1, 2, 3, 5)  # after them it lists and watches anew, for ever
     given.scanning.disabled = True  # the definition is there before the operator, and its namespaces are named or all
     if settings.selector:
         given.watching.label_selectors[GROUP, VERSION, PLURAL] = settings.selector

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,9 +32,14 @@ from exactlyonce.reconcile.loop import (
     World,
 )
 
+log = logging.getLogger("exactlyonce.operator")
+
 WATCH_SECONDS = 60.0
 REST_SECONDS = 300.0
-_WARNINGS = {"Halted", "PutOff", "Died", "Lost", "BatchFailed", "SpecInvalid", "Contradiction", "SourceTruncated"}
+_EXPECTED = {
+    "FirstStart", "Resume", "ReplayBatch", "SkipLanded", "FinishBatch", "Draining", "Drained", "Completed", "Fenced",
+}  # fmt: skip
+"""What happens in the life of a stream that needs nobody; every other event is a warning."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class StreamPasses:
             return self._invalid(statuses, problem)
         self._begin_anew_if_asked(statuses)
         try:
-            parts = self.parts_of(stream, document, statuses, self._reporter(document))
+            parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
         except ExactlyOnceError as problem:
             return self._not_put_together(statuses, problem)
         wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
@@ -122,7 +128,7 @@ class StreamPasses:
         told = " ".join(problem.problems)
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
-            self._reporter(statuses.document)("SpecInvalid", told)
+            self._reporter(statuses)("SpecInvalid", told)
         return Next(WATCH_SECONDS)
 
     def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError) -> Next:
@@ -131,7 +137,7 @@ class StreamPasses:
         if status.message != str(problem):
             phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
             statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
-            self._reporter(statuses.document)("PutOff", str(problem))
+            self._reporter(statuses)("PutOff", str(problem))
         return Next(15.0)
 
     def _begin_anew_if_asked(self, statuses: ResourceStatus) -> None:
@@ -145,8 +151,16 @@ class StreamPasses:
             changes |= {"phase": Phase.PENDING, "trouble": Trouble()}
         statuses.write(status.model_copy(update=changes), version)
 
-    def _reporter(self, document: Mapping[str, Any]) -> Callable[[str, str], None]:
-        return lambda kind, words: self.cluster.tell(document, kind, words, warning=kind in _WARNINGS)
+    def _reporter(self, statuses: ResourceStatus) -> Callable[[str, str], None]:
+        metadata = statuses.document["metadata"]
+
+        def report(kind: str, words: str) -> None:
+            warning = kind not in _EXPECTED
+            about = {"stream": f"{metadata['namespace']}/{metadata['name']}", "attempt": statuses.read()[0].attempt}
+            log.log(logging.WARNING if warning else logging.INFO, "%s", words, extra={**about, "reason": kind})
+            self.cluster.tell(statuses.document, kind, words, warning=warning)
+
+        return report
 
 
 def plan_of(*parts: object) -> str:
