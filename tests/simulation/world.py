@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+import uuid
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -291,7 +293,12 @@ class SimulatedWorld:
         )  # fmt: skip
 
 
-def no_real_randomness(seed: int) -> mock._patch[object]:
+@contextmanager
+def no_real_randomness(seed: int) -> Iterator[None]:
     """Make the random tags and tokens of the code under test follow the seed."""
-    dice = random.Random(seed)
-    return mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: dice.getrandbits(bits))
+    tags, tokens = random.Random(seed), random.Random(seed)
+    with (
+        mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
+        mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
+    ):
+        yield
