@@ -7,12 +7,15 @@ nobody's time limit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kubernetes import client, config
 
+from scripts import generate_crd
 from testbed import cache, cluster_tools, image_store
 from testbed.cluster import Cluster
 from testbed.images import Images, ensure_images
@@ -20,6 +23,9 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.programs import ensure_programs
 from testbed.s3 import S3
+from tests.cluster.operators import MakeOperator, MakeStream, OperatorProcess, WholeStream, whole_stream
+from tests.cluster.streams import ServerRefused, install
+from tests.rig import Rig
 
 HERE = Path(__file__).parent
 MADE = pytest.StashKey[tuple[Images, Path]]()
@@ -103,3 +109,50 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    """A client of an administrator, with the definition installed."""
+    connect: Any = config.new_client_from_config
+    with connect(str(kubeconfig)) as made:
+        install(made, generate_crd.definition())
+        yield made
+
+
+@pytest.fixture
+def make_operator(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) -> Iterator[MakeOperator]:
+    """Starts operators of the test's namespace; all of them are ended with the test."""
+    with ExitStack() as started:
+
+        def made(**options: Any) -> OperatorProcess:
+            operator = OperatorProcess(cluster, tmp_path, images.spark, namespace, **options)
+            started.callback(operator.end)
+            operator.start()
+            return operator
+
+        yield made
+
+
+@pytest.fixture
+def make_stream(
+    cluster: Cluster, api: client.ApiClient, namespace: str, kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path
+) -> Iterator[MakeStream]:
+    """Makes streams; those whose finalizer is still there when the test ends are let go."""
+    s3.create_bucket("lake")
+    streams: list[WholeStream] = []
+
+    def made(name: str, changes: Mapping[str, Any] | None = None) -> WholeStream:
+        rig = Rig(
+            kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}"
+        )
+        streams.append(whole_stream(rig, cluster, api, namespace, changes or {}, s3))
+        return streams[-1]
+
+    yield made
+    for stream in streams:
+        try:
+            stream.streams.patch(stream.name, {"metadata": {"finalizers": None}})
+            stream.streams.delete(stream.name)
+        except ServerRefused:
+            continue

@@ -234,6 +234,12 @@ class WholeStream:
         """Wait until every id that was produced is in the table."""
         self.until(self.rig.has_all, "every id is in the table")
 
+    def until_lands(self, attempt: int) -> None:
+        """Produce a few records and wait until a batch of this attempt has landed."""
+        self.rig.produce(200)
+        landed = "select max(epoch) from exactlyonce.batches where landed_at is not null"
+        self.until(lambda: self.rig.sql(landed) == [(attempt,)], f"attempt {attempt} has landed a batch")
+
     def driver_name(self, attempt: int | None = None) -> str:
         """The name of a driver's pod; of the latest where none is named."""
         return f"{self.name}-driver-{attempt or self.status['attempt']}"
@@ -312,3 +318,7 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+MakeStream = Callable[..., WholeStream]
+MakeOperator = Callable[..., OperatorProcess]

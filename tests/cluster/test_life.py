@@ -6,76 +6,17 @@ After each misfortune the ids are counted by the test, and what a user would see
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kubernetes import client, config
 
 from exactlyonce import crash_points
-from scripts import generate_crd
 from testbed.cluster import Cluster
-from testbed.images import Images
-from testbed.kafka import Kafka
 from testbed.postgres import Postgres
-from testbed.s3 import S3
-from tests.cluster.operators import FINALIZER, OperatorProcess, WholeStream, watching_drivers, whole_stream
-from tests.cluster.streams import ServerRefused, install
-from tests.rig import Rig, eventually
+from tests.cluster.operators import FINALIZER, MakeOperator, MakeStream, WholeStream, watching_drivers
+from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1500)
-
-MakeStream = Callable[..., WholeStream]
-MakeOperator = Callable[..., OperatorProcess]
-
-
-@pytest.fixture(scope="module")
-def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
-    """A client of an administrator, with the definition installed."""
-    connect: Any = config.new_client_from_config
-    with connect(str(kubeconfig)) as made:
-        install(made, generate_crd.definition())
-        yield made
-
-
-@pytest.fixture
-def make_operator(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) -> Iterator[MakeOperator]:
-    """Starts operators of the test's namespace; all of them are ended with the test."""
-    with ExitStack() as started:
-
-        def made(**options: Any) -> OperatorProcess:
-            operator = OperatorProcess(cluster, tmp_path, images.spark, namespace, **options)
-            started.callback(operator.end)
-            operator.start()
-            return operator
-
-        yield made
-
-
-@pytest.fixture
-def make_stream(
-    cluster: Cluster, api: client.ApiClient, namespace: str, kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path
-) -> Iterator[MakeStream]:
-    """Makes streams; those whose finalizer is still there when the test ends are let go."""
-    s3.create_bucket("lake")
-    streams: list[WholeStream] = []
-
-    def made(name: str, changes: Mapping[str, Any] | None = None) -> WholeStream:
-        rig = Rig(
-            kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}"
-        )
-        streams.append(whole_stream(rig, cluster, api, namespace, changes or {}, s3))
-        return streams[-1]
-
-    yield made
-    for stream in streams:
-        try:
-            stream.streams.patch(stream.name, {"metadata": {"finalizers": None}})
-            stream.streams.delete(stream.name)
-        except ServerRefused:
-            continue
 
 
 def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_server_and_the_database(
@@ -113,7 +54,7 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
         stream.kubectl("delete", "pod", stream.driver_name(2), "--wait=false")
         stream.until(lambda: stream.status["attempt"] == 3 and stream.phase == "Running", "the third attempt runs")
         assert stream.reasons()["Drained"] == 1
-        stream.until_landed_all()
+        stream.until_lands(3)
 
         cluster.stop_api_server()
         rig.produce(1_000)
@@ -124,7 +65,7 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
 
         stream.change({"spec.restartNonce": 1})
         stream.until(lambda: stream.status["attempt"] == 4 and stream.phase == "Running", "the fourth attempt runs")
-        rig.produce(1_000)
+        stream.until_lands(4)
         stream.until_landed_all()
     rig.assert_exactly_once()
     assert seen.doubled() == {}
