@@ -1,0 +1,121 @@
+"""The chart as tests use it: helm as a program, what it renders, and who may do what by the roles in it.
+
+`grants` reads roles and bindings by Kubernetes' rules and knows nothing of the chart's templates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from scripts.chart_values import CHART
+
+Document = dict[str, Any]
+EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
+
+
+class HelmFailed(RuntimeError):
+    """helm ended with an error; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Helm:
+    """helm as an administrator; what it keeps for itself is below `home`. Without `kubeconfig` it can only render."""
+
+    program: Path
+    home: Path
+    kubeconfig: Path | None = None
+
+    def run(self, *arguments: str, values: Mapping[str, Any] | None = None, timeout_seconds: float = 420) -> str:
+        """Run helm, with values on its standard input where there are any, and return what it printed.
+
+        Raises:
+            HelmFailed: with what it said.
+        """
+        environment = {**os.environ, "HOME": str(self.home)}
+        if self.kubeconfig is not None:
+            environment["KUBECONFIG"] = str(self.kubeconfig)
+        command = [str(self.program), *arguments, *(["--values=-"] if values is not None else [])]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, env=environment, timeout=timeout_seconds,
+            input=None if values is None else json.dumps(values),
+        )  # fmt: skip
+        if done.returncode:
+            raise HelmFailed(f"helm {' '.join(arguments)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def render(
+        self, values: Mapping[str, Any] | None = None, *, release: str = "exactlyonce", namespace: str = "eo"
+    ) -> list[Document]:
+        """Return every manifest of the chart."""
+        text = self.run("template", release, str(CHART), f"--namespace={namespace}", values=values or {})
+        return [document for document in yaml.safe_load_all(text) if document]
+
+
+def values_of(example: Path) -> dict[str, Any]:
+    """Return the values of an example."""
+    return dict(yaml.safe_load(example.read_text()))
+
+
+def example(name: str) -> dict[str, Any]:
+    """Return the values of the example of that name."""
+    return values_of(CHART / "examples" / f"{name}.yaml")
+
+
+def of_kind(documents: Iterable[Document], kind: str) -> list[Document]:
+    """Return the manifests of a kind."""
+    return [document for document in documents if document["kind"] == kind]
+
+
+def only(documents: Iterable[Document], kind: str) -> Document:
+    """Return the one manifest of a kind."""
+    (found,) = of_kind(documents, kind)
+    return found
+
+
+class Grant(NamedTuple):
+    """One thing that an account may do. Without `namespace`, in all of them; without `name`, with every object."""
+
+    namespace: str | None
+    resource: str
+    verb: str
+    name: str | None = None
+
+
+def grants(documents: Iterable[Document], account: str, namespace: str) -> set[Grant]:
+    """Return what a service account may do by the roles and bindings among `documents`; a binding to no role is an error."""
+    made = list(documents)
+    roles = {_identity(role): role["rules"] for role in made if role["kind"] in ("Role", "ClusterRole")}
+    found: set[Grant] = set()
+    for binding in made:
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+            continue
+        subjects = [(subject["kind"], subject["name"], subject.get("namespace")) for subject in binding["subjects"]]
+        if ("ServiceAccount", account, namespace) not in subjects:
+            continue
+        where = binding["metadata"].get("namespace")
+        reference = binding["roleRef"]
+        role = (reference["kind"], where if reference["kind"] == "Role" else None, reference["name"])
+        found |= set(_grants_of(roles[role], where))
+    return found
+
+
+def _identity(role: Document) -> tuple[str, str | None, str]:
+    return role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"]
+
+
+def _grants_of(rules: list[Document], where: str | None) -> Iterator[Grant]:
+    for rule in rules:
+        assert "nonResourceURLs" not in rule
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    for name in rule.get("resourceNames") or [None]:
+                        yield Grant(where, f"{resource}.{group}".rstrip("."), verb, name)
