@@ -1,6 +1,7 @@
 """`make test-full`: everything `make test` runs and what takes longer, and a report of it in docs/reports/.
 
-Takes hours: 200,000 schedules of the simulation, every value of every field of the resource, 200 kills at random.
+Takes hours: 200,000 schedules of the simulation (SEEDS=…), every value of every field of the resource, 200 kills at random
+(KILLS=…). The report says how many it were.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "docs" / "reports"
-LONG = {"SEEDS": "200000", "AGREEMENT_DRAWS": "0"}
+LONG = {
+    "SEEDS": os.environ.get("SEEDS", "200000"),
+    "AGREEMENT_DRAWS": os.environ.get("AGREEMENT_DRAWS", "0"),
+    "KILLS": os.environ.get("KILLS", "200"),
+}
 PARTS = ("lint", "unit", "simulation", "integration", "faults", "cluster")
 STEPS = {
     **{part: [sys.executable, "scripts/run_parts.py", part] for part in PARTS},
-    "soak": [sys.executable, "-m", "tests.soak", "--kills", "200"],
+    "soak": [sys.executable, "-m", "tests.soak", "--kills", LONG["KILLS"]],
 }
 
 
@@ -61,8 +66,9 @@ def main() -> int:
     head = (
         f"# The full test run of {datetime.now(UTC):%Y-%m-%d}\n\nCommit {commit}, Python {platform.python_version()}, "
     )
+    settings = ", ".join(f"{name}={value}" for name, value in LONG.items())
     text = (
-        f"{head}{os.cpu_count()} cores.\n\n| Part | Minutes | Outcome | Last words |\n|---|---|---|---|\n"
+        f"{head}{os.cpu_count()} cores; {settings}.\n\n| Part | Minutes | Outcome | Last words |\n|---|---|---|---|\n"
         + "\n".join(rows)
     )
     REPORTS.mkdir(parents=True, exist_ok=True)
