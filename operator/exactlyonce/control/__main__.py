@@ -55,6 +55,7 @@ def build(settings: OperatorSettings, api: client.ApiClient) -> Operator:
         deletion.run,
         lambda status, resource: rendered(status, resource, datetime.now(UTC)),
         lambda: lease.is_held,
+        settings.selector,
     )
     wakeups = WakeUps(time.monotonic, group_share=max(1, settings.workers))
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)

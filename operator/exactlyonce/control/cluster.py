@@ -45,9 +45,18 @@ class Cluster:
         namespace = _asked(lambda: core.read_namespace("kube-system", _request_timeout=_TIMEOUT_SECONDS), "namespace")
         return cls(api, str(namespace.metadata.uid))
 
-    def stream(self, key: Key) -> dict[str, Any] | None:
-        """Return the resource as it is now, or None where there is none."""
+    def stream(self, key: Key, selector: str = "") -> dict[str, Any] | None:
+        """Return the resource as it is now, or None where there is none, or none with the labels of `selector`."""
         custom: Any = client.CustomObjectsApi(self.api)
+        if selector:
+            query = {"field_selector": f"metadata.name={key.name}", "label_selector": selector}
+            listed = _asked(
+                lambda: custom.list_namespaced_custom_object(
+                    GROUP, VERSION, key.namespace, PLURAL, **query, _request_timeout=_TIMEOUT_SECONDS
+                ),
+                f"ExactlyOnceStream {key}",
+            )
+            return dict(listed["items"][0]) if listed["items"] else None
         try:
             found = custom.get_namespaced_custom_object(
                 GROUP, VERSION, key.namespace, PLURAL, key.name, _request_timeout=_TIMEOUT_SECONDS

@@ -64,19 +64,23 @@ Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class StreamPasses:
-    """Runs passes; safe to use from several threads, one a stream."""
+    """Runs passes; safe to use from several threads, one a stream.
+
+    Streams without the labels of `selector` are another operator's, whatever has woken them: a pod, or a timer.
+    """
 
     cluster: Cluster
     parts_of: PartsOf
     deletion: Callable[[dict[str, Any]], float | None]
     rendered: Rendered
     may_act: Callable[[], bool]
+    selector: str = ""
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
         """Run one pass over a stream. Never raises for what the outside world does."""
         try:
-            document = self.cluster.stream(key)
+            document = self.cluster.stream(key, self.selector)
             if document is None:
                 self.cleaned.pop(key, None)
                 return Next(None)
