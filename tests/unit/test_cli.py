@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -162,6 +163,19 @@ def test_a_secret_that_is_not_there_is_one_sentence_and_status_1(tmp_path: Path,
         f"{secrets / 'warehouse' / 'password'}.\n"
     )
     assert not (tmp_path / "state").exists()
+
+
+def test_a_stream_that_is_suspended_is_not_run_and_says_so(tmp_path: Path) -> None:
+    secret = tmp_path / "secrets" / "warehouse"
+    secret.mkdir(parents=True)
+    for key, value in {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "me", "password": "x"}.items():
+        (secret / key).write_text(value)
+    file, state = written(tmp_path, document({**VALID, "spec.suspend": True})), tmp_path / "state"
+    result = run("run", file, "--state", state, "--secrets", secret.parent)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Suspended: The stream is at rest, as spec.suspend asks; set it to false to run it." in result.output
+    (status,) = state.glob("*/status.json")
+    assert json.loads(status.read_text())["status"]["phase"] == "Suspended"
 
 
 @pytest.mark.parametrize("command", ["explain", "offsets"])

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.pod_names import (
@@ -119,12 +120,21 @@ def test_the_grace_period_is_longer_than_the_drain_timeout() -> None:
     assert manifests({"spec.drainTimeout": "90s"}).pod["spec"]["terminationGracePeriodSeconds"] > 90
 
 
-def test_the_driver_document_holds_the_resolved_spec_without_pod_templates() -> None:
+def test_the_driver_document_holds_what_the_driver_reads_and_is_not_as_by_default() -> None:
     text = manifests(resource=FULL).config_map["data"]["driver.json"]
     spec = json.loads(text)["spec"]
     assert spec["checkpoint"]["endpoint"] == "https://s3.example:9000"
-    assert spec["recovery"]["maxFailuresPerBatch"] == 9
-    assert "podTemplate" not in text
+    unread = ["podTemplate", "recovery", "drainTimeout", "history", "objectives", "startTimeout", "restartNonce"]
+    assert [name for name in unread if name in text] == []
+    smallest = json.loads(manifests().config_map["data"]["driver.json"])["spec"]
+    assert set(smallest) == {"source", "sink", "checkpoint"}, "a release that does not know a new field need not"
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_a_driver_reads_the_same_spec_that_the_operator_did(name: str) -> None:
+    stream = parse_stream(document(VALID[name]), "the test")
+    read = StreamSpec.model_validate(json.loads(json.dumps(stream.spec.differences())))
+    assert read == stream.spec
 
 
 @pytest.mark.parametrize(("heap", "given", "expected"), [(512, None, 384), (4096, None, 1638), (4096, "100m", 100)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -230,3 +230,35 @@ class StreamSpec(Model):
     def shuffle_partitions(self) -> int:
         """How many tasks a shuffle has; a generation keeps the number it was seeded with, as every checkpoint of Spark does."""
         return int(self.spark_conf.get(SHUFFLE_PARTITIONS, DEFAULT_SHUFFLE_PARTITIONS))
+
+    def differences(self, *without: str) -> dict[str, Any]:
+        """Return what differs from the defaults, as a document, but for the fields at the paths `without`.
+
+        Read again it is the same spec, also by a release that does not know the fields that were left at their defaults.
+        """
+        document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        for path in without:
+            _remove(document, path.split("."))
+        return document
+
+
+OPERATORS_OWN = (
+    "recovery",
+    "history",
+    "deletionPolicy",
+    "objectives",
+    "suspend",
+    "drainTimeout",
+    "driver.startTimeout",
+    "source.kafka.start",
+)
+"""Fields that the operator alone reads: a change of them needs no other driver."""
+
+
+def _remove(document: dict[str, Any], path: list[str]) -> None:
+    """Remove a field, and what it stood in where nothing else does."""
+    inner = document.get(path[0])
+    if len(path) > 1 and inner is not None:
+        _remove(inner, path[1:])
+    if len(path) == 1 or inner == {}:
+        document.pop(path[0], None)

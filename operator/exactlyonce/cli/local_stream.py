@@ -114,7 +114,7 @@ def driver_spec(stream: Stream) -> str:
     cores = stream.spec.driver.cores
     tries = 1 if stream.spec.delivery is Delivery.AT_MOST_ONCE else TASK_TRIES
     addresses = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return DriverDocument(stream.stream_id, stream.spec.to_document(), f"local[{cores},{tries}]", addresses).render()
+    return DriverDocument(stream.stream_id, stream.spec.differences(), f"local[{cores},{tries}]", addresses).render()
 
 
 def default_state_root() -> Path:

@@ -102,7 +102,8 @@ def run(
     """Run the stream of FILE: reconcile, start its driver, watch it, and start the next one when it ends.
 
     Each attempt is printed with its verdict. Ctrl-C ends after the batch in hand; a second Ctrl-C ends at once. A stream that
-    halted goes on when it is run again. Exit status 0 when it drained or completed, 1 when it halted.
+    halted goes on when it is run again; one with spec.suspend is not run. Exit status 0 when it drained, completed or is
+    suspended, 1 when it halted.
     """
     from exactlyonce.cli.run import run_stream
 

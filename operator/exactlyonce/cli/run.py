@@ -17,7 +17,7 @@ from exactlyonce.api.status import Phase, Trouble
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.offsets import Epoch
-from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Watching
+from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Wanted, Watching
 
 _LOOK_SECONDS = 0.5
 _PROGRESS_SECONDS = 5.0
@@ -80,11 +80,12 @@ class _Runner:
         self._report = report
         self._stop = stop
         self._loop: StreamLoop = opened.loop(report)
+        self._wanted = Wanted.REST if opened.stream.spec.suspend else Wanted.RUN
         self._shown: tuple[datetime, int | None] = (datetime.now(UTC), None)
 
     def run(self) -> int:
         while True:
-            result = self._loop.run_pass()
+            result = self._loop.run_pass(self._wanted)
             match result:
                 case Watching(attempt=attempt):
                     if self._stop.asked.is_set():
@@ -97,6 +98,9 @@ class _Runner:
                         return 0
                 case Halted():
                     return 1
+                case Done() if self._wanted is Wanted.REST:
+                    self._report("Suspended", "The stream is at rest, as spec.suspend asks; set it to false to run it.")
+                    return 0
                 case Done(completed=completed):
                     # A driver also drains when an earlier `run` was killed; then nobody has asked this one to end.
                     if completed or self._stop.asked.is_set():

@@ -12,7 +12,7 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.spec import StreamSpec
+from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.cluster import Cluster
@@ -31,9 +31,6 @@ from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.progress import Pace
 from exactlyonce.source.kafka import KafkaBounds
-
-# Fields that the operator alone reads: a change of them needs no other driver.
-_OPERATORS_OWN = ("recovery", "history", "deletionPolicy", "objectives", "suspend", "drainTimeout")
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
 
@@ -90,7 +87,7 @@ class ClusterParts:
             _now,
             functools.partial(self.pace.is_due, uid),
         )
-        return Parts(world, _plan(spec), launcher.clean_up)
+        return Parts(world, driver_plan(spec), launcher.clean_up)
 
     def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
@@ -144,13 +141,12 @@ def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:
         return _DEFAULT_DRAIN
 
 
-def _plan(spec: StreamSpec) -> str:
+def driver_plan(spec: StreamSpec) -> str:
     """Return what stands for the driver that a spec asks for, from what its user wrote alone.
 
     What the operator adds (its default image, the form of its manifests) is left out: an upgrade restarts no driver.
     """
-    written = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return plan_of({key: value for key, value in written.items() if key not in _OPERATORS_OWN})
+    return plan_of(spec.differences(*OPERATORS_OWN))
 
 
 def _now() -> datetime:

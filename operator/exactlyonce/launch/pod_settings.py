@@ -10,12 +10,17 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.pods import Driver, Executor
 from exactlyonce.api.resource import API_VERSION, KIND, Stream
+from exactlyonce.api.spec import OPERATORS_OWN
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import Image, Size
 from exactlyonce.offsets import Epoch
 
 _LEAST_OVERHEAD_MIB = 384  # spark.executor.minMemoryOverhead
 _OVERHEAD_PERCENT = 40  # Spark's own factor for Python: the workers and Arrow stand beside the heap
+
+
+NOT_THE_DRIVERS = (*OPERATORS_OWN, "restartNonce", "driver.podTemplate", "executor.podTemplate")
+"""What a driver does not read of a spec; it is left out, so that a driver need not know all of what its operator knows."""
 
 
 class ImageMissing(Refused):
@@ -46,7 +51,7 @@ class VolumeClaim:
 class PodSettings:
     """What the pods of one attempt are made of.
 
-    `spec` is the resolved spec as a document, which the driver reads. `secrets` are mounted as files.
+    `spec` is what the driver reads of the spec. `secrets` are mounted as files.
     """
 
     stream: str
@@ -104,7 +109,7 @@ def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefault
         attempt=attempt,
         owner=OwnerReference(metadata.name, owner_uid),
         image=_image(stream, defaults),
-        spec=_without_templates(spec.to_document()),
+        spec=spec.differences(*NOT_THE_DRIVERS),
         driver=_size(spec.driver),
         executor=_size(spec.executor),
         executors=spec.executor.instances,
@@ -118,13 +123,6 @@ def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefault
         claim=_claim(checkpoint),
         ui=spec.spark_ui.enabled,
     )
-
-
-def _without_templates(spec: dict[str, Any]) -> dict[str, Any]:
-    """Pod templates are in the pods; what a driver reads does not hold them again."""
-    for process in ("driver", "executor"):
-        spec[process].pop("podTemplate")
-    return spec
 
 
 def _image(stream: Stream, defaults: PodDefaults) -> Image:
