@@ -36,6 +36,8 @@ log = logging.getLogger("exactlyonce.operator")
 
 WATCH_SECONDS = 60.0
 REST_SECONDS = 300.0
+REFUSED_SECONDS = 30.0
+_SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
     "FirstStart", "Resume", "ReplayBatch", "SkipLanded", "FinishBatch", "Draining", "Drained", "Completed", "Fenced",
 }  # fmt: skip
@@ -89,8 +91,15 @@ class StreamPasses:
             return Next(0.0)
         except NotLeading:
             return Next(None)
-        except Unreachable:
-            return Next(5.0)
+        except Unreachable as problem:
+            return self._put_off(key, problem, 5.0)
+        except ExactlyOnceError as problem:
+            return self._put_off(key, problem, REFUSED_SECONDS)
+
+    def _put_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
+        """The API server did not answer, or says that the operator may not: there is no status to tell it in."""
+        log.warning("%s", problem, extra={"stream": str(key), "reason": "PutOff"})
+        return Next(after_seconds)
 
     def _pass(self, document: dict[str, Any]) -> Next:
         metadata = document["metadata"]
@@ -138,6 +147,8 @@ class StreamPasses:
     def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError) -> Next:
         """A secret is missing or cannot be read: nothing is decided until it is there."""
         status, version = statuses.read()
+        if status.phase in _SETTLED:
+            return Next(REST_SECONDS)  # what a person has to know, or was told, is not written over
         if status.message != str(problem):
             phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
             statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
