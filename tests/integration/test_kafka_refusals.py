@@ -17,7 +17,8 @@ from exactlyonce.api.source import KafkaSource
 from exactlyonce.errors import SecretMissing, SourceUnreachable
 from exactlyonce.offsets import TopicPartition
 from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka import KafkaBounds, SourceRefused
+from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce.source.kafka_admin import SourceRefused
 from exactlyonce.source.kafka_properties import java_properties
 from exactlyonce_spark import jars
 from testbed.kafka import BROKER_LOCK, Kafka

@@ -26,6 +26,7 @@ from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.monitor.targets import Target, target_of
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
@@ -41,11 +42,16 @@ class LocationOutOfReach(Refused):
 
 @dataclass(frozen=True)
 class ClusterParts:
-    """Puts streams of one cluster together. Nothing is connected to until a pass asks for it."""
+    """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
+
+    `watch` is told where each stream is measured, `troubled` of each error that ends a pass.
+    """
 
     cluster: Cluster
     defaults: PodDefaults
     patience: Patience = field(default_factory=Patience)
+    watch: Callable[[Target], None] = lambda target: None
+    troubled: Callable[[Exception], None] = lambda problem: None
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
 
     def of(
@@ -64,10 +70,12 @@ class ClusterParts:
         spec, namespace = stream.spec, stream.metadata.namespace
         sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
+        kafka_secret = self._secret(namespace, kafka.secret_ref)
+        self.watch(target_of(stream, kafka_secret, address))
         stores = Stores(
             PostgresLedger(address, sink.ledger_schema),
             self._store(checkpoint, namespace),
-            KafkaBounds(kafka, self._secret(namespace, kafka.secret_ref)),
+            KafkaBounds(kafka, kafka_secret),
         )
         uid = document["metadata"]["uid"]
 
@@ -86,6 +94,7 @@ class ClusterParts:
             report,
             _now,
             functools.partial(self.pace.is_due, uid),
+            self.troubled,
         )
         return Parts(world, driver_plan(spec), launcher.clean_up)
 

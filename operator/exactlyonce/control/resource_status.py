@@ -22,13 +22,15 @@ class ResourceStatus:
     """A `StatusStore` over one resource, from the very version that the pass began with.
 
     `rendered` turns a status into the document that is stored, conditions included. `may_act` is asked before each write:
-    what is about to be done is written first, so an operator that lost the Lease does nothing any more.
+    what is about to be done is written first, so an operator that lost the Lease does nothing any more. `written` is told of
+    each write: the status before and after.
     """
 
     cluster: Cluster
     document: dict[str, Any]
     rendered: Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
     may_act: Callable[[], bool]
+    written: Callable[[StreamStatus, StreamStatus], None] = lambda before, after: None
 
     def read(self) -> tuple[StreamStatus, str]:
         """Return the status of the version at hand: the pass's own GET, or its last write."""
@@ -46,7 +48,9 @@ class ResourceStatus:
         assert version == self.document["metadata"]["resourceVersion"], "a pass writes what it has read"
         stored = self.rendered(status, self.document)
         if stored != self.document.get("status"):
+            before = status_of(self.document)
             self.document = self.cluster.put_status({**self.document, "status": stored})
+            self.written(before, status)
         return str(self.document["metadata"]["resourceVersion"])
 
 

@@ -97,7 +97,7 @@ class World:
     """What a stream's loop works with.
 
     `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
-    nothing else to do may ask the ledger how far the stream has come.
+    nothing else to do may ask the ledger how far the stream has come. `troubled` is told of each error that ends a pass.
     """
 
     stores: Stores
@@ -108,6 +108,7 @@ class World:
     report: Report
     now: Callable[[], datetime]
     look_is_due: Callable[[], bool] = lambda: False
+    troubled: Callable[[Exception], None] = lambda problem: None
 
 
 class StreamLoop:
@@ -126,11 +127,14 @@ class StreamLoop:
         try:
             return self._pass(wanted, plan)
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
+            self._world.troubled(problem)
             return Waiting(self._world.now(), str(problem))
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
+            self._world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
             return self._put_off(str(problem))
         except Refused as problem:
+            self._world.troubled(problem)
             return self._halt(str(problem))
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:

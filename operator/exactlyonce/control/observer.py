@@ -1,0 +1,81 @@
+"""What passes tell of themselves, to the monitor and to the metrics, and the lag that a status shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from exactlyonce.api.status import Progress, StreamStatus
+from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.transitions import happened_between
+from exactlyonce.control.wakeups import Key
+from exactlyonce.monitor.monitor import Monitor
+from exactlyonce.monitor.snapshot import Snapshot
+from exactlyonce.monitor.targets import StreamKey, Target, life_of
+from exactlyonce.reconcile.progress import Pace
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Stands beside the passes; safe to use from several threads. Nothing that it does can fail a pass."""
+
+    monitor: Monitor
+    metrics: OperatorMetrics
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
+
+    def watch(self, target: Target) -> None:
+        """Measure a stream there from now on."""
+        self.monitor.watch(target)
+
+    def written(self, key: Key, before: StreamStatus, after: StreamStatus) -> None:
+        """Count what a write of a status says."""
+        self.metrics.happened(key, happened_between(before, after), after)
+
+    def seen(self, key: Key, status: StreamStatus, *, has_driver: bool) -> None:
+        """Note how a stream fares at the end of a pass; `has_driver` tells whether its driver's pod is there."""
+        self.monitor.noted(StreamKey(*key), life_of(status))
+        if has_driver:
+            self.metrics.pod_created(key, status.attempt)
+
+    def gone(self, key: Key) -> None:
+        """Drop a stream that is gone, with its series."""
+        self.monitor.forget(StreamKey(*key))
+        self.metrics.gone(key)
+
+    def with_lag(self, key: Key, status: StreamStatus) -> StreamStatus:
+        """Return a status that shows the lag as it was measured last, at most every few seconds another one."""
+        snapshot = self.monitor.snapshot(StreamKey(*key))
+        if snapshot is None:
+            return status
+        progress = progress_with_lag(status.progress, snapshot, self.now())
+        if progress == status.progress or not self.pace.is_due(f"lag of {key}"):
+            return status
+        return status.model_copy(update={"progress": progress})
+
+
+def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime) -> Progress:
+    """Return how far a stream has come, with what is known of its lag. Performs no I/O.
+
+    An age is shown anew when it is another by a tenth or more: the moment beside it tells it exactly.
+    """
+    known, at = before or Progress(), now.timestamp()
+    if snapshot.measured_at is None and snapshot.problem is not None:
+        return known.model_copy(update={"lag_problem": snapshot.problem})  # what another operator measured stands
+    lag, oldest = snapshot.lag(at), snapshot.oldest_timestamp(at)
+    if oldest is not None:
+        age: int | None = max(round(at - oldest), 0)
+    else:
+        age = 0 if lag is not None and not lag.records else None
+    if age is not None and known.lag_seconds is not None and abs(age - known.lag_seconds) * 10 < age:
+        age = known.lag_seconds
+    return known.model_copy(
+        update={
+            "lag_records": None if lag is None else lag.records,
+            "lag_seconds": age,
+            "oldest_record_at": None if oldest is None else datetime.fromtimestamp(int(oldest), UTC),
+            "lag_problem": snapshot.problem,
+        }
+    )

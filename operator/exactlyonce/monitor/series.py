@@ -1,0 +1,240 @@
+"""The series of streams: what each is called and means, and a collector that makes them of what the monitor knows.
+
+Names carry their unit and are never changed; docs/metrics.md is made from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from exactlyonce.api.status import Phase
+from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.monitor.lag import StreamLag
+from exactlyonce.monitor.monitor import Monitor, StreamView
+from exactlyonce.monitor.snapshot import Snapshot
+from exactlyonce.monitor.targets import Life
+from exactlyonce.offsets import TopicPartition
+
+
+class Kind(StrEnum):
+    """What Prometheus may do with a series."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric: its name, its labels and what it says."""
+
+    name: str
+    kind: Kind
+    says: str
+    labels: tuple[str, ...] = ()
+
+
+Value = float | int | None
+Reader = Callable[[StreamView, float], Value]
+_STREAM = ("namespace", "stream")
+_PARTITION = (*_STREAM, "topic", "partition")
+
+
+def _gauge(name: str, says: str) -> Series:
+    return Series(f"exactlyonce_stream_{name}", Kind.GAUGE, says, _STREAM)
+
+
+def _counter(name: str, says: str) -> Series:
+    return Series(f"exactlyonce_stream_{name}_total", Kind.COUNTER, says, _STREAM)
+
+
+def _known(read: Callable[[Snapshot], Value]) -> Reader:
+    return lambda view, at: None if view.snapshot is None else read(view.snapshot)
+
+
+def _lag(read: Callable[[StreamLag], Value]) -> Reader:
+    def read_lag(view: StreamView, at: float) -> Value:
+        lag = None if view.snapshot is None else view.snapshot.lag(at)
+        return None if lag is None else read(lag)
+
+    return read_lag
+
+
+def _ledger(read: Callable[[Landed], Value]) -> Reader:
+    return _known(lambda snapshot: None if snapshot.landed is None else read(snapshot.landed))
+
+
+def _life(read: Callable[[Life], Value]) -> Reader:
+    return lambda view, at: None if view.life is None else read(view.life)
+
+
+def _oldest(view: StreamView, at: float) -> Value:
+    return None if view.snapshot is None else view.snapshot.oldest_timestamp(at)
+
+
+OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
+    (
+        _gauge(
+            "oldest_not_landed_timestamp_seconds",
+            "The Kafka timestamp of the oldest record that has not landed; `time()` less it is the lag in seconds, which "
+            "grows whatever is down. Absent while nothing waits.",
+        ),
+        _oldest,
+    ),
+    (
+        _gauge(
+            "lag_records",
+            "Offsets of the source that have not landed. While a store does not answer, what was last known; absent rather "
+            "than 0 when that says nothing.",
+        ),
+        _lag(lambda lag: lag.records),
+    ),
+    (
+        _gauge("lag_objective_seconds", "What the lag in seconds may be: spec.objectives.lagSeconds."),
+        lambda view, at: None if view.target is None else view.target.lag_objective_seconds,
+    ),
+    (
+        _gauge(
+            "retention_remaining_seconds",
+            "How long retention needs to reach the landed position, by the speed at which the earliest offset has moved. "
+            "Absent while nothing waits or nothing is deleted.",
+        ),
+        _lag(lambda lag: lag.retention_seconds),
+    ),
+    (
+        _gauge("last_landed_timestamp_seconds", "When the latest batch landed, by the database's clock."),
+        _ledger(lambda landed: landed.last_landed_at),
+    ),
+    (
+        _gauge("landed_batch", "The number of the latest batch that landed."),
+        _ledger(lambda landed: landed.landed_batch),
+    ),
+    (
+        _counter("records_landed", "Records read by the batches that landed since this operator began to lead."),
+        _known(lambda snapshot: snapshot.counts.records),
+    ),
+    (_counter("rows_landed", "Rows written by those batches."), _known(lambda snapshot: snapshot.counts.rows)),
+    (
+        _counter("batches_landed", "Batches that landed since this operator began to lead."),
+        _known(lambda snapshot: snapshot.counts.batches),
+    ),
+    (
+        _counter("dead_letters", "Malformed records that those batches landed as dead letters."),
+        _known(lambda snapshot: snapshot.counts.dead_letters),
+    ),
+    (
+        _gauge("failed_ranges", "Ranges whose batch failed and has not landed yet."),
+        _ledger(lambda landed: landed.open_ranges),
+    ),
+    (
+        _gauge("lost_ranges", "Ranges whose records take no effect: retention took them, or AtMostOnce gave them up."),
+        _ledger(lambda landed: landed.lost_ranges),
+    ),
+    (_gauge("lost_records", "Offsets in those ranges."), _ledger(lambda landed: landed.lost_records)),
+    (
+        _gauge("source_up", "Whether the source answered for every partition of the stream when it was last asked."),
+        _known(lambda snapshot: int(snapshot.source_up) if snapshot.asked_source else None),
+    ),
+    (
+        _gauge("ledger_up", "Whether the ledger's database answered when it was last asked."),
+        _known(lambda snapshot: int(snapshot.ledger_up) if snapshot.asked_ledger else None),
+    ),
+    (
+        _gauge("measured_timestamp_seconds", "When source and ledger last both answered."),
+        _known(lambda snapshot: snapshot.measured_at),
+    ),
+    (
+        _gauge("attempt", "The latest attempt: it goes up with every driver that is started."),
+        _life(lambda life: life.attempt),
+    ),
+    (
+        _gauge("endings_in_a_row", "Attempts in a row that ended without landing a batch."),
+        _life(lambda life: life.endings),
+    ),
+    (
+        _gauge("batch_failures", "How often the batch that fails now has failed; 0 while none does."),
+        _life(lambda life: life.batch_failures),
+    ),
+)
+"""Every series with one value a stream, and how it is read; None leaves it out."""
+
+PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the stream is in.", (*_STREAM, "phase"))
+HALTED = Series("exactlyonce_halted_streams", Kind.GAUGE, "How many streams have stopped until a person has acted.")
+
+LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG = OF_PARTITIONS = (
+    Series("exactlyonce_partition_landed_offset", Kind.GAUGE, "The offset of the next record to land.", _PARTITION),
+    Series("exactlyonce_partition_latest_offset", Kind.GAUGE, "One past the last offset that can be read.", _PARTITION),
+    Series("exactlyonce_partition_earliest_offset", Kind.GAUGE, "The first offset that can be read.", _PARTITION),
+    Series("exactlyonce_partition_lag_records", Kind.GAUGE, "Offsets that have not landed.", _PARTITION),
+)
+"""The series of partitions, which can be switched off."""
+
+ALL = (*(series for series, _ in OF_STREAMS), PHASE, HALTED, *OF_PARTITIONS)
+
+
+@dataclass(frozen=True)
+class StreamCollector(Collector):
+    """Makes the series of all streams at the moment of a scrape; none while `may_export` says that another operator leads."""
+
+    monitor: Monitor
+    may_export: Callable[[], bool]
+    now: Callable[[], float]
+    partitions: bool = True
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the names are known without a first collection."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the series."""
+        if not self.may_export():
+            return
+        views, now = self.monitor.streams(), self.now()
+        for series, value_of in OF_STREAMS:
+            family = _family(series)
+            for view in views:
+                value = value_of(view, now)
+                if value is not None:
+                    family.add_metric(list(view.key), value)
+            yield family
+        yield from _phases(views)
+        if self.partitions:
+            yield from _of_partitions(views)
+
+
+def _family(series: Series) -> GaugeMetricFamily | CounterMetricFamily:
+    made = CounterMetricFamily if series.kind is Kind.COUNTER else GaugeMetricFamily
+    return made(series.name, series.says, labels=series.labels)
+
+
+def _phases(views: list[StreamView]) -> Iterator[Metric]:
+    phases, halted = _family(PHASE), 0
+    for view in views:
+        if view.life is not None:
+            phases.add_metric([*view.key, str(view.life.phase)], 1)
+            halted += view.life.phase is Phase.HALTED
+    yield phases
+    total = _family(HALTED)
+    total.add_metric([], halted)
+    yield total
+
+
+def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
+    families = [_family(series) for series in OF_PARTITIONS]
+    for view in views:
+        lags = {} if view.snapshot is None else view.snapshot.partitions
+        for key, lag in lags.items():
+            labels = _labels(view, key)
+            values = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
+            for family, value in zip(families, values, strict=True):
+                family.add_metric(labels, value)
+    yield from families
+
+
+def _labels(view: StreamView, key: TopicPartition) -> list[str]:
+    return [*view.key, key.topic, str(key.partition)]
