@@ -21,6 +21,7 @@ LINT = [
     [str(BIN / "lint-imports")],
     [sys.executable, "scripts/spark_settings_page.py", "--check"],
     [sys.executable, "scripts/generate_crd.py", "--check"],
+    [sys.executable, "scripts/metrics_page.py", "--check"],
     [sys.executable, "scripts/chart_values.py", "--check"],
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from lupa.lua51 import LuaRuntime  # what Argo CD runs (gopher-lua) is Lua 5.1
 
 from exactlyonce.api.conditions import rendered
-from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.api.status import DriverStatus, Phase, Progress, StreamStatus, Trouble, VerdictStatus
 from scripts.generate_crd import UNSEEN
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -109,6 +109,21 @@ def test_a_spec_that_is_invalid_stalls_a_stream_whatever_its_driver_does(
     assert argo(document) == ("Degraded", "spec.sink: give one.")
     assert conditions(document)["Stalled"]["reason"] == "SpecInvalid"
     assert document["status"]["phase"] == phase
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_lag_that_cannot_be_measured_is_a_condition_of_its_own_and_changes_no_other(
+    phase: Phase, argo: Callable[[Mapping[str, Any]], tuple[str, str]]
+) -> None:
+    plain = StreamStatus(phase=phase, message="What is so.")
+    known = resource(plain.model_copy(update={"progress": Progress(lag_records=0, lag_seconds=0)}))
+    silent = resource(plain.model_copy(update={"progress": Progress(lag_records=7, lag_problem="Kafka is silent.")}))
+    assert kstatus(known) == kstatus(silent) == TABLE[phase][1]
+    assert argo(known) == argo(silent) == (TABLE[phase][2], "What is so.")
+    assert conditions(known)["Measured"]["status"] == "True"
+    measured = conditions(silent)["Measured"]
+    assert (measured["status"], measured["reason"]) == ("False", "Unreachable")
+    assert measured["message"] == "Kafka is silent."
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -1,8 +1,11 @@
 """The conditions of a stream, made from its status alone, in the way that kstatus reads them. Performs no I/O.
 
 Ready: what the latest spec asks for is so. Reconciling: the operator is on the way there. Stalled: it will not get there until
-a person has acted. Exactly one of them is True. kstatus, and with it Flux and Helm's --wait, calls the first Current, the
+a person has acted. Exactly one of these is True. kstatus, and with it Flux and Helm's --wait, calls the first Current, the
 second InProgress and the third Failed; docs/argocd/health.lua tells Argo CD the same.
+
+Measured stands beside them, and decides nothing: whether the lag that the status shows is that of now. It is there once the
+stream has been measured, or could not be.
 
 Source: the conditions of sigs.k8s.io/cli-utils, pkg/kstatus/README.md.
 """
@@ -17,6 +20,7 @@ from typing import Any
 from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStatus
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
+MEASURED = "Measured"
 
 SPEC_INVALID = "SpecInvalid"
 
@@ -50,18 +54,21 @@ STANDINGS: Mapping[Phase, Standing] = {
 def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions that fit a status; those it has already tell since when one has held."""
     standing = standing_of(status)
+    wanted = [
+        (kind, kind == standing.holds, standing.reason, standing.message) for kind in (READY, RECONCILING, STALLED)
+    ]
     since = {condition.type: condition for condition in status.conditions}
     made = []
-    for kind in (READY, RECONCILING, STALLED):
-        holds = ConditionStatus.TRUE if kind == standing.holds else ConditionStatus.FALSE
+    for kind, holds, reason, message in [*wanted, *_measured(status)]:
+        so = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
         before = since.get(kind)
-        unchanged = before is not None and before.status is holds
+        unchanged = before is not None and before.status is so
         made.append(
             Condition(
                 type=kind,
-                status=holds,
-                reason=standing.reason,
-                message=standing.message[:_MESSAGE_MAX_LENGTH],
+                status=so,
+                reason=reason,
+                message=message[:_MESSAGE_MAX_LENGTH],
                 last_transition_time=before.last_transition_time
                 if unchanged and before
                 else now.replace(microsecond=0),
@@ -87,6 +94,16 @@ def rendered(status: StreamStatus, resource: Mapping[str, Any], now: datetime) -
         update={"observed_generation": generation, "conditions": conditions_of(status, generation, now)}
     )
     return complete.to_document()
+
+
+def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
+    """Return whether the lag is known now, as a condition; none where no one has looked."""
+    progress = status.progress
+    if progress is None or (progress.lag_records, progress.lag_seconds, progress.lag_problem) == (None, None, None):
+        return []
+    if progress.lag_problem is not None:
+        return [(MEASURED, False, "Unreachable", progress.lag_problem)]
+    return [(MEASURED, True, "Measured", "The lag is measured from the source and the ledger.")]
 
 
 def _reason(status: StreamStatus) -> str | None:

@@ -100,7 +100,7 @@ class ConditionStatus(StrEnum):
 class Condition(StatusModel):
     """One condition, in the form of Kubernetes' own (metav1.Condition)."""
 
-    type: str = Field(description="Ready, Reconciling or Stalled.")
+    type: str = Field(description="Ready, Reconciling, Stalled or Measured.")
     status: ConditionStatus = Field(description="Whether it holds.")
     reason: str = Field(description="Why, in one CamelCase word.")
     message: str = Field(description="Why, in one sentence.")
@@ -129,5 +129,6 @@ class StreamStatus(StatusModel):
         None, description="What is wrong with the spec of this generation; the last valid one is kept to meanwhile."
     )
     conditions: Annotated[tuple[Condition, ...], Unique(("type",))] = Field(
-        (), description="Ready, Reconciling and Stalled, as kstatus reads them."
+        (),
+        description="Ready, Reconciling and Stalled, as kstatus reads them, and Measured: whether the lag is known now.",
     )

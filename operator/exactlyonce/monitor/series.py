@@ -174,7 +174,8 @@ LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG = OF_PARTITIONS = (
 )
 """The series of partitions, which can be switched off."""
 
-ALL = (*(series for series, _ in OF_STREAMS), PHASE, HALTED, *OF_PARTITIONS)
+OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, HALTED)
+"""Every series but those of partitions."""
 
 
 @dataclass(frozen=True)
