@@ -8,17 +8,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable
 from exactlyonce.control.deletion import FINALIZER, Deletion
+from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.observer import Observer
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import REFUSED_SECONDS, Next, Parts, StreamPasses
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing, Unreachable
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
+from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
 from tests.resource_cases import changed, document
@@ -80,7 +84,9 @@ def passes(server: ServerInMemory, may_act: Callable[[], bool] = lambda: True) -
         raise SecretMissing("Secret shop/warehouse is not there; create it.")
 
     api: Any = server
-    return StreamPasses(api, no_parts, lambda found: 1.0, lambda status, found: rendered(status, found, NOW), may_act)
+    observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))
+    rendering = lambda status, found: rendered(status, found, NOW)  # noqa: E731 - a word for the line below
+    return StreamPasses(api, no_parts, lambda found: 1.0, rendering, may_act, observer)
 
 
 def acted(server: ServerInMemory) -> None:

@@ -12,6 +12,13 @@ from datetime import UTC, datetime
 import kopf
 from aiohttp import web
 from kubernetes import client, config
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
@@ -21,11 +28,15 @@ from exactlyonce.control.health import Health
 from exactlyonce.control.lease import KubernetesLeaseStore, Lease
 from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.logs import configure_logs
+from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.observer import Observer
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
+from exactlyonce.monitor.monitor import Monitor
+from exactlyonce.monitor.series import StreamCollector
 
 
 def connect(workers: int) -> client.ApiClient:
@@ -40,12 +51,16 @@ def connect(workers: int) -> client.ApiClient:
     return client.ApiClient(configuration)
 
 
-def build(settings: OperatorSettings, api: client.ApiClient) -> Operator:
-    """Put the operator together."""
+def build(settings: OperatorSettings, api: client.ApiClient, registry: CollectorRegistry) -> Operator:
+    """Put the operator together; `registry` gets its metrics."""
     cluster = Cluster.connect(api)
     lease_store = KubernetesLeaseStore(client.CoordinationV1Api(api), settings.lease_namespace, settings.lease_name)
     lease = Lease(settings.identity, lease_store, time.monotonic, settings.lease_times)
-    parts = ClusterParts(cluster, settings.defaults)
+    metrics = OperatorMetrics(registry)
+    monitor = Monitor(on_problem=metrics.store_failed)
+    registry.register(StreamCollector(monitor, lambda: lease.is_held, time.time, settings.partition_series))
+    observer = Observer(monitor, metrics)
+    parts = ClusterParts(cluster, settings.defaults, watch=observer.watch, troubled=metrics.troubled)
     deletion = Deletion(
         cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), lambda: lease.is_held
     )
@@ -55,11 +70,13 @@ def build(settings: OperatorSettings, api: client.ApiClient) -> Operator:
         deletion.run,
         lambda status, resource: rendered(status, resource, datetime.now(UTC)),
         lambda: lease.is_held,
+        observer,
         settings.selector,
     )
     wakeups = WakeUps(time.monotonic, group_share=max(1, settings.workers))
+    metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
-    return Operator(wakeups, passes, lease, settings.workers, every_stream)
+    return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
 
 
 def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
@@ -78,7 +95,8 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
 async def run(settings: OperatorSettings) -> None:
     """Run until SIGTERM or SIGINT."""
     api = connect(settings.workers)
-    operator = await asyncio.to_thread(build, settings, api)
+    metrics = _metrics_of_the_process()
+    operator = await asyncio.to_thread(build, settings, api, metrics)
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(lambda **given: kopf.login_via_client(**given))
     operator.register(registry)
@@ -86,7 +104,7 @@ async def run(settings: OperatorSettings) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set).application(), access_log=None)
+    runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set, metrics).application(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, port=settings.health_port).start()
     watches = kopf.operator(
@@ -107,6 +125,15 @@ async def run(settings: OperatorSettings) -> None:
         await asyncio.gather(*tasks)
     finally:
         await runner.cleanup()
+
+
+def _metrics_of_the_process() -> CollectorRegistry:
+    """Return a registry with the memory, CPU time and garbage of this process."""
+    disable_created_metrics()  # type: ignore[no-untyped-call] # a moment beside each counter that nobody asks for
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry
 
 
 def main() -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from exactlyonce.control.lifecycle import Operator
 
@@ -21,6 +22,7 @@ class Health:
     operator: Operator
     clock: Callable[[], float]
     is_watching: Callable[[], bool]
+    registry: CollectorRegistry
 
     def problem(self) -> str | None:
         """Return why the process should be started again, or None while it does its work."""
@@ -47,7 +49,9 @@ class Health:
             return web.Response(text="ok" if watching else "not watching yet", status=200 if watching else 503)
 
         async def metrics(_: web.Request) -> web.Response:
-            return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+            # With a thousand streams this takes a while, in which the event loop has other things to do.
+            body = await asyncio.to_thread(generate_latest, self.registry)
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
         application = web.Application()
         application.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)])

@@ -15,6 +15,7 @@ import kopf
 
 from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
+from exactlyonce.control.observer import Observer
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import ExactlyOnceError
@@ -46,6 +47,8 @@ class Operator:
     lease: Lease
     workers: int
     every_stream: Callable[[], Iterable[Key]]
+    observer: Observer
+    monitor_seconds: float = 30.0
     pulse: Pulse = field(default_factory=Pulse)
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,6 +78,9 @@ class Operator:
         tasks = [asyncio.create_task(self._work(executor), name=f"worker-{number}") for number in range(self.workers)]
         tasks.append(asyncio.create_task(self._lead(), name="lease"))
         tasks.append(asyncio.create_task(self._sweep(), name="sweep"))
+        monitoring = self.observer.monitor.run(self.monitor_seconds, lambda: self.lease.is_held)
+        tasks.append(asyncio.create_task(monitoring, name="monitor"))
+        tasks.append(asyncio.create_task(self.observer.metrics.watch_event_loop(), name="event loop"))
         try:
             stopped = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -133,17 +139,19 @@ class Operator:
                 self.wakeups.wake(due.key)
                 await asyncio.sleep(0.2)
                 continue
-            self.pulse.in_hand[due.key] = time.monotonic()
+            begun = self.pulse.in_hand[due.key] = time.monotonic()
             after_seconds: float | None = 30.0
+            outcome = "failed"
             try:
                 following = await loop.run_in_executor(executor, self.passes.run, due.key)
-                after_seconds = following.after_seconds
+                after_seconds, outcome = following.after_seconds, following.outcome
             except Exception:
                 log.exception("a pass failed in a way that it should not", extra={"stream": str(due.key)})
             finally:
                 self.pulse.in_hand.pop(due.key, None)
                 self.pulse.last_pass = time.monotonic()
                 self.pulse.passes += 1
+                self.observer.metrics.passed(outcome, self.pulse.last_pass - begun, due.late_seconds)
                 self.wakeups.done(due.key)
             if after_seconds is not None:
                 self.wakeups.wake(due.key, after_seconds)

@@ -28,6 +28,8 @@ class OperatorSettings:
     defaults: PodDefaults
     health_port: int
     log_format: str
+    monitor_seconds: float
+    partition_series: bool
 
 
 def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
@@ -56,6 +58,8 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option("service-account", "the service account of drivers, for streams that name none", "exactlyonce-driver")
     option("health-port", "the port of /livez, /readyz and /metrics", "8080")
     option("log-format", "json or text", "json")
+    option("monitor-seconds", "how often the lag of every stream is measured", "30")
+    option("partition-series", "true or false: whether /metrics has series of single partitions", "true")
     given = parser.parse_args(arguments)
     seconds = float(given.lease_seconds)
     image = (
@@ -72,6 +76,8 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         defaults=PodDefaults(given.service_account, image),
         health_port=int(given.health_port),
         log_format=given.log_format,
+        monitor_seconds=float(given.monitor_seconds),
+        partition_series=given.partition_series.lower() == "true",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -14,6 +15,7 @@ from exactlyonce.api.resource import ADOPT, FRESH, ResourceInvalid, Stream, pars
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.deletion import FINALIZER
+from exactlyonce.control.observer import Observer
 from exactlyonce.control.resource_status import NotLeading, ResourceStatus
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
@@ -55,9 +57,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Next:
-    """When the stream is to be looked at again; None when only a change can matter."""
+    """When the stream is to be looked at again; None when only a change can matter. `outcome` is a word for the pass."""
 
     after_seconds: float | None
+    outcome: str = field(default="", compare=False)
 
 
 PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], Parts]
@@ -76,6 +79,7 @@ class StreamPasses:
     deletion: Callable[[dict[str, Any]], float | None]
     rendered: Rendered
     may_act: Callable[[], bool]
+    observer: Observer
     selector: str = ""
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
@@ -85,12 +89,13 @@ class StreamPasses:
             document = self.cluster.stream(key, self.selector)
             if document is None:
                 self.cleaned.pop(key, None)
-                return Next(None)
-            return self._pass(document)
+                self.observer.gone(key)
+                return Next(None, "gone")
+            return self._pass(key, document)
         except StatusConflict:
-            return Next(0.0)
+            return Next(0.0, "conflict")
         except NotLeading:
-            return Next(None)
+            return Next(None, "not_leading")
         except Unreachable as problem:
             return self._put_off(key, problem, 5.0)
         except ExactlyOnceError as problem:
@@ -99,17 +104,19 @@ class StreamPasses:
     def _put_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
         """The API server did not answer, or says that the operator may not: there is no status to tell it in."""
         log.warning("%s", problem, extra={"stream": str(key), "reason": "PutOff"})
-        return Next(after_seconds)
+        self.observer.metrics.troubled(problem)
+        return Next(after_seconds, "unreachable" if isinstance(problem, Unreachable) else "refused")
 
-    def _pass(self, document: dict[str, Any]) -> Next:
+    def _pass(self, key: Key, document: dict[str, Any]) -> Next:
         metadata = document["metadata"]
         deleting = "deletionTimestamp" in metadata
         if deleting:
-            return Next(self.deletion(document))
+            return Next(self.deletion(document), "deleting")
         if FINALIZER not in metadata.get("finalizers", []):
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
-        statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act)
+        written = functools.partial(self.observer.written, key)
+        statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act, written)
         try:
             stream = parse_stream(document, "the resource")
         except ResourceInvalid as problem:
@@ -122,7 +129,16 @@ class StreamPasses:
         wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
         result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
         self._clean_up_once(statuses, parts, stream.spec.history)
+        self._show_lag(key, statuses)
+        self.observer.seen(key, statuses.read()[0], has_driver=isinstance(result, Watching))
         return _next(result, wanted)
+
+    def _show_lag(self, key: Key, statuses: ResourceStatus) -> None:
+        """Write the lag as it was measured last into the status, where it is another by now."""
+        status, version = statuses.read()
+        shown = self.observer.with_lag(key, status)
+        if shown is not status:
+            statuses.write(shown, version)
 
     def _clean_up_once(self, statuses: ResourceStatus, parts: Parts, keep: int) -> None:
         """Let go of the attempts whose endings are recorded; a process that did so need not look again until the next one."""
@@ -142,18 +158,26 @@ class StreamPasses:
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
             self._reporter(statuses)("SpecInvalid", told)
-        return Next(WATCH_SECONDS)
+        self._seen(statuses)
+        return Next(WATCH_SECONDS, "invalid")
 
     def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError) -> Next:
         """A secret is missing or cannot be read: nothing is decided until it is there."""
+        self.observer.metrics.troubled(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED:
-            return Next(REST_SECONDS)  # what a person has to know, or was told, is not written over
+            self._seen(statuses)
+            return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
         if status.message != str(problem):
             phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
             statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
             self._reporter(statuses)("PutOff", str(problem))
-        return Next(15.0)
+        self._seen(statuses)
+        return Next(15.0, "not_put_together")
+
+    def _seen(self, statuses: ResourceStatus) -> None:
+        metadata = statuses.document["metadata"]
+        self.observer.seen(Key(metadata["namespace"], metadata["name"]), statuses.read()[0], has_driver=False)
 
     def _begin_anew_if_asked(self, statuses: ResourceStatus) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""
@@ -222,12 +246,14 @@ def _what_a_person_asks(document: Mapping[str, Any]) -> str:
 def _next(result: PassResult, wanted: Wanted) -> Next:
     match result:
         case Watching():
-            return Next(WATCH_SECONDS)
+            return Next(WATCH_SECONDS, "watching")
         case Waiting(until=until):
-            return Next(max((until - datetime.now(UTC)) / timedelta(seconds=1), 0.0))
+            return Next(max((until - datetime.now(UTC)) / timedelta(seconds=1), 0.0), "waiting")
         case Done(completed=False):
-            return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS)
-        case Done() | Halted():
-            return Next(REST_SECONDS)
+            return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS, "at_rest")
+        case Done():
+            return Next(REST_SECONDS, "completed")
+        case Halted():
+            return Next(REST_SECONDS, "halted")
         case _:
             assert_never(result)
