@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.postgres_fleet import PostgresFleet
 from exactlyonce.monitor.gathering import Brokers, Database, Watched, ask_brokers, ask_database
-from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem
+from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
 from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
 from exactlyonce.source.kafka_fleet import KafkaFleet
 
@@ -119,6 +120,9 @@ class Monitor:
         """Note how a stream fares; it need not be one that can be measured."""
         with self._guard:
             self._lives[key] = life
+            watched = self._watched.get(key)
+        if watched is not None and life.oldest_at is not None:
+            watched.learn(partial(with_memory, timestamp=life.oldest_at.timestamp()))
 
     def forget(self, key: StreamKey) -> None:
         """Drop a stream that is gone, with its series."""

@@ -178,7 +178,7 @@ OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, HALTED)
 """Every series but those of partitions."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StreamCollector(Collector):
     """Makes the series of all streams at the moment of a scrape; none while `may_export` says that another operator leads."""
 

@@ -126,6 +126,13 @@ def after_source_problem(before: Snapshot, problem: str) -> Snapshot:
     return replace(before, asked_source=True, source_problem=problem)
 
 
+def with_memory(before: Snapshot, timestamp: float) -> Snapshot:
+    """Return what is known with the oldest record that another process has seen waiting, where this one has not measured."""
+    if before.measured_at is not None or before.remembered_timestamp is not None:
+        return before
+    return replace(before, remembered_timestamp=timestamp)
+
+
 def after_dating(before: Snapshot, timestamps: Mapping[TopicPartition, float | None]) -> Snapshot:
     """Return what is known after records were fetched for their timestamps."""
     return replace(before, partitions=dated(before.partitions, timestamps)) if timestamps else before
