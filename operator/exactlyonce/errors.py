@@ -20,6 +20,10 @@ class Unreachable(ExactlyOnceError):
     """A store did not answer in time; nothing is known of its content, which is not the same as empty."""
 
 
+class StoreBusy(Unreachable):
+    """As many passes as may be are at a store, and none has come back: to be tried again when one has."""
+
+
 class OutcomeUnknown(ExactlyOnceError):
     """A request was sent and the answer was lost; it may have taken effect."""
 

@@ -1,4 +1,4 @@
-"""Wake-ups: no stream has two passes at once, none is forgotten, and a slow store delays its own streams only."""
+"""Wake-ups: no stream has two passes at once, none is forgotten, and one that may not run holds up no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Clock:
 def run(scene: Callable[[WakeUps, Clock], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def play() -> None:
         clock = Clock()
-        await scene(WakeUps(clock, **{"group_share": 10, **options}), clock)
+        await scene(WakeUps(clock, **options), clock)
 
     asyncio.run(play())
 
@@ -83,16 +83,44 @@ def test_a_worker_that_waits_is_woken() -> None:
     run(scene)
 
 
-def test_streams_of_one_store_take_no_more_than_their_share_of_the_workers() -> None:
-    async def scene(wakeups: WakeUps, _: Clock) -> None:
+def test_a_stream_that_may_not_run_is_asked_about_again_and_takes_no_turn_of_the_others() -> None:
+    held = {ORDERS}
+
+    async def scene(wakeups: WakeUps, clock: Clock) -> None:
         for key in (ORDERS, RETURNS, CLICKS):
             wakeups.wake(key)
-        assert [await due(wakeups) for _ in range(3)] == [ORDERS, CLICKS, None]
+        assert [await due(wakeups) for _ in range(3)] == [RETURNS, CLICKS, None]
         assert wakeups.waiting == 1
+        held.clear()
+        clock.now += 1
+        assert await due(wakeups) == ORDERS
+        assert await due(wakeups) is None
+
+    run(scene, may_run=lambda key, in_hand: key not in held)
+
+
+def test_who_is_asked_knows_the_passes_in_hand() -> None:
+    async def scene(wakeups: WakeUps, clock: Clock) -> None:
+        for key in (ORDERS, RETURNS):
+            wakeups.wake(key)
+        assert [await due(wakeups) for _ in range(2)] == [ORDERS, None]
         wakeups.done(ORDERS)
+        clock.now += 1
         assert await due(wakeups) == RETURNS
 
-    run(scene, group_of=lambda key: key.namespace, group_share=1)
+    run(scene, may_run=lambda key, in_hand: not list(in_hand))
+
+
+def test_workers_that_wait_get_one_stream_each() -> None:
+    async def scene(wakeups: WakeUps, _: Clock) -> None:
+        waiting = [asyncio.create_task(wakeups.next()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for key in (ORDERS, RETURNS, CLICKS):
+            wakeups.wake(key)
+        taken = [entry.key for entry in await asyncio.wait_for(asyncio.gather(*waiting), 5)]
+        assert sorted(taken) == sorted([ORDERS, RETURNS, CLICKS])
+
+    run(scene)
 
 
 def test_a_stream_that_is_forgotten_is_not_due() -> None:

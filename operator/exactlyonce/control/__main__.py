@@ -73,7 +73,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         observer,
         settings.selector,
     )
-    wakeups = WakeUps(time.monotonic, group_share=max(1, settings.workers))
+    wakeups = WakeUps(time.monotonic)
     metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
     return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)

@@ -1,16 +1,16 @@
 """When each stream's next pass is due, and that no stream has two at once. Performs no I/O.
 
 Level-triggered: a wake-up says that something may have changed, never what. Wake-ups of one stream that come before its pass
-are one; one that comes during its pass leads to another pass. A group (streams of one store) has a share of the
-workers only, so that a slow store delays its own streams.
+are one; one that comes during its pass leads to another pass. Streams whose store hangs are held back (`bulkheads`), so that
+they do not take the workers of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,22 +34,25 @@ class Due:
     late_seconds: float
 
 
+_HELD_SECONDS = 0.2
+
+
 @dataclass
 class WakeUps:
     """A queue of streams by the moment at which they are due; for one event loop.
 
-    `group_of` names the group of a stream as far as it is known. `group_share` is how many passes of one group may run at once.
+    `may_run` tells whether a stream's pass may be run beside those in hand; where not, it is asked again a moment later.
     """
 
     clock: Callable[[], float]
-    group_of: Callable[[Key], str] = lambda key: ""
-    group_share: int = 1
+    may_run: Callable[[Key, Iterable[Key]], bool] = lambda key, in_hand: True
     _due: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, Key]] = field(default_factory=list)
-    _held_back: dict[str, list[Key]] = field(default_factory=dict)
-    _running: dict[Key, str] = field(default_factory=dict)
-    _groups: Counter[str] = field(default_factory=Counter)
+    _held: list[Key] = field(default_factory=list)
+    _held_until: float = 0.0
+    _running: set[Key] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def wake(self, key: Key, after_seconds: float = 0.0) -> None:
         """Make a pass of the stream due; an earlier moment wins over a later one."""
@@ -71,24 +74,22 @@ class WakeUps:
         return sum(1 for key, moment in self._due.items() if moment <= now and key not in self._running)
 
     async def next(self) -> Due:
-        """Wait for a stream that is due and may run, and take it; the caller owes `done`."""
-        while True:
-            self._changed.clear()
-            taken, pause = self._take()
-            if taken is not None:
-                return taken
-            try:
-                await asyncio.wait_for(self._changed.wait(), pause)
-            except TimeoutError:
-                continue
+        """Wait for a stream that is due and may run, and take it; the caller owes `done`.
+
+        One worker at a time waits for a change, the others for their turn: a wake-up wakes one of them only.
+        """
+        async with self._turn:
+            while True:
+                self._changed.clear()
+                taken, pause = self._take()
+                if taken is not None:
+                    return taken
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), pause)
 
     def done(self, key: Key) -> None:
         """Give back a stream whose pass has ended."""
-        group = self._running.pop(key)
-        self._groups[group] -= 1
-        for held in self._held_back.pop(group, []):
-            if held in self._due:
-                heapq.heappush(self._heap, (self._due[held], held))
+        self._running.remove(key)
         if key in self._due:
             heapq.heappush(self._heap, (self._due[key], key))
         self._changed.set()
@@ -96,22 +97,35 @@ class WakeUps:
     def _take(self) -> tuple[Due | None, float | None]:
         """Return a stream that may run now, or how long there is none for."""
         now = self.clock()
+        if self._held and now >= self._held_until:
+            for key in self._held:
+                if key in self._due:
+                    heapq.heappush(self._heap, (self._due[key], key))
+            self._held.clear()
         while self._heap:
             moment, key = self._heap[0]
             if self._due.get(key) != moment or key in self._running:
                 heapq.heappop(self._heap)  # overtaken by an earlier wake-up, forgotten, or pushed again by `done`
                 continue
             if moment > now:
-                return None, moment - now
+                return None, self._pause(now, moment)
             heapq.heappop(self._heap)
-            group = self.group_of(key)
-            if self._groups[group] >= self.group_share:
-                self._held_back.setdefault(group, []).append(key)
+            if not self.may_run(key, self._running):
+                self._hold(key, now)
                 continue
             del self._due[key]
-            self._running[key] = group
-            self._groups[group] += 1
-            if self._heap:
-                self._changed.set()  # another worker may find more
+            self._running.add(key)
             return Due(key, now - moment), 0.0
-        return None, None
+        return None, self._pause(now, None)
+
+    def _hold(self, key: Key, now: float) -> None:
+        if not self._held:
+            self._held_until = now + _HELD_SECONDS
+        self._held.append(key)
+
+    def _pause(self, now: float, moment: float | None) -> float | None:
+        """How long there is nothing to do: until the next stream is due, or until those held back are asked about again."""
+        moments = [moment] if moment is not None else []
+        if self._held:
+            moments.append(self._held_until)
+        return min(moments) - now if moments else None

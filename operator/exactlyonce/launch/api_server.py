@@ -9,15 +9,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from kubernetes import client
 from urllib3.exceptions import HTTPError
+from urllib3.util import Timeout
 
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.pod_template import Manifest
 
-_TIMEOUT_SECONDS = (5.0, 10.0)  # to connect, to read
+_TIMEOUT = Timeout(connect=5.0, read=10.0)  # in seconds
 _PAGE = 500
 _MOST_PAGES = 100
 
@@ -111,24 +112,43 @@ class ApiServer:
     def _asked(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None, content: str = _JSON
     ) -> Manifest:
-        headers = {"Accept": _JSON, "Content-Type": content}
-        api: Any = self.api
-        try:
-            # As it is, not as the client's own types: they cost more than the call, and drop what they do not know.
-            request = api.param_serialize(
-                method, path, query_params=list((query or {}).items()), header_params=headers, body=body,
-                auth_settings=["BearerToken"],
-            )  # fmt: skip
-            answer = api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
-            text = answer.read()
-            found = json.loads(text)
-        except (HTTPError, OSError, ValueError) as problem:
-            raise ApiServerUnreachable(f"The API server did not answer ({type(problem).__name__}).") from problem
-        if answer.status >= _SERVER_ERROR or answer.status == _TOO_MANY:
-            raise ApiServerUnreachable(f"The API server cannot answer now ({_message(found, answer)}).")
-        if answer.status >= _BAD_REQUEST:
-            raise Answered(answer.status, _message(found, answer))
-        return dict(found)
+        return asked(self.api, method, path, query, body, content)
+
+
+def asked(
+    api: client.ApiClient,
+    method: str,
+    path: str,
+    query: Mapping[str, Any] | None = None,
+    body: Any = None,
+    content: str = _JSON,
+    accept: str = _JSON,
+) -> Manifest:
+    """Send one request, with the client's connections and login, and return the JSON that answers it.
+
+    The client's own types stay out of it: they cost more than the call, and drop what they do not know.
+
+    Raises:
+        ApiServerUnreachable: if there was no answer, or one that tells nothing.
+        Answered: if the API server answered with an error.
+    """
+    known: Any = api
+    headers = {"Accept": accept, "Content-Type": content, "User-Agent": known.user_agent}
+    url = known.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+    sent = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+    try:
+        known.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        answer = known.rest_client.pool_manager.request(
+            method, url, body=sent, headers=headers, timeout=_TIMEOUT, redirect=False
+        )
+        found = json.loads(answer.data)
+    except (HTTPError, OSError, ValueError) as problem:
+        raise ApiServerUnreachable(f"The API server did not answer ({type(problem).__name__}).") from problem
+    if answer.status >= _SERVER_ERROR or answer.status == _TOO_MANY:
+        raise ApiServerUnreachable(f"The API server cannot answer now ({_message(found, answer)}).")
+    if answer.status >= _BAD_REQUEST:
+        raise Answered(answer.status, _message(found, answer))
+    return dict(found)
 
 
 def _path(kind: str, namespace: str | None, name: str | None = None) -> str:

@@ -43,10 +43,11 @@ def read_mounted(folder: Path, name: str) -> dict[str, str]:
             f"Secret {name} cannot be read ({problem.strerror}): let this user read the files in {mounted}."
         ) from problem
     # A secret may hold more than is read here, such as the key store user.p12 beside user.crt.
-    return {name: content.decode() for name, content in keys.items() if _is_text(content)}
+    return {name: content.decode() for name, content in keys.items() if is_text(content)}
 
 
-def _is_text(content: bytes) -> bool:
+def is_text(content: bytes) -> bool:
+    """Whether a key's content is UTF-8; a secret may hold more than is read here, such as a key store."""
     try:
         content.decode()
     except UnicodeDecodeError:

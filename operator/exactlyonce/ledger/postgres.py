@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import select
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 import psycopg2
 import psycopg2.extensions
-from psycopg2 import sql
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, first_line, named_errors
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, first_line, named_errors
+from exactlyonce.ledger.postgres_pool import ConnectionPool
 from exactlyonce.ledger.postgres_rows import LOOK, view_from
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
@@ -41,20 +40,15 @@ class PostgresLedger:
         self.address = address
         self.schema = schema
         self.limits = limits or Limits()
-        self._application = application
-        self._idle: list[psycopg2.extensions.connection] = []
-        self._guard = threading.Lock()
+        self._pool = ConnectionPool(address, self.limits, application)
 
     def close(self) -> None:
-        """Close the idle connections."""
-        with self._guard:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        """Close the idle connections now, and each of the others when it is given back."""
+        self._pool.close()
 
-    def named(self, statement: str) -> sql.Composed:
+    def named(self, statement: str) -> str:
         """Return a statement with `{schema}` replaced by the quoted schema."""
-        return sql.SQL(statement).format(schema=sql.Identifier(self.schema))
+        return _named(statement, self.schema)
 
     @contextmanager
     def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[PostgresTransaction]:
@@ -72,33 +66,39 @@ class PostgresLedger:
     @contextmanager
     def session(self) -> Iterator[psycopg2.extensions.connection]:
         """Lend a connection in autocommit mode, for statements that need no transaction."""
-        connection = self._take()
+        connection = self._pool.idle() or self.open_connection()
         try:
             with named_errors(str(self.address)):
                 yield connection
         except BaseException:
             connection.close()
             raise
-        self._give_back(connection)
+        self._pool.give_back(connection)
 
     def look(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream, in one query."""
-        with self.session() as connection, connection.cursor() as cursor:
+
+        def question(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...] | None:
             try:
                 cursor.execute(self.named(LOOK), (stream_id,))
             except psycopg2.errors.UndefinedTable:
                 return None  # no stream has ever been run against this database
-            row = cursor.fetchone()
+            return cursor.fetchone()
+
+        row = self._pool.ask(question)
         return None if row is None else view_from(row)
 
     def database_identity(self) -> DatabaseIdentity:
         """Return which database this is; a plain role may ask (pg_control_system)."""
-        with self.session() as connection, connection.cursor() as cursor:
+
+        def question(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:
             cursor.execute(
                 "select (pg_control_system()).system_identifier::text, oid::bigint "
                 "from pg_database where datname = current_database()"
             )
-            return DatabaseIdentity(*_only_row(cursor))
+            return _only_row(cursor)
+
+        return DatabaseIdentity(*self._pool.ask(question))
 
     def forget(self, stream_id: str) -> None:
         """Delete every row of a stream; done again, it finds none. The target table is left as it is.
@@ -106,10 +106,13 @@ class PostgresLedger:
         Raises:
             LedgerUnreachable: if the database does not answer.
         """
-        with self.session() as connection, connection.cursor() as cursor:
+
+        def question(cursor: psycopg2.extensions.cursor) -> None:
             cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
             if _only_row(cursor)[0] is not None:
                 cursor.execute(self.named("delete from {schema}.streams where stream_id = %s"), (stream_id,))
+
+        self._pool.ask(question)
 
     def prepare(self) -> None:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
@@ -128,7 +131,7 @@ class PostgresLedger:
 
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""
-        return connect(self.address, self.limits, self._application)
+        return self._pool.open()
 
     def _create_schema(self, cursor: psycopg2.extensions.cursor) -> None:
         try:
@@ -163,23 +166,29 @@ class PostgresLedger:
                 )
 
     def _installed_version(self) -> int:
-        with self.session() as connection, connection.cursor() as cursor:
-            cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.schema_versions",))
-            if _only_row(cursor)[0] is None:
+        def question(cursor: psycopg2.extensions.cursor) -> int:
+            try:
+                cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
+            except psycopg2.errors.UndefinedTable:
                 return 0
-            cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
             return int(_only_row(cursor)[0])
 
+        return self._pool.ask(question)
+
     def _begin(self, lasting: bool) -> psycopg2.extensions.connection:
-        connection = self._take()
-        try:
-            self._send_begin(connection, lasting)
-        except (psycopg2.OperationalError, psycopg2.InterfaceError):
-            # An idle connection may have died since; nothing was begun, so a fresh one may take its place.
-            connection.close()
-            connection = self.open_connection()
-            with named_errors(str(self.address)):
+        connection = self._pool.idle()
+        if connection is not None:
+            try:
                 self._send_begin(connection, lasting)
+            except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                # It may have died since; nothing was begun, so a fresh one may take its place.
+                connection.close()
+                self._pool.close_idle()
+            else:
+                return connection
+        connection = self.open_connection()
+        with named_errors(str(self.address)):
+            self._send_begin(connection, lasting)
         return connection
 
     def _send_begin(self, connection: psycopg2.extensions.connection, lasting: bool) -> None:
@@ -211,44 +220,25 @@ class PostgresLedger:
             self._roll_back(connection)
             raise
         if status != "COMMIT":
-            self._give_back(connection)
+            self._pool.give_back(connection)
             raise LedgerRefused(
                 f"The database at {self.address} answered {status} to a COMMIT; nothing has taken effect."
             )
-        self._give_back(connection)
+        self._pool.give_back(connection)
 
     def _roll_back(self, connection: psycopg2.extensions.connection) -> None:
         with suppress(psycopg2.Error):
             with connection.cursor() as cursor:
                 cursor.execute("rollback")
-            self._give_back(connection)
+            self._pool.give_back(connection)
             return
         connection.close()
 
-    def _take(self) -> psycopg2.extensions.connection:
-        with self._guard:
-            while self._idle:
-                connection = self._idle.pop()
-                if _is_alive(connection):
-                    return connection
-                connection.close()
-        return self.open_connection()
 
-    def _give_back(self, connection: psycopg2.extensions.connection) -> None:
-        with self._guard:
-            self._idle.append(connection)
-
-
-def _is_alive(connection: psycopg2.extensions.connection) -> bool:
-    """Whether an idle connection is still open, as far as can be told without asking the server.
-
-    Between two statements a server is silent, unless it was shut down or has ended the session.
-    """
-    if connection.closed:
-        return False
-    watched = select.poll()
-    watched.register(connection.fileno(), select.POLLIN)
-    return not watched.poll(0)
+@lru_cache(maxsize=256)
+def _named(statement: str, schema: str) -> str:
+    """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
+    return statement.format(schema=_quoted(schema))
 
 
 def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:

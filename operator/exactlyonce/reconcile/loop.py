@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import CheckpointStatus, DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, StoreBusy, Unreachable
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
@@ -28,6 +28,8 @@ from exactlyonce.reconcile.observe import Stores, new_token, observe, request_of
 from exactlyonce.reconcile.progress import checkpoint_of, progress_of
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+
+_BUSY_WAIT = timedelta(seconds=1)
 
 
 class StatusConflict(ExactlyOnceError):
@@ -129,6 +131,8 @@ class StreamLoop:
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
             self._world.troubled(problem)
             return Waiting(self._world.now(), str(problem))
+        except StoreBusy as problem:
+            return Waiting(self._world.now() + _BUSY_WAIT, str(problem))
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
             self._world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -29,6 +30,11 @@ _NO_LEADER = {
 }
 
 
+# A client may be kept for hours: brokers that are back are found within a second, not after the usual ten.
+_LONG_LIVED = {"reconnect.backoff.max.ms": "1000"}
+_ERRORS_KEPT = 50
+
+
 class SourceRefused(Refused):
     """The brokers answered with a refusal: a wrong login or a missing right."""
 
@@ -38,7 +44,7 @@ class LeaderMoves(SourceUnreachable):
 
 
 class KafkaAdmin:
-    """An AdminClient for the brokers at `brokers`; each question has `timeout_seconds`.
+    """An AdminClient for the brokers at `brokers`; each question has `timeout_seconds`. Threads may share it.
 
     Raises:
         SourceRefused: from the constructor, if no client can be made of the properties.
@@ -47,9 +53,10 @@ class KafkaAdmin:
     def __init__(self, brokers: str, properties: Mapping[str, str], timeout_seconds: float) -> None:
         self.brokers = brokers
         self.timeout_seconds = timeout_seconds
-        self._errors: list[KafkaError] = []
+        self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
+        own = {"error_cb": self._errors.append, "log_level": 0}
         try:
-            self.client = AdminClient({**properties, "error_cb": self._errors.append, "log_level": 0})
+            self.client = AdminClient({**_LONG_LIVED, **properties, **own})
         except KafkaException as problem:
             raise SourceRefused(
                 f"No client can be made for Kafka at {brokers} ({problem.args[0].str()}); correct "
@@ -104,4 +111,4 @@ class KafkaAdmin:
     def _noted_errors(self) -> list[KafkaError]:
         """What went wrong with connections since the latest answer; the client hands it out when it is polled."""
         self.client.poll(0)
-        return [error for error in self._errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+        return [error for error in list(self._errors) if error.code() != KafkaError._ALL_BROKERS_DOWN]

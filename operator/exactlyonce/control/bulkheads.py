@@ -1,0 +1,124 @@
+"""One slow store delays its own streams only: how many passes may be at a store at once, and who is held back meanwhile.
+
+The idea is the bulkhead of a ship (Nygard, Release It!): what hangs fills its own compartment. A pass that finds a store's
+places taken waits for a moment, then gives its worker back; streams of a store whose places are all taken by calls that do
+not return are not begun at all; and streams of stores that were slow of late have half of the workers together.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import StoreBusy
+
+WAIT_SECONDS = 1.0
+"""How long a pass waits for a place at a store before it gives its worker back."""
+
+_HANGS_SECONDS = 0.5
+_SLOW_SECONDS = 3.0
+_SLOW_FOR_SECONDS = 60.0
+
+
+@dataclass
+class Store:
+    """One store: `places` calls may be at it at once; safe to use from several threads."""
+
+    name: str
+    places: int
+    clock: Callable[[], float]
+    wait_seconds: float = WAIT_SECONDS
+    _begun: dict[object, float] = field(default_factory=dict)
+    _slow_until: float = float("-inf")
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Take a place for one call.
+
+        Raises:
+            StoreBusy: if none came free within `wait_seconds`.
+        """
+        call = object()
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._begun) < self.places, self.wait_seconds):
+                raise StoreBusy(f"{self.name} does not answer {len(self._begun)} passes that ask it; trying again.")
+            self._begun[call] = self.clock()
+        try:
+            yield
+        finally:
+            with self._changed:
+                now = self.clock()
+                if now - self._begun.pop(call) > _SLOW_SECONDS:
+                    self._slow_until = now + _SLOW_FOR_SECONDS
+                self._changed.notify()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether every place is taken, and at least one for longer than a call takes."""
+        with self._changed:
+            return len(self._begun) >= self.places and self._oldest_seconds() > _HANGS_SECONDS
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a call has taken long of late, or is taking long."""
+        with self._changed:
+            return self.clock() < self._slow_until or self._oldest_seconds() > _SLOW_SECONDS
+
+    def _oldest_seconds(self) -> float:
+        return self.clock() - min(self._begun.values(), default=float("inf"))
+
+
+@dataclass
+class Bulkheads:
+    """The stores of all streams, by name; safe to use from several threads. `workers` is how many passes may run at once."""
+
+    workers: int
+    clock: Callable[[], float] = time.monotonic
+    _stores: dict[str, Store] = field(default_factory=dict)
+    _of: dict[Key, tuple[Store, ...]] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def share(self) -> int:
+        """How many passes may be at one store, and how many of streams with a slow store may run, at once."""
+        return max(self.workers // 2, 1)
+
+    def store(self, name: str) -> Store:
+        """Return the store of that name."""
+        with self._guard:
+            found = self._stores.get(name)
+            if found is None:
+                found = self._stores[name] = Store(name, self.share, self.clock)
+            return found
+
+    def belongs(self, key: Key, *names: str) -> None:
+        """Note which stores a stream has."""
+        stores = tuple(self.store(name) for name in names)
+        with self._guard:
+            self._of[key] = stores
+            self._drop_unused()
+
+    def forget(self, key: Key) -> None:
+        """Drop a stream that is gone."""
+        with self._guard:
+            self._of.pop(key, None)
+
+    def may_run(self, key: Key, in_hand: Iterable[Key]) -> bool:
+        """Whether a stream's pass may be begun beside those in hand."""
+        stores = self._of.get(key, ())
+        if any(store.hangs for store in stores):
+            return False
+        if not any(store.is_slow for store in stores):
+            return True
+        return sum(1 for other in in_hand if any(store.is_slow for store in self._of.get(other, ()))) < self.share
+
+    def _drop_unused(self) -> None:
+        """Stores come and go with resources; what none names any more is dropped when there are many."""
+        if len(self._stores) > 2 * len(self._of) + 64:
+            used = {store.name for stores in self._of.values() for store in stores}
+            self._stores = {name: store for name, store in self._stores.items() if name in used}

@@ -1,0 +1,116 @@
+"""The connections of one ledger: those that are idle are kept for a while, and none that has died is ever noticed."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg2
+import psycopg2.extensions
+
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, named_errors
+
+_IDLE_SECONDS = 60.0
+
+Answer = TypeVar("Answer")
+
+
+class ConnectionPool:
+    """Connections to one address, as many as there are threads that want one at once; threads may share it.
+
+    One that is idle for a minute is closed when the next one is taken or given back.
+    """
+
+    def __init__(self, address: PostgresAddress, limits: Limits, application: str) -> None:
+        self._address = address
+        self._limits = limits
+        self._application = application
+        self._idle: list[tuple[psycopg2.extensions.connection, float]] = []
+        self._closed = False
+        self._guard = threading.Lock()
+
+    def close(self) -> None:
+        """Close the idle connections now, and each of the others when it is given back."""
+        with self._guard:
+            self._closed = True
+        self.close_idle()
+
+    def open(self) -> psycopg2.extensions.connection:
+        """Open a new connection."""
+        return connect(self._address, self._limits, self._application)
+
+    def ask(self, question: Callable[[psycopg2.extensions.cursor], Answer]) -> Answer:
+        """Ask outside of any transaction, each statement on its own; `question` is safe to repeat.
+
+        A connection that was idle may have died without a sign; then it is asked once more on a fresh one.
+
+        Raises:
+            LedgerUnreachable, LedgerRefused: if the database does not answer or refuses.
+        """
+        with named_errors(str(self._address)):
+            connection = self.idle()
+            if connection is not None:
+                with suppress(psycopg2.OperationalError, psycopg2.InterfaceError):
+                    return self._asked(connection, question)
+                self.close_idle()  # what has ended one of them has most likely ended all
+            return self._asked(self.open(), question)
+
+    def idle(self) -> psycopg2.extensions.connection | None:
+        """Take the connection that was used last and seems to be alive, or None where there is none."""
+        with self._guard:
+            self._drop_old()
+            while self._idle:
+                connection, _ = self._idle.pop()
+                if _is_alive(connection):
+                    return connection
+                connection.close()
+        return None
+
+    def give_back(self, connection: psycopg2.extensions.connection) -> None:
+        """Keep a connection that is outside of any transaction for the next who wants one."""
+        with self._guard:
+            if self._closed:
+                connection.close()
+                return
+            self._idle.append((connection, time.monotonic()))
+            self._drop_old()
+
+    def close_idle(self) -> None:
+        """Close the idle connections; the next who wants one gets a fresh one."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+    def _drop_old(self) -> None:
+        """Close what has been idle for long; the one that waits longest is the first."""
+        while self._idle and time.monotonic() - self._idle[0][1] > _IDLE_SECONDS:
+            self._idle.pop(0)[0].close()
+
+    def _asked(
+        self, connection: psycopg2.extensions.connection, question: Callable[[psycopg2.extensions.cursor], Answer]
+    ) -> Answer:
+        try:
+            with connection.cursor() as cursor:
+                answer = question(cursor)
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(connection)
+        return answer
+
+
+def _is_alive(connection: psycopg2.extensions.connection) -> bool:
+    """Whether an idle connection is still open, as far as can be told without asking the server.
+
+    Between two statements a server is silent, unless it was shut down or has ended the session.
+    """
+    if connection.closed:
+        return False
+    watched = select.poll()
+    watched.register(connection.fileno(), select.POLLIN)
+    return not watched.poll(0)

@@ -1,0 +1,125 @@
+"""One slow store delays its own streams only, whatever else its streams share with others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from exactlyonce.control.bulkheads import Bulkheads, Store
+from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import StoreBusy
+
+ORDERS, RETURNS, CLICKS, VISITS = (
+    Key("shop", "orders"),
+    Key("shop", "returns"),
+    Key("web", "clicks"),
+    Key("web", "visits"),
+)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bulkheads(clock: Clock) -> Bulkheads:
+    """Orders and returns land in warehouse 1, clicks and visits in warehouse 2; all read one Kafka."""
+    made = Bulkheads(4, clock)
+    for key, warehouse in ((ORDERS, "one"), (RETURNS, "one"), (CLICKS, "two"), (VISITS, "two")):
+        made.belongs(key, "kafka", f"warehouse {warehouse}")
+    return made
+
+
+@contextmanager
+def hanging(store: Store, calls: int) -> Iterator[None]:
+    with ExitStack() as held:
+        for _ in range(calls):
+            held.enter_context(store.entered())
+        yield
+
+
+def test_streams_of_a_store_that_hangs_are_held_back_and_others_with_the_same_kafka_are_not(
+    bulkheads: Bulkheads, clock: Clock
+) -> None:
+    with hanging(bulkheads.store("warehouse one"), 2):
+        clock.now += 1
+        assert [bulkheads.may_run(key, ()) for key in (ORDERS, RETURNS, CLICKS)] == [False, False, True]
+    assert bulkheads.may_run(ORDERS, ())
+
+
+def test_a_store_whose_places_are_taken_for_a_moment_holds_nobody_back(bulkheads: Bulkheads, clock: Clock) -> None:
+    with hanging(bulkheads.store("kafka"), 2):
+        clock.now += 0.1
+        assert bulkheads.may_run(CLICKS, ())
+
+
+def test_a_call_waits_for_a_place_and_gives_up_after_a_moment(clock: Clock) -> None:
+    store = Store("warehouse", 1, clock, wait_seconds=0.01)
+    with (
+        hanging(store, 1),
+        pytest.raises(StoreBusy, match="warehouse does not answer 1 passes that ask it"),
+        store.entered(),
+    ):
+        pass
+    with store.entered():
+        pass
+
+
+def test_a_call_gets_the_place_that_comes_free_while_it_waits(clock: Clock) -> None:
+    store = Store("warehouse", 1, clock, wait_seconds=60)
+    entered = threading.Event()
+
+    def call() -> None:
+        with store.entered():
+            entered.set()
+
+    waiting = threading.Thread(target=call)
+    with hanging(store, 1):
+        waiting.start()
+    assert entered.wait(30)
+    waiting.join(30)
+
+
+def test_streams_of_all_slow_stores_together_have_half_of_the_workers(bulkheads: Bulkheads, clock: Clock) -> None:
+    with hanging(bulkheads.store("warehouse one"), 1), hanging(bulkheads.store("warehouse two"), 1):
+        clock.now += 4
+        assert bulkheads.may_run(ORDERS, [CLICKS])
+        assert not bulkheads.may_run(ORDERS, [CLICKS, RETURNS])
+        bulkheads.belongs(Key("other", "stream"), "another kafka", "another warehouse")
+        assert bulkheads.may_run(Key("other", "stream"), [CLICKS, RETURNS])
+
+
+def test_a_store_that_was_slow_is_trusted_again_after_a_while(bulkheads: Bulkheads, clock: Clock) -> None:
+    with hanging(bulkheads.store("warehouse one"), 1):
+        clock.now += 10
+    assert not bulkheads.may_run(ORDERS, [RETURNS, RETURNS])
+    clock.now += 60
+    assert bulkheads.may_run(ORDERS, [RETURNS, RETURNS])
+
+
+def test_a_stream_of_which_nothing_is_known_may_run(bulkheads: Bulkheads, clock: Clock) -> None:
+    with hanging(bulkheads.store("kafka"), 2):
+        clock.now += 10
+        assert bulkheads.may_run(Key("shop", "new"), [ORDERS, RETURNS])
+        bulkheads.forget(ORDERS)
+        assert bulkheads.may_run(ORDERS, ())
+
+
+def test_stores_that_no_stream_has_any_more_are_dropped(clock: Clock) -> None:
+    made = Bulkheads(4, clock)
+    for number in range(1000):
+        made.belongs(ORDERS, f"warehouse {number}")
+    assert len(made._stores) < 100
