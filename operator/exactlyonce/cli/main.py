@@ -1,4 +1,4 @@
-"""`exactlyonce`: run and look at streams from a file, without Kubernetes."""
+"""`exactlyonce`: run and look at streams from a file, without Kubernetes; and see those of a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from exactlyonce import __version__
 from exactlyonce.api.resource import ResourceInvalid, read_streams
+from exactlyonce.cli.completion import SHELLS, namespaces, script, stream_names
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, default_state_root, open_stream
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.local import Unresponsive
@@ -50,7 +51,8 @@ def main() -> None:
     r"""Spark streams whose every record takes effect in the sink exactly once.
 
     A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. Here its driver is a
-    process of this machine and its status a file.
+    process of this machine and its status a file. `status` shows the streams of a cluster instead; as the plugin of kubectl
+    it is `kubectl exactlyonce status`.
 
     \b
     Try: exactlyonce validate examples/orders.yaml
@@ -154,3 +156,66 @@ def _looked_at(file: Path, name: str | None, state: Path, secrets: Path) -> Loca
 
 if __name__ == "__main__":
     main()
+
+
+@main.command()
+@click.argument("name", required=False, shell_complete=stream_names)
+@click.option("-n", "--namespace", help="Whose streams; the default is the context's.", shell_complete=namespaces)
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="The streams of every namespace.")
+@click.option("-w", "--watch", is_flag=True, help="Show them live, until Ctrl-C.")
+@OUTPUT
+@click.option("--context", help="A context of the kubeconfig; the default is its current one.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig; the default is what kubectl uses.")
+def status(
+    name: str | None,
+    namespace: str | None,
+    everywhere: bool,
+    watch: bool,
+    output: str,
+    context: str | None,
+    kubeconfig: Path | None,
+) -> None:
+    r"""Show the streams of a cluster, or all that there is to know of one: phase, lag, driver, verdict, events.
+
+    LAG counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from Kafka and the
+    ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and what is shown is
+    what was last known. Nothing is changed.
+
+    
+    exactlyonce status                the streams of the context's namespace
+    exactlyonce status -A --watch     every stream of the cluster, live
+    exactlyonce status orders -n shop all about one stream
+    exactlyonce status -A -o json | jq -r '.[] | select(.status.phase == "Halted") | .metadata.name'
+
+    Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be asked.
+    """
+    from rich.console import Console
+
+    from exactlyonce.cli.status import show_status
+    from exactlyonce.control.looking import ClusterLook
+
+    if name and everywhere:
+        raise click.UsageError("NAME is one stream of one namespace; leave -A out.")
+    look = ClusterLook.connect(kubeconfig, context)
+    wanted = None if everywhere else namespace or look.namespace
+    sys.exit(show_status(look, name, wanted, watch=watch, as_json=output == "json", console=Console()))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    r"""Print the script that lets SHELL complete commands, options, and names of streams.
+
+    
+    bash: echo 'eval "$(exactlyonce completion bash)"' >> ~/.bashrc
+    zsh:  echo 'eval "$(exactlyonce completion zsh)"' >> ~/.zshrc
+    fish: exactlyonce completion fish > ~/.config/fish/completions/exactlyonce.fish
+
+    `kubectl exactlyonce …` is completed by kubectl itself, which finds kubectl_complete-exactlyonce on the PATH.
+    """
+    click.echo(script(main, shell))
+
+
+def plugin() -> None:
+    """The program kubectl-exactlyonce, which kubectl runs as `kubectl exactlyonce`."""
+    main(prog_name="kubectl exactlyonce")

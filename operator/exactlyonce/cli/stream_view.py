@@ -1,0 +1,175 @@
+"""Streams as a person sees them: a line each, or all that there is to know of one. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from exactlyonce.api.status import Phase
+from exactlyonce.cli.ages import age, clock_time
+from exactlyonce.control.looking import Event
+
+_EVENTS_SHOWN = 10
+_STYLES = {
+    Phase.RUNNING: "green",
+    Phase.COMPLETED: "green",
+    Phase.HALTED: "bold red",
+    Phase.BACKING_OFF: "yellow",
+    Phase.DRAINING: "yellow",
+}
+
+Resource = Mapping[str, Any]
+
+
+def table(streams: Sequence[Resource], now: datetime, *, with_namespace: bool) -> Table:
+    """Return a line a stream."""
+    columns = ["NAME", "PHASE", "READY", "BATCH", "LAG", "BEHIND", "VERDICT", "ATTEMPT", "AGE", "MESSAGE"]
+    made = Table(*(["NAMESPACE"] if with_namespace else []), *columns, box=None, pad_edge=False)
+    for stream in streams:
+        metadata, status = stream["metadata"], stream.get("status") or {}
+        progress = status.get("progress") or {}
+        phase = phase_of(stream)
+        made.add_row(
+            *([metadata["namespace"]] if with_namespace else []),
+            metadata["name"],
+            Text(phase, style=_STYLES.get(Phase(phase), "") if phase in set(Phase) else ""),
+            _condition(status, "Ready"),
+            _shown(progress.get("batch")),
+            _shown(progress.get("lagRecords")) + ("?" if progress.get("lagProblem") else ""),
+            behind(progress, now),
+            _shown((status.get("verdict") or {}).get("kind")),
+            _shown(status.get("attempt")),
+            age(metadata.get("creationTimestamp"), now),
+            Text(_message(status), overflow="ellipsis", no_wrap=True),
+        )
+    return made
+
+
+def detail(stream: Resource, events: Sequence[Event], now: datetime) -> Group:
+    """Return all that there is to know of one stream."""
+    metadata, spec, status = stream["metadata"], stream["spec"], stream.get("status") or {}
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    phase = phase_of(stream)
+    facts = Table.grid(padding=(0, 3))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("Stream", key if spec.get("streamId") in (None, key) else f"{key}, in the ledger {spec['streamId']}")
+    facts.add_row("Phase", Text(phase, style=_STYLES.get(Phase(phase), "") if phase in set(Phase) else ""))
+    if _message(status):
+        facts.add_row("", _message(status))
+    for label, words in [
+        ("Lag", _lag(status.get("progress") or {}, spec.get("objectives") or {}, now)),
+        ("Landed", _landed(status.get("progress") or {}, now)),
+        ("Driver", _driver(status, now)),
+        ("Checkpoint", _checkpoint(status.get("checkpoint"))),
+        ("Trouble", _trouble(status.get("trouble") or {})),
+        ("Verdict", _verdict(status.get("verdict"), now)),
+    ]:
+        if words:
+            facts.add_row(label, words)
+    parts: list[RenderableType] = [facts]
+    conditions = status.get("conditions") or []
+    if conditions:
+        parts += [Text("\nConditions"), _conditions(conditions, now)]
+    if events:
+        parts += [Text("\nEvents"), _events(events[-_EVENTS_SHOWN:], now)]
+    return Group(*parts)
+
+
+def behind(progress: Resource, now: datetime) -> str:
+    """Return how old the oldest record is that has not landed: as of now, by its timestamp."""
+    if progress.get("oldestRecordAt"):
+        return age(progress["oldestRecordAt"], now)
+    seconds = progress.get("lagSeconds")
+    return "-" if seconds is None else f"{seconds}s"
+
+
+def phase_of(stream: Resource) -> str:
+    """Return the phase; Pending where no operator has looked at the stream yet."""
+    return str((stream.get("status") or {}).get("phase", Phase.PENDING))
+
+
+def _message(status: Resource) -> str:
+    return str(status.get("specProblem") or status.get("message") or "")
+
+
+def _condition(status: Resource, kind: str) -> str:
+    return next((str(it["status"]) for it in status.get("conditions") or [] if it["type"] == kind), "-")
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _lag(progress: Resource, objectives: Resource, now: datetime) -> str:
+    if progress.get("lagRecords") is None and not progress.get("lagProblem"):
+        return ""
+    words = f"{_shown(progress.get('lagRecords'))} records"
+    if progress.get("oldestRecordAt"):
+        words += f"; the oldest was written {behind(progress, now)} ago, at {clock_time(progress['oldestRecordAt'])}"
+    if objectives.get("lagSeconds"):
+        words += f" (objective {objectives['lagSeconds']}s)"
+    return words + (f"\nNot measured now: {progress['lagProblem']}" if progress.get("lagProblem") else "")
+
+
+def _landed(progress: Resource, now: datetime) -> str:
+    if progress.get("batch") is None:
+        return ""
+    at = progress.get("committedAt")
+    return f"batch {progress['batch']}" + (f", {age(at, now)} ago, at {clock_time(at)}" if at else "")
+
+
+def _driver(status: Resource, now: datetime) -> str:
+    driver = status.get("driver")
+    if not driver:
+        return ""
+    words = f"attempt {driver['attempt']}"
+    words += f", pod {driver['podName']}" if driver.get("podName") else ""
+    words += f", started {age(driver['startedAt'], now)} ago" if driver.get("startedAt") else ""
+    words += f", image {driver['image']}" if driver.get("image") else ""
+    return words + (f"\nIt ended: {driver['ended']}. {driver.get('message') or ''}" if driver.get("ended") else "")
+
+
+def _checkpoint(checkpoint: Resource | None) -> str:
+    return "" if not checkpoint else f"generation {checkpoint['generation']} at {checkpoint['location']}"
+
+
+def _trouble(trouble: Resource) -> str:
+    words = []
+    if trouble.get("endings"):
+        words.append(f"{trouble['endings']} attempts in a row ended without landing a batch")
+    if trouble.get("batchFailures"):
+        words.append(f"batch {trouble.get('batch')} has failed {trouble['batchFailures']} times")
+    if trouble.get("retryAt"):
+        words.append(f"the next attempt is made at {clock_time(trouble['retryAt'])}")
+    return "; ".join(words)
+
+
+def _verdict(verdict: Resource | None, now: datetime) -> str:
+    if not verdict:
+        return ""
+    number = "" if verdict.get("batch") is None else f"({verdict['batch']})"
+    head = f"{verdict['kind']}{number}, for attempt {verdict['attempt']}, {age(verdict['at'], now)} ago"
+    evidence = [f"- {it['words']}" for it in verdict.get("evidence") or [] if "words" in it]
+    return "\n".join([head, verdict["reason"], *evidence])
+
+
+def _conditions(conditions: Sequence[Resource], now: datetime) -> Table:
+    made = Table(box=None, pad_edge=True, show_header=False)
+    for it in conditions:
+        made.add_row(it["type"], it["status"], it["reason"], age(it["lastTransitionTime"], now), it["message"])
+    return made
+
+
+def _events(events: Sequence[Event], now: datetime) -> Table:
+    made = Table(box=None, pad_edge=True, show_header=False)
+    for it in events:
+        often = f"{it.count} times" if it.count > 1 else ""
+        at = "" if it.at is None else age(it.at.isoformat(), now)
+        made.add_row(at, Text(it.reason, style="yellow" if it.warning else ""), often, it.message)
+    return made

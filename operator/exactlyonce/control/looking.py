@@ -1,0 +1,157 @@
+"""What a person's command asks of a cluster, with that person's rights: streams and their events. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+from kubernetes.client import ApiException
+
+from exactlyonce.control.cluster import GROUP, PLURAL, VERSION
+from exactlyonce.errors import Refused, Unreachable
+
+_TIMEOUT_SECONDS = 10.0
+_EVENTS = 50
+
+
+class ClusterNotNamed(Refused):
+    """There is no kubeconfig, or it has no such context."""
+
+
+class LookRefused(Refused):
+    """The API server says that this person may not look, or that there is nothing to look at."""
+
+
+class ClusterSilent(Unreachable):
+    """The API server did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a stream; the same one again counts up."""
+
+    at: datetime | None
+    warning: bool
+    reason: str
+    message: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ClusterLook:
+    """One cluster as a kubeconfig names it; `namespace` is the one of its context."""
+
+    api: client.ApiClient
+    namespace: str
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> ClusterLook:
+        """Return the cluster that kubectl would use with the same options, or the one that this pod runs in.
+
+        Raises:
+            ClusterNotNamed: if there is none.
+        """
+        file = None if kubeconfig is None else str(kubeconfig)
+        tools: Any = config
+        try:
+            api = tools.new_client_from_config(config_file=file, context=context)
+            contexts, current = tools.list_kube_config_contexts(config_file=file)
+        except config.ConfigException as problem:
+            if file is None and context is None:
+                return cls._of_this_pod(problem)
+            raise ClusterNotNamed(
+                f"No cluster can be found ({problem}); name one with --kubeconfig or --context."
+            ) from None
+        chosen = current if context is None else next(it for it in contexts if it["name"] == context)
+        return cls(api, chosen["context"].get("namespace") or "default")
+
+    @classmethod
+    def _of_this_pod(cls, problem: Exception) -> ClusterLook:
+        tools: Any = config
+        try:
+            tools.load_incluster_config()
+        except config.ConfigException:
+            raise ClusterNotNamed(
+                f"No cluster can be found ({problem}); set KUBECONFIG, or name a file with --kubeconfig."
+            ) from None
+        return cls(client.ApiClient(), "default")
+
+    def streams(self, namespace: str | None) -> list[dict[str, Any]]:
+        """Return the streams of a namespace, or of all, in the order of their names.
+
+        Raises:
+            LookRefused, ClusterSilent: if they cannot be listed.
+        """
+        custom: Any = client.CustomObjectsApi(self.api)
+        where = "in any namespace" if namespace is None else f"in namespace {namespace}"
+        listed = _asked(
+            (lambda: custom.list_cluster_custom_object(GROUP, VERSION, PLURAL, _request_timeout=_TIMEOUT_SECONDS))
+            if namespace is None
+            else (
+                lambda: custom.list_namespaced_custom_object(
+                    GROUP, VERSION, namespace, PLURAL, _request_timeout=_TIMEOUT_SECONDS
+                )
+            ),
+            f"list streams {where}",
+        )
+        return sorted(listed["items"], key=lambda it: (it["metadata"]["namespace"], it["metadata"]["name"]))
+
+    def stream(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return one stream.
+
+        Raises:
+            LookRefused, ClusterSilent: if it is not there or cannot be read.
+        """
+        custom: Any = client.CustomObjectsApi(self.api)
+        found = _asked(
+            lambda: custom.get_namespaced_custom_object(
+                GROUP, VERSION, namespace, PLURAL, name, _request_timeout=_TIMEOUT_SECONDS
+            ),
+            f"read stream {namespace}/{name}",
+        )
+        return dict(found)
+
+    def events(self, stream: Mapping[str, Any]) -> list[Event]:
+        """Return the latest events of a stream, the oldest first; none where they may not be read."""
+        core: Any = client.CoreV1Api(self.api)
+        metadata = stream["metadata"]
+        try:
+            listed = core.list_namespaced_event(
+                metadata["namespace"],
+                field_selector=f"involvedObject.uid={metadata['uid']}",
+                _request_timeout=_TIMEOUT_SECONDS,
+            )
+        except Exception:
+            return []
+        told = [
+            Event(it.last_timestamp or it.event_time, it.type == "Warning", it.reason, it.message, it.count or 1)
+            for it in listed.items
+        ]
+        return sorted(told, key=lambda it: (it.at is not None, it.at))[-_EVENTS:]
+
+
+def _asked(ask: Callable[[], Any], what: str) -> Any:
+    try:
+        return ask()
+    except ApiException as problem:
+        match problem.status:
+            case 404 if "list" in what:
+                raise LookRefused(
+                    "This cluster knows no ExactlyOnceStreams; install the operator's chart first."
+                ) from None
+            case 404:
+                raise LookRefused(
+                    f"There is no such stream: cannot {what}. `exactlyonce status -A` shows all."
+                ) from None
+            case 401 | 403:
+                raise LookRefused(f"You may not {what} ({problem.reason}); ask for get and list of {PLURAL}.") from None
+            case _:
+                raise ClusterSilent(
+                    f"Cannot {what}: the API server answered {problem.status} {problem.reason}."
+                ) from None
+    except Exception as problem:
+        raise ClusterSilent(f"Cannot {what}: the API server does not answer ({type(problem).__name__}).") from None
