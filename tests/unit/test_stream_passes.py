@@ -18,7 +18,7 @@ from exactlyonce.control.deletion import FINALIZER, Deletion
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import REFUSED_SECONDS, Next, Parts, StreamPasses
+from exactlyonce.control.stream_pass import REFUSED_SECONDS, Next, NotPutTogether, Parts, StreamPasses
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing, Unreachable
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
@@ -81,7 +81,7 @@ def passes(server: ServerInMemory, may_act: Callable[[], bool] = lambda: True) -
     """Return passes of streams whose secret is missing."""
 
     def no_parts(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
-        raise SecretMissing("Secret shop/warehouse is not there; create it.")
+        raise NotPutTogether(SecretMissing("Secret shop/warehouse is not there; create it."))
 
     api: Any = server
     observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))

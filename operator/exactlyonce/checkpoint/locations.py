@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import ErasableStore
 
@@ -21,3 +21,11 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
 
     service = S3Service.of(checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret)
     return S3LogStore(checkpoint.location, service)
+
+
+def store_name(checkpoint: Checkpoint) -> str:
+    """Return what a person calls the store that a location is in: locations with the same name fail together."""
+    if not checkpoint.is_on_s3:
+        return checkpoint.location
+    bucket = checkpoint.location.removeprefix(S3_PREFIX).partition("/")[0]
+    return f"{checkpoint.endpoint or 'Amazon S3'} bucket {bucket}"

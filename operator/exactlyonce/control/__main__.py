@@ -21,10 +21,12 @@ from prometheus_client import (
 )
 
 from exactlyonce.api.conditions import rendered
+from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
 from exactlyonce.control.deletion import Deletion
 from exactlyonce.control.erase import erase
 from exactlyonce.control.health import Health
+from exactlyonce.control.kopf_storages import NoDiffs, NoProgress
 from exactlyonce.control.lease import KubernetesLeaseStore, Lease
 from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.logs import configure_logs
@@ -60,7 +62,10 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     monitor = Monitor(on_problem=metrics.store_failed)
     registry.register(StreamCollector(monitor, lambda: lease.is_held, time.time, settings.partition_series))
     observer = Observer(monitor, metrics)
-    parts = ClusterParts(cluster, settings.defaults, watch=observer.watch, troubled=metrics.troubled)
+    bulkheads = Bulkheads(settings.workers)
+    parts = ClusterParts(
+        cluster, settings.defaults, watch=observer.watch, troubled=metrics.troubled, bulkheads=bulkheads
+    )
     deletion = Deletion(
         cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), lambda: lease.is_held
     )
@@ -72,8 +77,9 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         lambda: lease.is_held,
         observer,
         settings.selector,
+        parts.forget,
     )
-    wakeups = WakeUps(time.monotonic)
+    wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
     return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
@@ -85,6 +91,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     given.posting.enabled = False
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
+    given.persistence.diffbase_storage, given.persistence.progress_storage = NoDiffs(), NoProgress()
     given.networking.error_backoffs = (1, 1, 2, 3, 5)  # after them it lists and watches anew, for ever
     given.scanning.disabled = True  # the definition is there before the operator, and its namespaces are named or all
     if settings.selector:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,12 +14,16 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
-from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.checkpoint.locations import open_store, store_name
 from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import Parts, owner_is_gone, owner_of, plan_of
-from exactlyonce.errors import Refused, SecretMissing
+from exactlyonce.control.shared_clients import SharedClients
+from exactlyonce.control.stream_pass import NotPutTogether, Parts, owner_is_gone, owner_of, plan_of
+from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import ExactlyOnceError, Refused, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
@@ -26,25 +31,57 @@ from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.monitor.targets import Target, target_of
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.progress import Pace
-from exactlyonce.source.kafka import KafkaBounds
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
+
+_KNOWN_SECONDS = 900.0
+"""How long the secrets of a driver that runs are not read again; the next attempt reads them in any case."""
 
 
 class LocationOutOfReach(Refused):
     """The checkpoint is kept where the operator's pod does not reach."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a resource whose stores were opened: its version, and how its ledger was reached then."""
+
+    uid: str
+    generation: int
+    address: PostgresAddress
+    until: float
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], address: PostgresAddress, now: float) -> _Known:
+        metadata = document["metadata"]
+        return cls(metadata["uid"], metadata["generation"], address, now + _KNOWN_SECONDS)
+
+    def is_of(self, document: Mapping[str, Any], now: float) -> bool:
+        """Whether it is of this very version of the resource, and not too old."""
+        metadata = document["metadata"]
+        return (self.uid, self.generation) == (metadata["uid"], metadata["generation"]) and now < self.until
+
+
+@contextmanager
+def _put_together() -> Iterator[None]:
+    try:
+        yield
+    except ExactlyOnceError as problem:
+        raise NotPutTogether(problem) from problem
+
+
 @dataclass(frozen=True)
 class ClusterParts:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
-    `watch` is told where each stream is measured, `troubled` of each error that ends a pass.
+    `watch` is told where each stream is measured, `troubled` of each error that ends a pass. A launch reads every secret anew;
+    a pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
 
     cluster: Cluster
@@ -53,6 +90,10 @@ class ClusterParts:
     watch: Callable[[Target], None] = lambda target: None
     troubled: Callable[[Exception], None] = lambda problem: None
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
+    clients: SharedClients = field(default_factory=SharedClients)
+    bulkheads: Bulkheads = field(default_factory=lambda: Bulkheads(1))
+    clock: Callable[[], float] = time.monotonic
+    known: dict[Key, _Known] = field(default_factory=dict)
 
     def of(
         self,
@@ -61,28 +102,31 @@ class ClusterParts:
         statuses: ResourceStatus,
         report: Callable[[str, str], None],
     ) -> Parts:
-        """Return the parts of a stream.
+        """Return the parts of a stream; its secrets are read when a store is asked for the first time.
 
         Raises:
-            SecretMissing: if a secret that it names is not there.
-            ImageMissing: if no image is named for its pods.
+            NotPutTogether: from here, and from the first question to a store, if a secret or an image is missing.
         """
-        spec, namespace = stream.spec, stream.metadata.namespace
-        sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
-        address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
-        kafka_secret = self._secret(namespace, kafka.secret_ref)
-        self.watch(target_of(stream, kafka_secret, address))
+        spec, metadata = stream.spec, document["metadata"]
+        key = Key(stream.metadata.namespace, stream.metadata.name)
+        opening = Opening(functools.partial(self._opened, stream, document))
         stores = Stores(
-            PostgresLedger(address, sink.ledger_schema),
-            self._store(checkpoint, namespace),
-            KafkaBounds(kafka, kafka_secret),
+            GuardedLedger(opening),
+            GuardedLogStore(spec.checkpoint.location.rstrip("/"), opening),
+            GuardedSource(spec.source.kafka.bootstrap_servers, opening),
         )
-        uid = document["metadata"]["uid"]
+        uid = metadata["uid"]
 
+        @functools.lru_cache(maxsize=1)
         def manifests(attempt: Epoch) -> Manifests:
             return manifests_of(resolve(stream, attempt, uid, self.defaults))
 
-        manifests(Epoch(1))  # what cannot be made of the resource is said before anything is decided
+        known = self.known.get(key)
+        if known is None or not known.is_of(document, self.clock()):
+            # What cannot be made of the resource is said before anything is decided.
+            with _put_together():
+                manifests(Epoch(statuses.read()[0].attempt + 1))
+            _ = opening.opened
         patience = replace(self.patience, start=spec.driver.start_timeout)
         launcher = self._launcher(document, manifests, patience)
         world = World(
@@ -95,8 +139,52 @@ class ClusterParts:
             _now,
             functools.partial(self.pace.is_due, uid),
             self.troubled,
+            functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
         )
         return Parts(world, driver_plan(spec), launcher.clean_up)
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a stream that is gone."""
+        self.known.pop(key, None)
+        self.bulkheads.forget(key)
+
+    def _opened(self, stream: Stream, document: Mapping[str, Any]) -> Opened:
+        """Open the stores of a stream with its secrets as they are now."""
+        spec, namespace, key = (
+            stream.spec,
+            stream.metadata.namespace,
+            Key(stream.metadata.namespace, stream.metadata.name),
+        )
+        sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
+        with _put_together():
+            address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
+            kafka_secret = self._secret(namespace, kafka.secret_ref)
+            names = (f"Postgres {address}", store_name(checkpoint), f"Kafka at {kafka.bootstrap_servers}")
+            at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
+            opened = Opened(
+                self.clients.ledger(address, sink.ledger_schema),
+                at_ledger,
+                self._store(checkpoint, namespace),
+                at_checkpoints,
+                self.clients.source(kafka, kafka_secret),
+                at_source,
+            )
+            self.watch(target_of(stream, kafka_secret, address))
+        self.bulkheads.belongs(key, *names)
+        self.known[key] = _Known.of(document, address, self.clock())
+        return opened
+
+    def _glance(self, key: Key, opening: Opening, schema: str, stream_id: str) -> LedgerView | None:
+        """Look at a ledger for what is only shown, with the login that was good when the stores were opened last."""
+        known = self.known.get(key)
+        if known is None:
+            return opening.opened.ledger.look(stream_id)
+        try:
+            with self.bulkheads.store(f"Postgres {known.address}").entered():
+                return self.clients.ledger(known.address, schema).look(stream_id)
+        except ExactlyOnceError:
+            self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
+            raise
 
     def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
@@ -138,7 +226,7 @@ class ClusterParts:
         spec, namespace = stream.spec, stream.metadata.namespace
         sink = spec.sink.postgres
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
-        return PostgresLedger(address, sink.ledger_schema), self._store(spec.checkpoint, namespace)
+        return self.clients.ledger(address, sink.ledger_schema), self._store(spec.checkpoint, namespace)
 
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:

@@ -46,6 +46,14 @@ _EXPECTED = {
 """What happens in the life of a stream that needs nobody; every other event is a warning."""
 
 
+class NotPutTogether(ExactlyOnceError):
+    """Something that a stream is made of is missing, such as a secret; `problem` says what."""
+
+    def __init__(self, problem: ExactlyOnceError) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up."""
@@ -81,6 +89,7 @@ class StreamPasses:
     may_act: Callable[[], bool]
     observer: Observer
     selector: str = ""
+    forget: Callable[[Key], None] = lambda key: None
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -90,6 +99,7 @@ class StreamPasses:
             if document is None:
                 self.cleaned.pop(key, None)
                 self.observer.gone(key)
+                self.forget(key)
                 return Next(None, "gone")
             return self._pass(key, document)
         except StatusConflict:
@@ -122,12 +132,12 @@ class StreamPasses:
         except ResourceInvalid as problem:
             return self._invalid(statuses, problem)
         self._begin_anew_if_asked(statuses)
+        wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
         try:
             parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
-        except ExactlyOnceError as problem:
-            return self._not_put_together(statuses, problem)
-        wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
-        result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
+            result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
+        except NotPutTogether as told:
+            return self._not_put_together(statuses, told.problem)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
         self.observer.seen(key, statuses.read()[0], has_driver=isinstance(result, Watching))
@@ -145,8 +155,8 @@ class StreamPasses:
         metadata = statuses.document["metadata"]
         recorded = recorded_attempt(statuses.read()[0])
         key = Key(metadata["namespace"], metadata["name"])
-        if self.cleaned.get(key) == (metadata["uid"], recorded, keep):
-            return
+        if not recorded or self.cleaned.get(key) == (metadata["uid"], recorded, keep):
+            return  # before the first ending there is nothing to let go
         parts.clean_up(recorded, keep)
         self.cleaned[key] = (metadata["uid"], recorded, keep)
         reached("ending.cleaned-up", *key)

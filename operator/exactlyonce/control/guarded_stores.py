@@ -1,0 +1,123 @@
+"""The stores of a stream as a pass has them: opened when the first is asked, from the secrets as they are then, and guarded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from exactlyonce.checkpoint.store import CreateOutcome, Entry, LogStore
+from exactlyonce.control.bulkheads import Store
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
+from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.source.bounds import Source, SourceView
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The stores of one stream with the place that each call takes at each of them."""
+
+    ledger: Ledger
+    at_ledger: Store
+    checkpoints: LogStore
+    at_checkpoints: Store
+    source: Source
+    at_source: Store
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Opens the stores of a stream once a pass, all of them: what is missing is told before anything is decided."""
+
+    open: Callable[[], Opened]
+
+    @cached_property
+    def opened(self) -> Opened:
+        """The stores."""
+        return self.open()
+
+
+@dataclass(frozen=True)
+class GuardedLedger:
+    """A `Ledger` whose calls take a place each."""
+
+    opening: Opening
+
+    @contextmanager
+    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[LedgerTransaction]:
+        """Open a transaction; its place is held until it ends."""
+        opened = self.opening.opened
+        with opened.at_ledger.entered(), opened.ledger.transaction(evicting=evicting, lasting=lasting) as transaction:
+            yield transaction
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream."""
+        opened = self.opening.opened
+        with opened.at_ledger.entered():
+            return opened.ledger.look(stream_id)
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which database this is."""
+        opened = self.opening.opened
+        with opened.at_ledger.entered():
+            return opened.ledger.database_identity()
+
+    def prepare(self) -> None:
+        """Make or migrate the schema."""
+        opened = self.opening.opened
+        with opened.at_ledger.entered():
+            opened.ledger.prepare()
+
+
+@dataclass(frozen=True)
+class GuardedLogStore:
+    """A `LogStore` whose calls take a place each. `location` is as the resource names it."""
+
+    location: str
+    opening: Opening
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            return opened.checkpoints.list(folder)
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content, or raise FileMissing."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            return opened.checkpoints.read(path)
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file unless its name is taken."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            return opened.checkpoints.create(path, content)
+
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file that holds `expected`."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            return opened.checkpoints.replace(path, expected, content)
+
+
+@dataclass(frozen=True)
+class GuardedSource:
+    """A `Source` whose questions take a place each."""
+
+    brokers: str
+    opening: Opening
+
+    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
+        """Return what the source holds."""
+        opened = self.opening.opened
+        with opened.at_source.entered():
+            return opened.source.view(also)
+
+    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+        """Resolve where the stream starts, or where the partitions in `only` do."""
+        opened = self.opening.opened
+        with opened.at_source.entered():
+            return opened.source.start(view, only)
