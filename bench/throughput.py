@@ -9,6 +9,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+from bench.core_seconds import CoreSeconds, counted
 from bench.figures import Figure, compared
 from bench.stage import PARTITIONS, Stage, batch_moments, finish
 
@@ -21,11 +22,16 @@ def throughput(stage: Stage, records: int, batch: int, repeats: int) -> list[Fig
     stage.fill("throughput", records)
     rates: dict[str, list[float]] = {name: [] for name in (*PEERS, *OURS)}
     copies = []
+    used: list[Figure] = []
     files = _csv_files(stage, records)
     for turn in range(1, repeats + 1):
         copies.append(_copy_rate(stage, files, records))
         for name in rates:
-            rates[name].append(_rate(stage, name, records, batch))
+            core_seconds = CoreSeconds(stage.kafka.pid)
+            with counted(core_seconds):
+                rates[name].append(_rate(stage, name, records, batch))
+            if turn == repeats:
+                used += core_seconds.figures(name, records / 1e6)
             print(f"  {turn}/{repeats} {name}: {rates[name][-1]:,.0f} rows/s", flush=True)
     middle = {name: statistics.median(found) for name, found in rates.items()}
     noop = Figure("(a) Kafka and from_json to noop", middle["noop"], "rows/s")
@@ -36,7 +42,7 @@ def throughput(stage: Stage, records: int, batch: int, repeats: int) -> list[Fig
     ours = [Figure(f"exactly once, commit: {name}", middle[name], "rows/s") for name in OURS]
     against = [compared(f"{figure.name} / {peer.name[:4].strip()}", figure.value, "rows/s", peer)
                for figure in ours for peer in (limit, jdbc, rewrite)]  # fmt: skip
-    return [noop, copy, limit, jdbc, rewrite, *ours, *against]
+    return [noop, copy, limit, jdbc, rewrite, *ours, *against, *used]
 
 
 def tiny_batches(stage: Stage, repeats: int) -> list[Figure]:
