@@ -12,6 +12,10 @@ _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreach
 _RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 _KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
 _KAFKA_AWAY = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network)Exception: ([^\n]+)")
+_OTHER_STATE = re.compile(
+    r"\[(STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|"
+    r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\]"
+)
 _DATABASE = "psycopg2"
 _MOST = 1200
 
@@ -23,6 +27,12 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     text = str(problem)
     if type(problem).__module__.startswith(_DATABASE):
         text = f"{type(problem).__module__}.{type(problem).__name__}: {text}"
+    other_state = _OTHER_STATE.search(text)
+    if other_state is not None:
+        return Ending.REFUSED, (
+            f"The transform keeps other state than the checkpoint holds ({other_state[1]}). Take the change back, or "
+            "restore the checkpoint's state; or make a stream with another streamId, which starts with empty state."
+        )
     cause = _cause(text)
     if cause is not None:
         name, said = cause

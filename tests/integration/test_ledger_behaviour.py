@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -21,13 +22,14 @@ from exactlyonce.ledger.fence import (
 )
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost
+from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost, record_query
 from exactlyonce.ledger.rows import (
     BatchStatus,
     FailureRow,
     FailureStatus,
     LandedPositions,
     Owner,
+    QueryMark,
 )
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
 from testbed.postgres import Postgres
@@ -251,3 +253,64 @@ def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: Ne
         with pytest.raises(refusal, match="7"):
             act()
     assert ledger.look(STREAM) == before
+
+
+QUERIES = [
+    QueryMark(SourceSet(topics=frozenset({"orders", "refunds"})), "hash-1"),
+    QueryMark(SourceSet(pattern=r"o.*\\.'x"), "hash-2"),
+    QueryMark(SourceSet(partitions=frozenset({P0, P1})), "hash-3"),
+]
+
+
+def test_what_a_driver_is_started_to_do_is_known_to_the_next_look(ledger: Ledger, stream: NewStream) -> None:
+    raise_epoch(ledger, stream, Epoch(1))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.query is None
+    for query in QUERIES:
+        for _ in range(2):
+            record_query(ledger, STREAM, Epoch(1), query)
+        view = ledger.look(STREAM)
+        assert view is not None
+        assert view.query == query
+    raise_epoch(ledger, stream, Epoch(2))
+    with pytest.raises(EpochOvertaken):
+        record_query(ledger, STREAM, Epoch(1), QUERIES[0])
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.query == QUERIES[-1], "a raise does not change it, and an older epoch may not"
+
+
+def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there_until_it_comes_back(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    started(ledger)
+    raise_epoch(ledger, stream, Epoch(2))
+    only_first = LandedPositions(Positions({P0: 0}), IDS)
+    publish(ledger, STREAM, replace(seed(2, 1, only_first), query=QUERIES[0]))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0}), Positions({P1: 0}))
+    assert (view.retired.topic_ids, view.query) == (IDS, QUERIES[0])
+    with ledger.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 0
+    raise_epoch(ledger, stream, Epoch(3))
+    publish(ledger, STREAM, seed(3, 2, LandedPositions(Positions({P0: 0, P1: 0}), IDS), before=only_first.positions))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0, P1: 0}), Positions())
+    with ledger.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 1
+
+
+def seed(epoch: int, batch: int, after: LandedPositions, before: Positions | None = None) -> Publication:
+    """Return a generation to publish."""
+    return Publication(
+        epoch=Epoch(epoch),
+        generation=epoch,
+        path=f"/c/generation-{epoch}-a{epoch}",
+        seed_batch=BatchNumber(batch),
+        before=Positions({P0: 0, P1: 0}) if before is None else before,
+        after=after,
+        note="changed",
+    )

@@ -22,6 +22,7 @@ from exactlyonce.ledger.rows import (
     FailureStatus,
     LandedPositions,
     LedgerView,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
@@ -189,7 +190,13 @@ class MemoryLedger:
             return None
         first = stream.landed_batch or 0
         batches = [row for key, row in rows.items() if key[0] == "batch" and key[1] == stream_id and row.batch >= first]
-        return LedgerView(stream, _landed(rows, stream_id), tuple(sorted(batches, key=lambda row: row.batch)))
+        return LedgerView(
+            stream,
+            _landed(rows, stream_id),
+            tuple(sorted(batches, key=lambda row: row.batch)),
+            _landed(rows, stream_id, "retired"),
+            rows.get(("query", stream_id)),
+        )
 
     def database_identity(self) -> DatabaseIdentity:
         """Return which database this is."""
@@ -252,6 +259,8 @@ class MemoryTransaction:
             key = ("position", stream_id, partition)
             self._lock(key, Lock.UPDATE)
             known = self._get(key)
+            if known is None and self._get(("retired", stream_id, partition)) is not None:
+                continue
             topic_id = topic_ids.get(partition.topic, "") if known is None else known[1]
             if (0 if known is None else known[0]) == offsets.from_offset:
                 self.writes[key] = (offsets.until_offset, topic_id)
@@ -259,14 +268,21 @@ class MemoryTransaction:
         return moved
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
-        """Replace all positions."""
+        """Replace all positions; those that are left out are kept as retired."""
         self._step("set positions")
         for key in list(self.database.tables.rows):
             if key[0] == "position" and key[1] == stream_id:
+                self.writes[("retired", *key[1:])] = self._get(key)
                 self.writes[key] = GONE
         for partition, offset in landed.positions.items():
             topic_id = landed.topic_ids.get(partition.topic, "")
             self.writes[("position", stream_id, partition)] = (offset, topic_id)
+            self.writes[("retired", stream_id, partition)] = GONE
+
+    def write_query(self, stream_id: str, query: QueryMark) -> None:
+        """Record what the next driver is started to do."""
+        self._step("write query")
+        self.writes[("query", stream_id)] = query
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""
@@ -392,11 +408,11 @@ class MemoryTarget:
         self._database.staging[:] = kept
 
 
-def _landed(rows: dict[Key, Any], stream_id: str) -> LandedPositions:
+def _landed(rows: dict[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
     positions: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
     for key, value in rows.items():
-        if key[0] == "position" and key[1] == stream_id and value is not GONE:
+        if key[0] == kind and key[1] == stream_id and value is not GONE:
             positions[key[2]] = value[0]
             topic_ids[key[2].topic] = value[1]
     return LandedPositions(Positions(positions), topic_ids)

@@ -14,13 +14,14 @@ TOPIC = "orders"
 
 @dataclass
 class MemoryTopic:
-    """One topic. A record is its partition and offset."""
+    """One topic, or a few that are alike. A record is its partition and offset; `reads` says what a stream's spec names."""
 
     ends: dict[TopicPartition, int]
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     topic_id: str = "id-1"
     up: bool = True
     step: Callable[[str], None] = lambda label: None
+    reads: Callable[[TopicPartition], bool] = lambda partition: True
 
     brokers = "memory"
 
@@ -31,17 +32,21 @@ class MemoryTopic:
     def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
         """Return what the topic holds."""
         self._ask("ask the source for its bounds")
-        bounds = {key: Bounds(self.earliest(key), end) for key, end in self.ends.items()}
-        return SourceView(bounds, {TOPIC: self.topic_id}, frozenset(self.ends))
+        selected = frozenset(key for key in self.ends if self.reads(key))
+        bounds = {key: Bounds(self.earliest(key), end) for key, end in self.ends.items() if key in selected | also}
+        return SourceView(bounds, {key.topic: self.topic_id for key in self.ends}, selected)
 
-    def start(self, view: SourceView) -> Positions:
+    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
         """Start at the earliest."""
-        return view.earliest
+        chosen = view.selected if only is None else only
+        return Positions({key: offset for key, offset in view.earliest.items() if key in chosen})
 
     def earliest_and_ids(self, partitions: list[TopicPartition]) -> tuple[Positions, dict[str, str]]:
         """Return the earliest offsets and the topic's id."""
         self._ask("ask the source for earliest and ids")
-        return Positions({key: self.earliest(key) for key in partitions}), {TOPIC: self.topic_id}
+        return Positions({key: self.earliest(key) for key in partitions}), {
+            key.topic: self.topic_id for key in partitions
+        }
 
     def read(self, partition: TopicPartition, offsets: OffsetRange) -> list[tuple[str, int, int]]:
         """Return the records of a range that are there: retention takes them without a word."""

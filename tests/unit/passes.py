@@ -101,6 +101,7 @@ class Machine:
         self.spec: dict[str, Any] = {}
         self.annotations: dict[str, str] = {}
         self.looks = False
+        self.keys: tuple[TopicPartition, ...] = KEYS
 
     @property
     def stream(self) -> Stream:
@@ -120,6 +121,12 @@ class Machine:
             },
         }
         return parse_stream(document, "the test")
+
+    def reads(self, *topics: str) -> None:
+        """Change the resource: it reads these topics."""
+        named = {"bootstrapServers": "memory", "topics": list(topics)}
+        self.spec = {**self.spec, "source": {"kafka": named, "format": {"schema": "id INT"}}}
+        self.topic.reads = lambda partition: partition.topic in topics
 
     def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
         """Let a new operator, which remembers nothing, do one pass."""
@@ -150,7 +157,7 @@ class Machine:
         assert row.landed_batch is not None
         assert row.checkpoint_path is not None
         number = BatchNumber(row.landed_batch + 1)
-        end = Positions(dict(zip(KEYS, ends, strict=True)))
+        end = Positions(dict(zip(self.keys, ends, strict=True)))
         folder = row.checkpoint_path.rsplit("/", 1)[-1]
         self.store.files.setdefault(f"{folder}/commits/{number - 1}", files.render_commit())  # batch 0 ran before
         self.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(end, 8)
@@ -158,7 +165,7 @@ class Machine:
             locked = transaction.lock_stream(STREAM, Lock.UPDATE)
             assert locked is not None
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)
-            assert transaction.advance_positions(STREAM, ranges, {"orders": self.topic.topic_id}) == len(KEYS)
+            assert transaction.advance_positions(STREAM, ranges, {"orders": self.topic.topic_id}) == len(ends)
             transaction.write_batch(STREAM, BatchRow(number, permit.epoch, BatchStatus.LANDED, ranges))
             transaction.update_stream(replace(locked, landed_batch=number))
         if known_to_spark:

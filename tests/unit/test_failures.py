@@ -35,6 +35,25 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
         assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+        "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+        "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    ],
+)
+def test_a_transform_that_keeps_other_state_than_the_checkpoint_holds_is_refused(condition: str) -> None:
+    ending, message = ending_of(
+        RuntimeError(f"Query terminated\n[{condition}] Provided key. SQLSTATE: 42K03"), in_batch=False
+    )
+    assert ending is Ending.REFUSED, "trying again changes nothing"
+    assert message == (
+        f"The transform keeps other state than the checkpoint holds ({condition}). Take the change back, or restore the "
+        "checkpoint's state; or make a stream with another streamId, which starts with empty state."
+    )
+
+
 def test_brokers_that_do_not_answer_are_no_fault_of_a_batch() -> None:
     text = (
         "Query terminated\norg.apache.kafka.common.errors.TimeoutException: Timed out waiting. Call: listNodes\n\tat x"

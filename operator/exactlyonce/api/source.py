@@ -70,7 +70,7 @@ class StartOffset(Model):
 
 
 class Start(Model):
-    """Where a new stream starts; resolved once, before its first batch. Later changes have no effect."""
+    """Where a new stream starts; resolved once, before its first batch. What a changed spec adds later begins there too."""
 
     from_: StartFrom = Field(StartFrom.EARLIEST, alias="from", description="Where a new stream starts.")
     offsets: Annotated[tuple[StartOffset, ...], Field(max_length=10_000), Unique(("topic", "partition"))] = Field(
@@ -131,7 +131,9 @@ class KafkaSource(Model):
     assign: Annotated[tuple[Assignment, ...], Field(min_length=1, max_length=1000), Unique(("topic",))] | None = Field(
         None, description="Chosen partitions to read."
     )
-    start: Start = Field(Start(), description="Where a new stream starts.")
+    start: Start = Field(
+        Start(), description="Where a new stream starts, and topics or partitions that are added to it later."
+    )
     max_offsets_per_trigger: Whole | None = Field(
         None, ge=1, le=LARGEST, description="The most offsets one batch spans."
     )

@@ -103,6 +103,7 @@ def _told(action: object) -> str:
         "RecordIdentity": "record the stream's new owner, database or token in the ledger",
         "WriteMarker": "write stream.json at the checkpoint location",
         "RecordLost": "record the ranges of a batch that was taken and may not have been written",
+        "RecordQuery": "record what the next driver reads and does, which has changed",
         "Launch": "start the driver",
     }
     return names[type(action).__name__]

@@ -19,6 +19,7 @@ from exactlyonce.ledger.rows import (
     FailureStatus,
     LandedPositions,
     LedgerView,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Ranges
@@ -65,7 +66,14 @@ class LedgerTransaction(Protocol):
         ...
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
-        """Replace all positions of the stream; the caller holds the row with Lock.UPDATE."""
+        """Replace all positions of the stream; the caller holds the row with Lock.UPDATE.
+
+        Those of partitions that are left out are kept as retired: nothing lands there until they are set again.
+        """
+        ...
+
+    def write_query(self, stream_id: str, query: QueryMark) -> None:
+        """Record what the next driver is started to do; the caller holds the row with Lock.UPDATE."""
         ...
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:

@@ -14,6 +14,7 @@ from exactlyonce.ledger.rows import (
     LandedPositions,
     LedgerView,
     Owner,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
@@ -31,10 +32,16 @@ select {STREAM_COLUMNS},
      from {{schema}}.offsets o where o.stream_id = s.stream_id and not o.retired),
     (select coalesce(json_agg(json_build_array(batch, epoch, status, ranges::text, records_read, rows_written,
         dead_letters, note, landed_at) order by batch), '[]')
-     from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0))
+     from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
+    (select coalesce(json_agg(json_build_array(topic, partition, next_offset, topic_id)), '[]')
+     from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
+    to_jsonb(s) ->> 'query'
 from {{schema}}.streams s where s.stream_id = %s
 """
-"""One query, so one snapshot: a stream's row, its positions and its batches from the landed one on."""
+"""One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
+
+The last column is asked for in a way that gives null where it is not there: a driver may be newer than the ledger's schema.
+"""
 
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
 
@@ -100,5 +107,12 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    positions, batches = (json.loads(value) if isinstance(value, str) else value for value in row[_STREAM_WIDTH:])
-    return LedgerView(stream_from(row), positions_from(positions), tuple(batch_from(batch) for batch in batches))
+    *found, query = row[_STREAM_WIDTH:]
+    positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
+    return LedgerView(
+        stream_from(row),
+        positions_from(positions),
+        tuple(batch_from(batch) for batch in batches),
+        positions_from(retired),
+        None if query is None else QueryMark.from_json(query),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version this release makes and needs."""
 
 
@@ -109,6 +109,14 @@ create table {schema}.dead_letters (
     primary key (stream_id, topic, partition, record_offset)
 );
 comment on table {schema}.dead_letters is 'Malformed records, landed in the transaction of their batch.';
+""",
+    ),
+    Migration(
+        version=2,
+        oldest_reader=1,
+        sql="""
+alter table {schema}.streams add column query text;
+comment on column {schema}.streams.query is 'What the latest driver was started to do: its source set, a hash of the rest.';
 """,
     ),
 )

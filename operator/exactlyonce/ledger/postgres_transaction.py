@@ -25,6 +25,7 @@ from exactlyonce.ledger.rows import (
     FailureRow,
     FailureStatus,
     LandedPositions,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Ranges
@@ -131,6 +132,10 @@ class PostgresTransaction:
             "next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false returning 1",
             rows,
         )
+
+    def write_query(self, stream_id: str, query: QueryMark) -> None:
+        """Record what the next driver is started to do."""
+        self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""

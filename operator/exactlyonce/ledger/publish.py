@@ -15,6 +15,7 @@ from exactlyonce.ledger.rows import (
     FailureStatus,
     LandedPositions,
     Owner,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
@@ -30,7 +31,7 @@ class Publication:
 
     `seed_batch` is the empty batch the generation starts with; `before` is where the stream stood when the decision was
     made and `after` where the seed stands: the same, unless the verdict moves the position. `given_up` are ranges
-    whose records take no effect because of the move. `note` says why the generation was made.
+    whose records take no effect because of the move. `note` says why the generation was made, `query` what for.
     """
 
     epoch: Epoch
@@ -41,6 +42,7 @@ class Publication:
     after: LandedPositions
     note: str
     given_up: tuple[FailureRow, ...] = ()
+    query: QueryMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         transaction.supersede_batches(stream_id, row.landed_batch)
         transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
+        if publication.query is not None:
+            transaction.write_query(stream_id, publication.query)
         transaction.update_stream(
             replace(
                 row,
@@ -94,6 +98,17 @@ def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> N
     with ledger.transaction(evicting=True) as transaction:
         row = _unclaimed(transaction, stream_id, epoch)
         transaction.update_stream(replace(row, owner=adoption.owner, database=adoption.database, token=adoption.token))
+
+
+def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark) -> None:
+    """Record what the driver of this epoch is started to do; safe to repeat.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        _unclaimed(transaction, stream_id, epoch)
+        transaction.write_query(stream_id, query)
 
 
 def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, brokers: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
 
 
@@ -134,15 +136,40 @@ class LandedPositions:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryMark:
+    """What the latest driver was started to do: which partitions it reads, and a hash of format and transform."""
+
+    source: SourceSet
+    query: str
+
+    def to_json(self) -> str:
+        """Render it; equal marks give equal texts."""
+        return json.dumps({"source": json.loads(self.source.to_json()), "query": self.query}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> QueryMark:
+        """Parse what `to_json` renders."""
+        found = json.loads(text)
+        return cls(SourceSet.from_json(json.dumps(found["source"])), str(found["query"]))
+
+
+NO_POSITIONS = LandedPositions(Positions(), {})
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerView:
     """What one look at the ledger shows of a stream.
 
-    `batches` holds the rows that a decision may need: the landed batch and all that come after it.
+    `batches` holds the rows that a decision may need: the landed batch and all that come after it. `retired` is where
+    partitions stand that are not read any more. `query` is None before the first driver, and where an earlier release
+    started it.
     """
 
     stream: StreamRow
     landed: LandedPositions
     batches: tuple[BatchRow, ...] = ()
+    retired: LandedPositions = NO_POSITIONS
+    query: QueryMark | None = None
 
     def batch(self, number: BatchNumber) -> BatchRow | None:
         """Return the row of one batch, if it was looked at."""

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from exactlyonce.checkpoint.generation import create_marker, replace_marker, write_seed
 from exactlyonce.ledger.fence import EpochOvertaken
-from exactlyonce.ledger.publish import Publication, adopt, publish, record_lost
+from exactlyonce.ledger.publish import Publication, adopt, publish, record_lost, record_query
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import (
@@ -14,6 +14,7 @@ from exactlyonce.reconcile.verdicts import (
     Launch,
     RecordIdentity,
     RecordLost,
+    RecordQuery,
     SeedAndPublish,
     WriteMarker,
 )
@@ -40,6 +41,8 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
             positions, partitions = action.after.positions, action.shuffle_partitions
             write_seed(stores.checkpoints, action.generation, action.seed_batch, positions, partitions)
             publish(stores.ledger, stream_id, _publication(stores, epoch, action))
+        case RecordQuery(query=query):
+            record_query(stores.ledger, stream_id, epoch, query)
         case Launch():
             pass
         case _:
@@ -56,4 +59,5 @@ def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Public
         after=action.after,
         note=action.note,
         given_up=action.given_up,
+        query=action.query,
     )

@@ -12,13 +12,14 @@ from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable
-from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LandedPositions, LedgerView
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LandedPositions, LedgerView, QueryMark
 from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
-from exactlyonce.reconcile.compare import checkpoint_evidence, compare_logs, sink_evidence
+from exactlyonce.reconcile.compare import LogVerdict, checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
-from exactlyonce.reconcile.source_checks import first_missing, source_replaced, topic_left_out
+from exactlyonce.reconcile.source_change import SourceChange, source_change, stateful_query_changed
+from exactlyonce.reconcile.source_checks import first_missing, source_replaced
 from exactlyonce.reconcile.verdicts import (
     Action,
     Contradiction,
@@ -31,6 +32,7 @@ from exactlyonce.reconcile.verdicts import (
     RebuildFromSink,
     RebuildReason,
     RecordLost,
+    RecordQuery,
     ReplayBatch,
     Resume,
     RewindToSink,
@@ -44,6 +46,7 @@ _NOT_A_LOSS = {
     RebuildReason.PREDECESSOR_MAY_LIVE,
     RebuildReason.PARTLY_LANDED,
     RebuildReason.LOCATION_CHANGED,
+    RebuildReason.SOURCE_SET_CHANGED,
 }
 """Reasons to rebuild that are no loss of the checkpoint, so onCheckpointLost has no say."""
 
@@ -56,16 +59,32 @@ def decide(seen: Observation) -> Decision:
     ledger = seen.ledger
     if ledger is None or ledger.stream.landed_batch is None or identity.fresh:
         return _first_start(seen, identity)
-    problem = ledger_contradiction(ledger) or topic_left_out(seen, ledger) or source_replaced(seen, ledger)
+    problem = ledger_contradiction(ledger) or source_replaced(seen, ledger)
     if problem is not None:
         return Decision(problem)
+    change = source_change(seen, ledger)
+    refused = stateful_query_changed(seen, ledger, change, keeps_state=_keeps_state(seen))
+    if refused is not None:
+        return Decision(refused)
     lost = _lost(ledger)
     missing = first_missing(seen, ledger)
-    decision = _source_truncated(seen, ledger, missing) if missing else _by_the_logs(seen, ledger)
+    decision = _source_truncated(seen, ledger, missing, change) if missing else _by_the_logs(seen, ledger, change)
     verdict = _with_evidence(decision.verdict, identity.settled, lost)
     if decision.halts:
         return Decision(verdict, lost)
-    return Decision(verdict, (*identity.actions, *lost, *decision.actions))
+    return Decision(verdict, (*identity.actions, *lost, *_with_query(seen, ledger, decision.actions)))
+
+
+def _with_query(seen: Observation, ledger: LedgerView, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """A seed says what it was made for; else that is written down where it has changed."""
+    query = _query(seen)
+    if ledger.query == query or any(isinstance(action, SeedAndPublish) for action in actions):
+        return actions
+    return (RecordQuery(query), *actions)
+
+
+def _query(seen: Observation) -> QueryMark:
+    return QueryMark(seen.request.source, seen.request.query)
 
 
 def _first_start(seen: Observation, identity: Identity) -> Decision:
@@ -130,11 +149,12 @@ def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
 
 
 def _source_truncated(
-    seen: Observation, ledger: LedgerView, missing: dict[TopicPartition, tuple[int, int]]
+    seen: Observation, ledger: LedgerView, missing: dict[TopicPartition, tuple[int, int]], change: SourceChange | None
 ) -> Decision:
     """The records `[next, earliest)` of some partitions are gone from the source."""
     count = sum(earliest - wanted for wanted, earliest in missing.values())
     told = ", ".join(f"{key} [{wanted}, {earliest})" for key, (wanted, earliest) in missing.items())
+    changed = () if change is None else change.evidence
     evidence = tuple(
         Evidence(
             f"{key}: the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone",
@@ -145,9 +165,9 @@ def _source_truncated(
     reason = f"The source no longer holds {count} records that have not landed: {told}"
     if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
         advice = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them"
-        return Decision(SourceTruncated(False, f"{reason}; {advice}.", evidence))
+        return Decision(SourceTruncated(False, f"{reason}; {advice}.", (*evidence, *changed)))
     reason = f"{reason}; the stream goes on without them, as the resource asks."
-    moved = Positions({**ledger.landed.positions, **{key: earliest for key, (_, earliest) in missing.items()}})
+    moved = Positions({**_standing(ledger, change), **{key: earliest for key, (_, earliest) in missing.items()}})
     batch = BatchNumber(_highest_batch(seen) + 1)
     given_up = tuple(
         FailureRow(
@@ -156,12 +176,14 @@ def _source_truncated(
         for key, (wanted, earliest) in missing.items()
     )
     seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
-    return _unless_state_is_lost(ledger, SourceTruncated(True, reason, evidence), (seed, Launch()))
+    return _unless_state_is_lost(ledger, SourceTruncated(True, reason, (*evidence, *changed)), (seed, Launch()))
 
 
-def _by_the_logs(seen: Observation, ledger: LedgerView) -> Decision:
-    """The source holds all that is needed: the logs and the ledger decide."""
+def _by_the_logs(seen: Observation, ledger: LedgerView, change: SourceChange | None) -> Decision:
+    """The source holds all that is needed: the logs and the ledger decide, and whether the resource reads the same."""
     verdict = compare_logs(seen, ledger)
+    if change is not None:
+        return _rebuild(seen, ledger, _changed(verdict, change), change)
     if isinstance(verdict, RebuildFromSink | RewindToSink):
         return _rebuild(seen, ledger, verdict)
     return _unless_predecessor_may_live(seen, ledger, verdict)
@@ -189,7 +211,26 @@ def _unless_predecessor_may_live(
     return _rebuild(seen, ledger, rebuild)
 
 
-def _rebuild(seen: Observation, ledger: LedgerView, verdict: RebuildFromSink | RewindToSink) -> Decision:
+def _changed(verdict: LogVerdict, change: SourceChange) -> RebuildFromSink | RewindToSink:
+    """The checkpoint names other partitions than the resource, so it is not gone on with; a worse reason comes first."""
+    reason = f"{change.words}; a new generation goes on at {change.standing}."
+    if isinstance(verdict, RebuildFromSink | RewindToSink):
+        told = f"{verdict.reason} {reason}"
+        return replace(verdict, reason=told, evidence=(*verdict.evidence, *change.evidence))
+    return RebuildFromSink(RebuildReason.SOURCE_SET_CHANGED, reason, (*verdict.evidence, *change.evidence))
+
+
+def _standing(ledger: LedgerView, change: SourceChange | None) -> Positions:
+    """Where a new generation goes on: at what has landed of all that the resource reads."""
+    return ledger.landed.positions if change is None else change.standing
+
+
+def _rebuild(
+    seen: Observation,
+    ledger: LedgerView,
+    verdict: RebuildFromSink | RewindToSink,
+    change: SourceChange | None = None,
+) -> Decision:
     """A new generation starts where the sink stands, if the resource allows it and no state is lost."""
     is_loss = not isinstance(verdict, RebuildFromSink) or verdict.why not in _NOT_A_LOSS
     if is_loss and seen.request.on_checkpoint_lost is OnCheckpointLost.HALT:
@@ -200,8 +241,8 @@ def _rebuild(seen: Observation, ledger: LedgerView, verdict: RebuildFromSink | R
                 verdict.evidence,
             )
         )
-    landed = ledger.landed.positions
-    seed = _seed(seen, landed, landed, BatchNumber(_highest_batch(seen) + 1), verdict.reason)
+    batch = BatchNumber(_highest_batch(seen) + 1)
+    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), batch, verdict.reason)
     return _unless_state_is_lost(ledger, verdict, (seed, Launch()))
 
 
@@ -266,4 +307,6 @@ def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNu
     topic_ids = {partition.topic: seen.source.topic_ids.get(partition.topic, "") for partition in after}
     generation = Generation(max(known, default=0) + 1, seen.epoch)
     after_all = LandedPositions(after, topic_ids)
-    return SeedAndPublish(generation, batch, before, after_all, note, seen.request.shuffle_partitions)
+    return SeedAndPublish(
+        generation, batch, before, after_all, note, seen.request.shuffle_partitions, query=_query(seen)
+    )

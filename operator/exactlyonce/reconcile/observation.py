@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exactlyonce.api.sink import Commit
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import CheckpointState
@@ -40,12 +41,15 @@ Predecessor = NoPredecessor | ProvenDead | MayLive
 class Request:
     """What the resource asks for, as far as a decision depends on it.
 
-    `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no further effect.
+    `query` is a hash of format and transform. `adopt` and `fresh` hold the token they are meant for, so that an annotation that
+    was left behind has no further effect.
     """
 
     stream_id: str
     owner: Owner
     location: str
+    source: SourceSet
+    query: str
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
@@ -80,8 +84,9 @@ class Observation:
 
     `ledger` is None when the stream has no row, which only a look without a raise can see. `checkpoint` is the state of
     the published generation, or of the latest one that ran where none is published. `start` is where a stream that
-    starts now would start; None where that is not asked. `owner_is_gone` tells whether the ledger's owner, where it is
-    another one, no longer exists in this cluster. `new_token` is a random token for a row that needs a new one.
+    starts now would start, or where partitions begin that a changed resource has added; None where that is not asked.
+    `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
+    is a random token for a row that needs a new one.
     """
 
     epoch: Epoch

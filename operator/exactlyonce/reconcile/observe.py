@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
+from exactlyonce.api.source_set import SourceSet
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.checkpoint.generation import (
     Generation,
     foreign_entries,
@@ -25,6 +29,7 @@ from exactlyonce.reconcile.observation import (
     Predecessor,
     Request,
 )
+from exactlyonce.reconcile.source_change import added_partitions, is_set_anew
 from exactlyonce.source.bounds import Source
 
 
@@ -49,6 +54,8 @@ def request_of(stream: Stream, owner: Owner) -> Request:
         stream_id=stream.stream_id,
         owner=owner,
         location=spec.checkpoint.location,
+        source=SourceSet.of(spec.source.kafka),
+        query=_hash_of_query(spec),
         delivery=spec.delivery,
         commit=spec.sink.postgres.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
@@ -96,7 +103,16 @@ def observe(
     )
     if _may_start_anew(seen):
         return replace(seen, start=stores.source.start(source))
+    if ledger is not None and is_set_anew(request, ledger):
+        return replace(seen, start=stores.source.start(source, added_partitions(request, source, ledger)))
     return seen
+
+
+def _hash_of_query(spec: StreamSpec) -> str:
+    """Return a hash of what turns records into rows, which the state of a stateful query depends on."""
+    transform = None if spec.transform is None else spec.transform.to_document()
+    text = json.dumps([spec.source.format.to_document(), transform], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _may_start_anew(seen: Observation) -> bool:

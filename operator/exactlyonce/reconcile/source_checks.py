@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.reconcile.observation import Observation
-from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence, SourceReplaced
-
-
-def topic_left_out(seen: Observation, ledger: LedgerView) -> Contradiction | None:
-    """The spec no longer reads a partition that the stream has read and the source still has."""
-    dropped = [key for key in ledger.landed.positions if key in seen.source.bounds and key not in seen.source.selected]
-    if not dropped:
-        return None
-    told = ", ".join(f"{key} (landed up to {ledger.landed.positions[key]})" for key in dropped)
-    return Contradiction(
-        ContradictionReason.TOPIC_LEFT_OUT,
-        f"The resource no longer reads {told}; name it again in source.kafka, or make a stream with another streamId.",
-        tuple(
-            Evidence(
-                f"{key} has landed up to {ledger.landed.positions[key]} and is not read any more",
-                {"topic": key.topic, "partition": key.partition, "landed": ledger.landed.positions[key]},
-            )
-            for key in dropped
-        ),
-    )
+from exactlyonce.reconcile.source_change import added_partitions, returned_positions
+from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
 
 def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | None:
@@ -44,20 +26,31 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
 def first_missing(seen: Observation, ledger: LedgerView) -> dict[TopicPartition, tuple[int, int]]:
     """Return, for each partition that lacks its next record, the offset wanted and the earliest one held.
 
-    A partition that the stream never read is wanted from its first record.
+    A partition that appeared since is wanted from its first record; one that a changed resource has added begins where its
+    start says, which the source holds.
     """
-    missing = {}
-    for key, bounds in sorted(seen.source.bounds.items()):
-        wanted = ledger.landed.positions.get(key, 0)
-        if bounds.earliest > wanted:
-            missing[key] = (wanted, bounds.earliest)
+    missing, known = {}, _expected(seen, ledger)
+    for key in sorted(seen.source.selected - added_partitions(seen.request, seen.source, ledger)):
+        wanted, earliest = known.get(key, 0), seen.source.bounds[key].earliest
+        if earliest > wanted:
+            missing[key] = (wanted, earliest)
     return missing
+
+
+def _expected(seen: Observation, ledger: LedgerView) -> Positions:
+    """Where the stream stands in what the resource reads and the stream has read, now or before."""
+    read = {key: offset for key, offset in ledger.landed.positions.items() if seen.request.source.reads(key)}
+    return Positions({**read, **returned_positions(seen.source, ledger)})
 
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
-    for topic, known in sorted(ledger.landed.topic_ids.items()):
+    returned = {key.topic for key in returned_positions(seen.source, ledger)}
+    before = {topic: known for topic, known in ledger.retired.topic_ids.items() if topic in returned}
+    for topic, known in sorted({**before, **ledger.landed.topic_ids}.items()):
         current = seen.source.topic_ids.get(topic)
+        if not seen.request.source.reads_topic(topic):
+            continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
         elif known and current != known:
@@ -68,7 +61,7 @@ def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
 
 def _replaced_partitions(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
-    for key, landed in ledger.landed.positions.items():
+    for key, landed in _expected(seen, ledger).items():
         if key.topic not in seen.source.topic_ids:
             continue
         bounds = seen.source.bounds.get(key)

@@ -9,7 +9,7 @@ from typing import Any
 
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.publish import Adoption
-from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions
+from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, QueryMark
 from exactlyonce.offsets import BatchNumber, Positions
 
 
@@ -31,6 +31,7 @@ class RebuildReason(StrEnum):
     PARTLY_LANDED = "PartlyLanded"
     PREDECESSOR_MAY_LIVE = "PredecessorMayLive"
     LOCATION_CHANGED = "LocationChanged"
+    SOURCE_SET_CHANGED = "SourceSetChanged"
 
 
 class ContradictionReason(StrEnum):
@@ -42,7 +43,7 @@ class ContradictionReason(StrEnum):
     OTHER_OWNER = "OtherOwner"
     OTHER_DATABASE = "OtherDatabase"
     LEDGER_INCONSISTENT = "LedgerInconsistent"
-    TOPIC_LEFT_OUT = "TopicLeftOut"
+    STATEFUL_QUERY_CHANGED = "StatefulQueryChanged"
     STATE_WOULD_BE_LOST = "StateWouldBeLost"
     CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"
 
@@ -181,6 +182,14 @@ class SeedAndPublish:
     note: str
     shuffle_partitions: int
     given_up: tuple[FailureRow, ...] = ()
+    query: QueryMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Write down what the next driver is started to do, where that has changed and needs no new generation."""
+
+    query: QueryMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +197,7 @@ class Launch:
     """Start the driver."""
 
 
-Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | Launch
+Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | Launch
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ class SourceView:
     """The partitions that were asked about with their bounds, and each topic's id.
 
     A topic's id is made anew when the topic is deleted and made again (KIP-516). `selected` are the partitions that the
-    spec reads now; others were asked about because the stream has read them. `missing` are topics without an answer
-    because they do not exist.
+    spec reads now; others were asked about because the stream has read them. `missing` are topics that the spec names and
+    that do not exist.
     """
 
     bounds: Mapping[TopicPartition, Bounds]
@@ -54,8 +54,10 @@ class Source(Protocol):
         """Return what the partitions that the spec reads, and those in `also`, hold now."""
         ...
 
-    def start(self, view: SourceView) -> Positions:
+    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
         """Resolve where the stream is to start, once, against what the source holds.
+
+        With `only`, for these partitions alone: those that a changed spec has added.
 
         Raises:
             TopicMissing, StartInvalid: if that cannot be resolved.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka.admin import OffsetSpec
 
 from exactlyonce.api.source import KafkaSource, StartFrom
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.errors import StartInvalid, TopicMissing
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.source.bounds import Bounds, SourceView
@@ -35,18 +35,26 @@ class _Topic:
 class KafkaBounds:
     """A `Source` that asks the brokers of one stream; each question has `timeout_seconds`, and none is answered empty.
 
+    `admin` is the client that asks, one for all streams with the same properties; without it the stream has its own.
     Latest is what Spark will plan up to: with read_committed, the first record of the earliest open transaction.
 
     Raises:
         SecretMissing, SourceRefused: from the constructor, if no client can be made of the properties and the secret.
     """
 
-    def __init__(self, spec: KafkaSource, secret: Mapping[str, str], timeout_seconds: float = 15.0) -> None:
+    def __init__(
+        self,
+        spec: KafkaSource,
+        secret: Mapping[str, str],
+        timeout_seconds: float = 15.0,
+        admin: KafkaAdmin | None = None,
+    ) -> None:
         self._spec = spec
+        self._set = SourceSet.of(spec)
         self._timeout = timeout_seconds
         committed_only = spec.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
         self._isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        self._admin = KafkaAdmin(self.brokers, librdkafka_properties(spec, secret), timeout_seconds)
+        self._admin = admin or KafkaAdmin(self.brokers, librdkafka_properties(spec, secret), timeout_seconds)
 
     @property
     def brokers(self) -> str:
@@ -59,20 +67,21 @@ class KafkaBounds:
         Raises:
             SourceUnreachable, SourceRefused: if the brokers do not answer or refuse.
         """
-        read_before = {partition.topic for partition in also}
-        topics = sorted(self._topics() | read_before)
-        described = self._describe(topics)
-        missing = tuple(topic for topic in topics if topic not in described)
+        wanted, read_before = self._topics(), {partition.topic for partition in also}
+        described = self._describe(sorted(wanted | read_before))
+        missing = tuple(sorted(wanted - described.keys()))
         if self._spec.topic_pattern is not None:
             # Spark finds topics by pattern as Admin.listTopics lists them: without Kafka's own.
             described = {
                 name: topic for name, topic in described.items() if name in read_before or not topic.is_internal
             }
         existing = frozenset(partition for topic in described.values() for partition in topic.partitions)
-        selected = frozenset(partition for partition in existing if self._selects(partition))
+        selected = frozenset(partition for partition in existing if self._set.reads(partition))
         asked = sorted(selected | (also & existing))
-        earliest = self._list_offsets({partition: OffsetSpec.earliest() for partition in asked})
-        latest = self._list_offsets({partition: OffsetSpec.latest() for partition in asked})
+        first = {partition: OffsetSpec.earliest() for partition in asked}
+        last = {partition: OffsetSpec.latest() for partition in asked}
+        first_asked, last_asked = self._ask_offsets(first), self._ask_offsets(last)
+        earliest, latest = self._offsets(first_asked, first), self._offsets(last_asked, last)
         return SourceView(
             bounds={key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked},
             topic_ids={name: topic.topic_id for name, topic in described.items()},
@@ -80,8 +89,8 @@ class KafkaBounds:
             missing=missing,
         )
 
-    def start(self, view: SourceView) -> Positions:
-        """Resolve where the stream starts.
+    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+        """Resolve where the stream starts, or where the partitions in `only` do.
 
         Raises:
             TopicMissing: if a topic or a partition does not exist; there is nothing to start from.
@@ -91,20 +100,21 @@ class KafkaBounds:
         if view.missing or not view.selected:
             wanted = ", ".join(view.missing) or f"that matches {self._spec.topic_pattern}"
             raise TopicMissing(f"Kafka at {self.brokers} has no topic {wanted}; create it, or correct source.kafka.")
-        absent = [str(partition) for partition in sorted(self._assigned()) if partition not in view.bounds]
+        absent = [str(partition) for partition in sorted(self._set.partitions) if partition not in view.bounds]
         if absent:
             raise TopicMissing(
                 f"Kafka at {self.brokers} has no partition {', '.join(absent)}; create it, or correct source.kafka.assign."
             )
+        bounds = {key: view.bounds[key] for key in (view.selected if only is None else only)}
         match self._spec.start.from_:
             case StartFrom.EARLIEST:
-                return view.earliest
+                return Positions({key: found.earliest for key, found in bounds.items()})
             case StartFrom.LATEST:
-                return view.latest
+                return Positions({key: found.latest for key, found in bounds.items()})
             case StartFrom.OFFSETS:
-                return self._given(view)
+                return self._given(view, bounds)
             case StartFrom.TIMESTAMP:
-                return self._at_moment(view)
+                return self._at_moment(bounds)
 
     def earliest_and_ids(self, partitions: list[TopicPartition]) -> tuple[Positions, dict[str, str]]:
         """Return the earliest offset of each partition and the id of each topic: what a batch checks before it commits.
@@ -122,29 +132,29 @@ class KafkaBounds:
                 raise TopicMissing(f"Topic {topic} is gone from Kafka at {self.brokers}.")
         return Positions(self._offsets(asked, wanted)), {name: topic.topic_id for name, topic in described.items()}
 
-    def _given(self, view: SourceView) -> Positions:
+    def _given(self, view: SourceView, wanted: Mapping[TopicPartition, Bounds]) -> Positions:
         given = self._spec.start.positions
-        absent = [str(partition) for partition in view.bounds if partition not in given]
+        absent = [str(partition) for partition in sorted(wanted) if partition not in given]
         unknown = [str(partition) for partition in given if partition not in view.bounds]
         if absent or unknown:
             wrong = f"lacks {', '.join(absent)}" if absent else f"names {', '.join(unknown)}, which the source has not"
             raise StartInvalid(
                 f"source.kafka.start.offsets {wrong}; give one entry for every partition of {self.brokers}."
             )
-        for partition, offset in given.items():
-            bounds = view.bounds[partition]
+        for partition, bounds in wanted.items():
+            offset = given[partition]
             if not bounds.earliest <= offset <= bounds.latest:
                 raise StartInvalid(
                     f"source.kafka.start.offsets asks for {partition} at {offset}; the source holds "
                     f"{bounds.earliest} to {bounds.latest}. Give an offset within."
                 )
-        return given
+        return Positions({partition: given[partition] for partition in wanted})
 
-    def _at_moment(self, view: SourceView) -> Positions:
+    def _at_moment(self, bounds: Mapping[TopicPartition, Bounds]) -> Positions:
         milliseconds = round(self._spec.start.moment.timestamp() * 1000)
-        found = self._list_offsets({key: OffsetSpec.for_timestamp(milliseconds) for key in view.bounds})
+        found = self._list_offsets({key: OffsetSpec.for_timestamp(milliseconds) for key in bounds})
         # A partition without a record at or after the moment answers -1: its first such record is yet to come.
-        return Positions({key: view.bounds[key].latest if offset < 0 else offset for key, offset in found.items()})
+        return Positions({key: bounds[key].latest if offset < 0 else offset for key, offset in found.items()})
 
     def _topics(self) -> set[str]:
         if self._spec.topics is not None:
@@ -152,23 +162,7 @@ class KafkaBounds:
         if self._spec.assign is not None:
             return {assignment.topic for assignment in self._spec.assign}
         metadata = self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
-        return {topic for topic in metadata.topics if self._matches(topic)}
-
-    def _selects(self, partition: TopicPartition) -> bool:
-        if self._spec.topics is not None:
-            return partition.topic in self._spec.topics
-        if self._spec.assign is not None:
-            return partition in self._assigned()
-        return self._matches(partition.topic)
-
-    def _assigned(self) -> set[TopicPartition]:
-        return {
-            TopicPartition(chosen.topic, number) for chosen in self._spec.assign or () for number in chosen.partitions
-        }
-
-    def _matches(self, topic: str) -> bool:
-        assert self._spec.topic_pattern is not None
-        return re.fullmatch(self._spec.topic_pattern, topic) is not None
+        return {topic for topic in metadata.topics if self._set.reads_topic(topic)}
 
     def _describe(self, topics: list[str]) -> dict[str, _Topic]:
         """Return each topic that exists."""

@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import CheckpointState, Damage, Damaged, Readable
 from exactlyonce.ledger.rows import (
+    NO_POSITIONS,
     BatchRow,
     BatchStatus,
     DatabaseIdentity,
     LandedPositions,
     LedgerView,
     Owner,
+    QueryMark,
     StreamRow,
 )
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
@@ -34,6 +37,8 @@ FIRST = Generation(1, Epoch(1))
 PATH = "/checkpoints/orders/generation-000001-a1"
 MAY_LIVE = MayLive("its node does not answer")
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+ORDERS = SourceSet(topics=frozenset({"orders"}))
+QUERY = QueryMark(ORDERS, "query-1")
 
 
 def at(*offsets: int) -> Positions:
@@ -60,6 +65,8 @@ def ledger(
     stands: Positions = at(40, 30),  # noqa: B008 - immutable
     batches: tuple[BatchRow, ...] = (BATCH_4,),
     topic_ids: dict[str, str] | None = None,
+    retired: LandedPositions = NO_POSITIONS,
+    query: QueryMark | None = QUERY,
     **row: Any,
 ) -> LedgerView:
     """Return what the ledger holds; `row` changes columns of the stream's row."""
@@ -71,10 +78,10 @@ def ledger(
             STREAM, TOKEN, ME, DATABASE, Epoch(7), None, Epoch(6), False, number, FIRST.number, PATH
         )  # fmt: skip
     known = {"orders": "id-1"} if topic_ids is None else topic_ids
-    return LedgerView(replace(stream, **row), LandedPositions(stands, known), batches)
+    return LedgerView(replace(stream, **row), LandedPositions(stands, known), batches, retired, query)
 
 
-NOT_STARTED = ledger(None, at(), (), {})
+NOT_STARTED = ledger(None, at(), (), {}, query=None)
 
 
 def logs(
@@ -118,7 +125,7 @@ def source(
 
 def asked(**changes: Any) -> Request:
     """Return what the resource asks for."""
-    return replace(Request(STREAM, ME, LOCATION), **changes)
+    return replace(Request(STREAM, ME, LOCATION, ORDERS, "query-1"), **changes)
 
 
 def seen(checkpoint: CheckpointState = logs(), **changes: Any) -> Observation:  # noqa: B008 - immutable
@@ -186,7 +193,8 @@ def seed(
     """Return the action that makes attempt 7's generation after the empty batch `number`."""
     topic_ids = {key.topic: "id-1" for key in after}
     landed = LandedPositions(after, topic_ids)
-    return SeedAndPublish(Generation(generation, Epoch(7)), BatchNumber(number), before, landed, note, 8)
+    made = Generation(generation, Epoch(7))
+    return SeedAndPublish(made, BatchNumber(number), before, landed, note, 8, query=QUERY)
 
 
 def rebuild(verdict: Verdict, number: int = 5) -> Decision:

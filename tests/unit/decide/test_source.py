@@ -1,4 +1,4 @@
-"""Verdicts about the source: SourceTruncated, SourceReplaced, and a topic that the resource leaves out."""
+"""Verdicts about the source: SourceTruncated and SourceReplaced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import OnSourceTruncated
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.offsets import BatchNumber, TopicPartition
@@ -38,6 +39,7 @@ from tests.unit.decide.facts import (
 )
 
 TWO = TopicPartition("orders", 2)
+TWO_TOPICS = SourceSet(topics=frozenset({"orders", "refunds"}))
 ON = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
 ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
 
@@ -157,7 +159,8 @@ MADE_ANEW = Evidence(
          replaced(ENDS_EARLY)),
     Case("a partition is gone", seen(source=source({ZERO: (0, 100)})), replaced(
         Evidence("orders-1 does not exist any more", {"topic": "orders", "partition": 1, "landed": 30}))),
-    Case("one of two topics is gone", seen(ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"})), replaced(
+    Case("one of two topics is gone", seen(
+        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}))),
 )  # fmt: skip
 def test_source_replaced_halts_when(case: Case) -> None:
@@ -173,44 +176,6 @@ def test_source_replaced_halts_when(case: Case) -> None:
 )
 def test_a_source_is_still_the_one_that_was_read_when(facts: Observation) -> None:
     assert isinstance(decide(facts).verdict, Resume)
-
-
-def left_out(number: int, landed: int) -> Evidence:
-    """Return the evidence of a partition that the resource does not name any more."""
-    return Evidence(
-        f"orders-{number} has landed up to {landed} and is not read any more",
-        {"topic": "orders", "partition": number, "landed": landed},
-    )
-
-
-@table(
-    Case(
-        "it names one partition of two",
-        seen(source=source(selected=frozenset({ONE}))),
-        halt(
-            Contradiction(
-                ContradictionReason.TOPIC_LEFT_OUT,
-                "The resource no longer reads orders-0 (landed up to 40); name it again in source.kafka, or make a stream "
-                "with another streamId.",
-                (left_out(0, 40),),
-            )
-        ),
-    ),
-    Case(
-        "it names another topic",
-        seen(source=source(selected=frozenset({TWO}))),
-        halt(
-            Contradiction(
-                ContradictionReason.TOPIC_LEFT_OUT,
-                "The resource no longer reads orders-0 (landed up to 40), orders-1 (landed up to 30); name it again in "
-                "source.kafka, or make a stream with another streamId.",
-                (left_out(0, 40), left_out(1, 30)),
-            )
-        ),
-    ),
-)
-def test_a_resource_that_leaves_out_what_it_has_read_is_a_contradiction_when(case: Case) -> None:
-    assert decide(case.seen) == case.decision
 
 
 def test_a_halt_for_the_source_still_records_what_was_taken_at_most_once() -> None:

@@ -1,0 +1,63 @@
+"""Which partitions a stream reads, by name: whether they exist is not asked. Performs no I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from exactlyonce.api.source import KafkaSource
+from exactlyonce.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSet:
+    """Topics by name, topics by pattern, or single partitions; one of the three."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    @classmethod
+    def of(cls, source: KafkaSource) -> SourceSet:
+        """Return what a source's spec names."""
+        assigned = frozenset(
+            TopicPartition(chosen.topic, number) for chosen in source.assign or () for number in chosen.partitions
+        )
+        return cls(frozenset(source.topics or ()), source.topic_pattern, assigned)
+
+    @property
+    def by_partition(self) -> bool:
+        """Whether single partitions are named, so that a new one of a topic is not read by itself."""
+        return bool(self.partitions)
+
+    def reads(self, partition: TopicPartition) -> bool:
+        """Whether the partition is named."""
+        return partition in self.partitions or self._reads_all_of(partition.topic)
+
+    def reads_topic(self, topic: str) -> bool:
+        """Whether the topic, or a partition of it, is named."""
+        return self._reads_all_of(topic) or any(partition.topic == topic for partition in self.partitions)
+
+    def to_json(self) -> str:
+        """Render it; equal sets give equal texts."""
+        if self.pattern is not None:
+            return json.dumps({"topicPattern": self.pattern})
+        if self.partitions:
+            return json.dumps({"assign": sorted([part.topic, part.partition] for part in self.partitions)})
+        return json.dumps({"topics": sorted(self.topics)})
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceSet:
+        """Parse what `to_json` renders."""
+        found = json.loads(text)
+        assigned = frozenset(TopicPartition(topic, number) for topic, number in found.get("assign", ()))
+        return cls(frozenset(found.get("topics", ())), found.get("topicPattern"), assigned)
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"topics that match {self.pattern}"
+        return ", ".join([*sorted(self.topics), *(str(partition) for partition in sorted(self.partitions))])
+
+    def _reads_all_of(self, topic: str) -> bool:
+        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)

@@ -1,0 +1,128 @@
+"""Does the resource read other partitions than the stream has read so far? docs/adr/0010. Performs no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.reconcile.observation import Observation, Request
+from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
+from exactlyonce.source.bounds import SourceView
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """What the resource reads beside, again and no more; `standing` is where a new generation goes on in all that it reads."""
+
+    added: Positions
+    returned: Positions
+    removed: Positions
+    standing: Positions
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def words(self) -> str:
+        """The change in words."""
+        parts = [
+            f"{what} {positions}"
+            for what, positions in (
+                ("it adds", self.added),
+                ("it takes back", self.returned),
+                ("it leaves out", self.removed),
+            )
+            if positions
+        ]
+        return f"The resource reads other partitions than before: {'; '.join(parts)}"
+
+
+def is_set_anew(request: Request, ledger: LedgerView) -> bool:
+    """Whether the resource names its source otherwise than it did for the latest driver, as far as that is known."""
+    return ledger.query is not None and ledger.query.source != request.source
+
+
+def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -> frozenset[TopicPartition]:
+    """Return the partitions that exist and that only a changed resource made the stream read.
+
+    One that appeared in a topic which is read anyway, or by a pattern that has not changed, is none: its first record is the
+    first that counts.
+    """
+    if ledger.query is None or not is_set_anew(request, ledger):
+        return frozenset()
+    before, read = ledger.query.source, (*ledger.landed.positions, *ledger.retired.positions)
+    known, by_partition = {key.topic for key in read}, before.by_partition or request.source.by_partition
+    return frozenset(
+        key
+        for key in source.selected.difference(read)
+        if not before.reads(key) and (by_partition or key.topic not in known)
+    )
+
+
+def returned_positions(source: SourceView, ledger: LedgerView) -> Positions:
+    """Return where partitions stand that the stream has read, left out, and is to read again."""
+    landed = ledger.landed.positions
+    return Positions(
+        {key: offset for key, offset in ledger.retired.positions.items() if key in source.selected - landed.keys()}
+    )
+
+
+def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
+    """Return how what the resource reads differs from what the stream has read, or None."""
+    landed, request = ledger.landed.positions, seen.request
+    removed = Positions({key: offset for key, offset in landed.items() if not request.source.reads(key)})
+    returned = returned_positions(seen.source, ledger)
+    new = added_partitions(request, seen.source, ledger)
+    added = Positions()
+    if new:
+        assert seen.start is not None, "observe resolves where added partitions begin"
+        added = Positions({key: seen.start[key] for key in new})
+    if not (added or returned or removed):
+        return None
+    kept = {key: offset for key, offset in landed.items() if key not in removed}
+    return SourceChange(
+        added, returned, removed, Positions({**kept, **returned, **added}), _evidence(seen, added, returned, removed)
+    )
+
+
+def stateful_query_changed(
+    seen: Observation, ledger: LedgerView, change: SourceChange | None, *, keeps_state: bool
+) -> Contradiction | None:
+    """What the state of a query was made of is fixed: neither its source nor its plan may change."""
+    if not keeps_state:
+        return None
+    if change is not None:
+        return _refused(change.words, change.evidence)
+    if ledger.query is None or ledger.query.query == seen.request.query:
+        return None
+    words = "The format of the source or the transform is another one than the state was made with"
+    data = {"before": ledger.query.query, "now": seen.request.query}
+    return _refused(words, (Evidence("format or transform have changed since the latest driver was started", data),))
+
+
+def _refused(words: str, evidence: tuple[Evidence, ...]) -> Contradiction:
+    return Contradiction(
+        ContradictionReason.STATEFUL_QUERY_CHANGED,
+        f"{words}, and the query keeps state that was made without that change. Take the change back; or make a stream with "
+        "another streamId, which starts with empty state.",
+        evidence,
+    )
+
+
+def _evidence(seen: Observation, added: Positions, returned: Positions, removed: Positions) -> tuple[Evidence, ...]:
+    def found(key: TopicPartition, words: str, offset: int) -> Evidence:
+        return Evidence(f"{key} {words}", {"topic": key.topic, "partition": key.partition, "offset": offset})
+
+    bounds = seen.source.bounds
+    return (
+        *(found(key, f"was never read and begins at {at}, as start says", at) for key, at in added.items()),
+        *(found(key, f"was left out and goes on at {at}", at) for key, at in returned.items()),
+        *(
+            found(
+                key,
+                f"is not read any more; it has landed up to {at}"
+                + (f" of {bounds[key].latest}" if key in bounds else " and does not exist any more"),
+                at,
+            )
+            for key, at in removed.items()
+        ),
+    )
