@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -201,6 +202,7 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
     }
     values["drivers"] = {**example("locked-down")["drivers"], "serviceAccount": {"name": "spark"}}
     values |= {"healthPort": 9999, "lease": {"name": "turns", "seconds": 30}}
+    values["metrics"] = {"intervalSeconds": 60, "partitionSeries": False}
     variables = environment(helm.render(values))
     read = settings_of(variables)
     assert (read.namespaces, read.selector, read.workers, read.log_format) == (("shop", "billing"), "a=b", 20, "text")
@@ -210,10 +212,22 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
         "registry.example/streams/exactlyonce-spark:0.1.0-r3",
     )
     assert (read.defaults.image.pull_policy, read.defaults.image.pull_secrets) == ("Always", ("registry",))
+    assert (read.monitor_seconds, read.partition_series) == (60, False)
     for name in variables:
         if name.startswith(PREFIX):
             without = {key: value for key, value in variables.items() if key != name}
             assert settings_of(without) != read, f"{name} is read by nobody"
+
+
+def test_every_option_of_the_operator_can_be_set_by_a_value(helm: Helm, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(["--help"])
+    options = set(re.findall(r"^  --([a-z-]+) VALUE", capsys.readouterr().out, re.MULTILINE))
+    assert "lease-name" in options
+    values = {**example("locked-down"), "watch": {"namespaces": ["shop"], "selector": "a=b"}}
+    (container,) = only(helm.render(values), "Deployment")["spec"]["template"]["spec"]["containers"]
+    given = {entry["name"].removeprefix(PREFIX) for entry in container["env"] if entry["name"].startswith(PREFIX)}
+    assert given == {option.upper().replace("-", "_") for option in options}
 
 
 def test_pods_are_found_by_who_looks_for_them(helm: Helm) -> None:
