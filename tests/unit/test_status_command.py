@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
@@ -253,7 +254,7 @@ def test_a_cluster_that_cannot_be_asked_completes_nothing(monkeypatch: pytest.Mo
 
 
 def _candidates(before: list[str], begun: str) -> list[str]:
-    made = completion.get_completion_class("bash")
+    made = get_completion_class("bash")
     assert made is not None
     found = made(main, {}, "exactlyonce", "_EXACTLYONCE_COMPLETE").get_completions(before, begun)
     return [item.value for item in found]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from exactlyonce.api.source_set import SourceSet
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable, TopicMissing
 from exactlyonce.ledger.postgres_fleet import Landed
 from exactlyonce.monitor.lag import positions_to_date
@@ -120,22 +121,22 @@ def _measure(brokers: Brokers, streams: Sequence[Watched], topics: Mapping[str, 
     for watched in streams:
         landed = None if watched.snapshot.landed is None else watched.snapshot.landed.positions
         reads, missing = selected(watched.target.source, topics)
-        counted = reads | frozenset(landed or ())
-        gone = [str(key) for key in sorted(counted - reads) if key.partition >= topics.get(key.topic, 0)]
+        named = SourceSet.of(watched.target.source)
+        gone = [str(key) for key in sorted((landed or {}).keys() - reads) if named.reads(key)]
         if missing or gone:
             problem = TopicMissing(f"Kafka has no {', '.join([*missing, *gone])} for {watched.target.stream_id}.")
             watched.learn(partial(after_source_problem, problem=str(problem)))
         else:
-            wanted.append((watched, landed, counted))
-    asked = frozenset(key for _, _, counted in wanted for key in counted)
+            wanted.append((watched, landed, reads))
+    asked = frozenset(key for _, _, reads in wanted for key in reads)
     answer = brokers.bounds(asked, committed_only=committed_only)
     now = time.time()
-    for watched, landed, counted in wanted:
-        silent = sorted(counted & answer.problems.keys())
+    for watched, landed, reads in wanted:
+        silent = sorted(reads & answer.problems.keys())
         if silent:
             watched.learn(partial(after_source_problem, problem=str(answer.problems[silent[0]])))
         else:
-            bounds = {key: answer.bounds[key] for key in counted}
+            bounds = {key: answer.bounds[key] for key in reads}
             watched.learn(partial(after_source, landed=landed, bounds=bounds, at=now))
     _date(brokers, [watched for watched, _, _ in wanted], committed_only=committed_only)
 
