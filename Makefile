@@ -8,7 +8,7 @@ SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
-	format soak bench requirements build clean
+	format soak bench bench-operator requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ soak: setup ## KILLS=1000 random kills over one stream, counting ids all the whi
 
 bench: setup ## rows a second, milliseconds a batch and a restart, against what people do today
 	@$(RUN) -m bench.pipeline
+
+bench-operator: cluster-tools ## what a launch by the operator takes, on a cluster without nodes, against its goals
+	@$(RUN) -m bench.operator
 
 requirements: setup ## pin the requirements anew (needs uv)
 	@sh scripts/pin_requirements.sh

@@ -43,7 +43,7 @@ class KubectlFailed(RuntimeError):
 class Cluster:
     """A cluster with its state below `folder`; a context manager that leaves nothing but its logs there.
 
-    Nodes are called node1, node2, …; they share a network and a kernel. Pods reach servers on the host at `host_address`, the
+    Nodes are called node1, node2, …; they share a network and a kernel. Without nodes every pod stays pending. Pods reach servers on the host at `host_address`, the
     host reaches pods and services at their addresses. Nodes have the images of `store` (image_store.ensure_store).
     """
 
@@ -216,8 +216,9 @@ class Cluster:
         for user in cluster_files.users(self.node_names):
             text = cluster_files.kubeconfig(user, self._server_address, pki / "apiserver.crt")
             self._kubeconfig(user).write_text(text)
-        proxy = cluster_files.proxy(self._kubeconfig("proxy"), self._enclosed.pods, self.node_names[0])
-        (self.folder / "proxy.yaml").write_text(proxy)
+        for node in self.node_names[:1]:
+            proxy = cluster_files.proxy(self._kubeconfig("proxy"), self._enclosed.pods, node)
+            (self.folder / "proxy.yaml").write_text(proxy)
         pause = (self._programs / "pause").read_bytes()
         archive = cluster_files.image_of_program(pause, "pause", cluster_files.PAUSE_IMAGE)
         (self.folder / "pause.tar").write_bytes(archive)
@@ -229,11 +230,13 @@ class Cluster:
         for node in self.node_names:
             self._start_containerd(node)
         self.start_api_server()
-        self.load(self.folder / "pause.tar")
+        if self.node_names:
+            self.load(self.folder / "pause.tar")
         self._start_controllers()
         for number, node in enumerate(self.node_names, start=1):
             self._start_kubelet(number, node)
-        self._serve("proxy", "kube-proxy", {"config": self.folder / "proxy.yaml"})
+        if self.node_names:
+            self._serve("proxy", "kube-proxy", {"config": self.folder / "proxy.yaml"})
         for node in self.node_names:
             self._await(f"kubelet-{node}", partial(self._node_is_ready, node))
         self._await("controller-manager", lambda: self._get(_DEFAULT_ACCOUNT) is not None)

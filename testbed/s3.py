@@ -40,6 +40,12 @@ class S3:
         """The address of the service."""
         return f"http://{self.host}:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """The service's process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "s3.log"
