@@ -7,7 +7,9 @@ import functools
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 import kopf
 from aiohttp import web
@@ -107,10 +109,7 @@ async def run(settings: OperatorSettings) -> None:
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(lambda **given: kopf.login_via_client(**given))
     operator.register(registry)
-    stop, watching = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+    watching, unwatch = asyncio.Event(), asyncio.Event()
     runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set, metrics).application(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, port=settings.health_port).start()
@@ -120,18 +119,38 @@ async def run(settings: OperatorSettings) -> None:
         standalone=True,
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
-        stop_flag=stop,
+        stop_flag=unwatch,
         ready_flag=watching,
     )
-    tasks = [asyncio.create_task(watches, name="kopf"), asyncio.create_task(operator.run(stop), name="operator")]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        for task in done:
-            task.result()
-        await asyncio.gather(*tasks)
+        await _together(watches, watching, unwatch, operator)
     finally:
         await runner.cleanup()
+
+
+async def _together(
+    watches: Coroutine[Any, Any, None], watching: asyncio.Event, unwatch: asyncio.Event, operator: Operator
+) -> None:
+    """Run watches and passes until one of them ends or a signal comes; passes end first.
+
+    kopf takes the signals for itself as it starts, and as it ends it cancels every task that it does not know.
+    """
+    stop = asyncio.Event()
+    watch = asyncio.create_task(watches, name="kopf")
+    work = asyncio.create_task(operator.run(stop), name="operator")
+    started = asyncio.create_task(watching.wait(), name="started")
+    await asyncio.wait([watch, work, started], return_when=asyncio.FIRST_COMPLETED)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await asyncio.wait([watch, work], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    ended = await asyncio.gather(work, return_exceptions=True)
+    unwatch.set()
+    ended += await asyncio.gather(watch, started, return_exceptions=True)
+    for problem in ended:
+        if isinstance(problem, Exception):
+            raise problem
 
 
 def _metrics_of_the_process() -> CollectorRegistry:
