@@ -140,17 +140,18 @@ async def _together(
     work = asyncio.create_task(operator.run(stop), name="operator")
     started = asyncio.create_task(watching.wait(), name="started")
     await asyncio.wait([watch, work, started], return_when=asyncio.FIRST_COMPLETED)
+    started.cancel()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     await asyncio.wait([watch, work], return_when=asyncio.FIRST_COMPLETED)
     stop.set()
-    ended = await asyncio.gather(work, return_exceptions=True)
+    await asyncio.wait([work])
     unwatch.set()
-    ended += await asyncio.gather(watch, started, return_exceptions=True)
-    for problem in ended:
-        if isinstance(problem, Exception):
-            raise problem
+    await asyncio.wait([watch])
+    for task in (work, watch):
+        if not task.cancelled():
+            task.result()
 
 
 def _metrics_of_the_process() -> CollectorRegistry:
