@@ -12,8 +12,8 @@ from exactlyonce.checkpoint.generation import (
     Marker,
     MarkerUnreadable,
     create_marker,
-    foreign_entries,
     list_generations,
+    look_around,
     parse_generation,
     read_marker,
     replace_marker,
@@ -84,7 +84,7 @@ def test_what_is_neither_ours_nor_hidden_is_foreign() -> None:
     store = MemoryStore()
     for path in (MARKER, "generation-000001-a1/metadata", ".snapshot/x", "offsets/0", "metadata"):
         store.create(path, b"{}")
-    assert foreign_entries(store) == ("metadata", "offsets")
+    assert look_around(store).foreign == ("metadata", "offsets")
 
 
 def test_a_location_without_a_marker_is_no_ones() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import zlib
 
+SUFFIX = ".crc"
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
 
 
 def name_of_checksums(name: str) -> str:
     """Return the name of the checksum file of a log file."""
-    return f".{name}.crc"
+    return f".{name}{SUFFIX}"
 
 
 def contradict(checksums: bytes, content: bytes) -> bool:

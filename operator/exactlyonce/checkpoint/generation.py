@@ -60,16 +60,30 @@ def parse_generation(folder: str) -> Generation | None:
     return Generation(int(match[1]), Epoch(int(match[2]))) if match else None
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one look at a location shows: generations, oldest first, and the names of what is neither ours nor hidden."""
+
+    generations: tuple[Generation, ...]
+    foreign: tuple[str, ...]
+    has_marker: bool
+
+
+def look_around(store: LogStore) -> Contents:
+    """List a location once."""
+    entries = store.list("")
+    generations = [parse_generation(entry.name) for entry in entries if entry.is_folder]
+    names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    return Contents(
+        tuple(sorted(generation for generation in generations if generation is not None)),
+        tuple(name for name in names if name != MARKER and parse_generation(name) is None),
+        MARKER in names,
+    )
+
+
 def list_generations(store: LogStore) -> tuple[Generation, ...]:
     """Return the generations at a location, oldest first, published or not."""
-    found = [parse_generation(entry.name) for entry in store.list("") if entry.is_folder]
-    return tuple(sorted(generation for generation in found if generation is not None))
-
-
-def foreign_entries(store: LogStore) -> tuple[str, ...]:
-    """Return the names at a location that are neither ours nor hidden."""
-    names = [entry.name for entry in store.list("") if not entry.name.startswith(".")]
-    return tuple(name for name in names if name != MARKER and parse_generation(name) is None)
+    return look_around(store).generations
 
 
 def read_marker(store: LogStore) -> Marker | None:

@@ -121,15 +121,20 @@ def read_generation(store: LogStore, generation: str) -> CheckpointState:
 
 
 class _Reader:
-    """Lists the folders once, then reads the few files that a restart depends on."""
+    """Lists the folders that are there once, then reads the few files that a restart depends on."""
 
     def __init__(self, store: LogStore, generation: str) -> None:
         self._store = store
         self._generation = generation
-        self._listings = {log: store.list(f"{generation}/{log}") for log in ("offsets", "commits")}
+        self._root = store.list(generation)
+        self._listings = {log: self._list(log) for log in ("offsets", "commits")}
         self._offsets = _numbers(self._listings["offsets"])
         self._commits = _numbers(self._listings["commits"])
-        self._stateful = any(entry.is_folder for entry in store.list(f"{generation}/state"))
+        self._stateful = any(entry.is_folder for entry in self._list("state"))
+
+    def _list(self, folder: str) -> tuple[Entry, ...]:
+        there = any(entry.name == folder for entry in self._root)
+        return self._store.list(f"{self._generation}/{folder}") if there else ()
 
     def state(self) -> CheckpointState:
         try:
@@ -253,6 +258,8 @@ class _Reader:
 
     def _checked(self, log: str, name: str, content: bytes) -> None:
         """Compare with the checksum file where there is one, which Spark itself does not."""
+        if not self._may_have_checksums(log, name):
+            return
         folder = f"{self._generation}/{log}" if log else self._generation
         try:
             known = self._store.read(f"{folder}/{checksums.name_of_checksums(name)}")
@@ -261,6 +268,13 @@ class _Reader:
         if checksums.contradict(known, content):
             path = f"{log}/{name}" if log else name
             raise _Found(Damage.CHECKSUM_MISMATCH, f"{path}: its content is not what .{name}.crc was made from")
+
+    def _may_have_checksums(self, log: str, name: str) -> bool:
+        """Whether a listing shows the file's checksums, or, of a folder that was not listed, any of Spark's files has some."""
+        listings = {"": self._root, **self._listings}
+        if log in listings:
+            return any(entry.name == checksums.name_of_checksums(name) for entry in listings[log])
+        return any(entry.name.endswith(checksums.SUFFIX) for listing in listings.values() for entry in listing)
 
     def _parsed(self, path: str, parse: Callable[[Given], Parsed], content: Given) -> Parsed:
         try:

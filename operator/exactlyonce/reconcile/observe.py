@@ -13,8 +13,7 @@ from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.checkpoint.generation import (
     Generation,
-    foreign_entries,
-    list_generations,
+    look_around,
     parse_generation,
     read_marker,
 )
@@ -128,17 +127,18 @@ def _look_at_location(
 ) -> tuple[LocationView, dict[Generation, CheckpointState]]:
     """Read the published generation and all later ones; the numbers of earlier ones are below its seed's."""
     published = 0 if ledger is None else ledger.stream.generation or 0
-    generations = list_generations(store)
+    seen = look_around(store)
     states = {
         generation: read_generation(store, generation.folder)
-        for generation in generations
+        for generation in seen.generations
         if generation.number >= published
     }
     highest: dict[Generation, BatchNumber] = {
         generation: state.highest_planned for generation, state in states.items() if state.highest_planned is not None
     }
     ran = frozenset(generation for generation, state in states.items() if state.has_run)
-    return LocationView(read_marker(store), generations, highest, ran, foreign_entries(store)), states
+    marker = read_marker(store) if seen.has_marker else None
+    return LocationView(marker, seen.generations, highest, ran, seen.foreign), states
 
 
 def _checkpoint(
