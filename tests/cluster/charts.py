@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from scripts.chart_values import CHART
+from testbed.cluster import Cluster, KubectlFailed
+from testbed.images import Images
 
 Document = dict[str, Any]
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
@@ -78,6 +81,79 @@ def only(documents: Iterable[Document], kind: str) -> Document:
     """Return the one manifest of a kind."""
     (found,) = of_kind(documents, kind)
     return found
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of the chart on a cluster, with small pods."""
+
+    helm: Helm
+    cluster: Cluster
+    images: Images
+    namespace: str
+    watched: tuple[str, ...]
+    name: str = "exactlyonce"
+
+    @property
+    def operator(self) -> str:
+        """The name of its Deployment, its account and its Lease."""
+        return "exactlyonce-operator"
+
+    def values(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the release's values, with changes of whole ones."""
+        settled = {
+            "image": _image(self.images.operator),
+            "watch": {"namespaces": list(self.watched)},
+            "secrets": {"names": ["warehouse", "lake"]},
+            "drivers": {"image": _image(self.images.spark)},
+            "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}},
+        }
+        return {**settled, **(changes or {})}
+
+    def install(self, changes: Mapping[str, Any] | None = None, *options: str) -> None:
+        """Install it, and wait until every pod is ready."""
+        self._run("install", changes, *options)
+
+    def upgrade(self, changes: Mapping[str, Any] | None = None) -> None:
+        """Upgrade it to other values, and wait until every pod is ready."""
+        self._run("upgrade", changes)
+
+    def uninstall(self) -> None:
+        """Take it away, and wait until its pods are gone."""
+        how = ["--wait", "--cascade=foreground", "--ignore-not-found"]
+        self.helm.run("uninstall", self.name, f"--namespace={self.namespace}", *how)
+
+    def pods(self) -> list[Document]:
+        """Return its pods that are not on their way out."""
+        selector = "--selector=app.kubernetes.io/component=operator"
+        found = json.loads(self.kubectl("get", "pods", selector, "--output=json"))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def holder(self) -> str | None:
+        """Return the name of the pod that holds the Lease, or None while nobody does."""
+        lease = json.loads(self.kubectl("get", "lease", self.operator, "--output=json"))
+        found: str | None = lease["spec"].get("holderIdentity")
+        return found
+
+    def kubectl(self, *arguments: str) -> str:
+        """Run kubectl in the release's namespace."""
+        return self.cluster.kubectl(*arguments, f"--namespace={self.namespace}")
+
+    def _run(self, command: str, changes: Mapping[str, Any] | None, *options: str) -> None:
+        words = [command, self.name, str(CHART), f"--namespace={self.namespace}", "--wait", "--timeout=5m", *options]
+        try:
+            self.helm.run(*words, values=self.values(changes))
+        except HelmFailed as problem:
+            told = [str(problem)]
+            for shown in (("describe", "pods"), ("logs", f"deployment/{self.operator}", "--tail=40")):
+                with suppress(KubectlFailed):
+                    told.append(self.kubectl(*shown))
+            raise AssertionError("\n".join(told)) from problem
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}
 
 
 class Grant(NamedTuple):
