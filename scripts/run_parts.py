@@ -22,6 +22,7 @@ LINT = [
     [sys.executable, "scripts/spark_settings_page.py", "--check"],
     [sys.executable, "scripts/generate_crd.py", "--check"],
     [sys.executable, "scripts/metrics_page.py", "--check"],
+    [sys.executable, "scripts/dashboard.py", "--check"],
     [sys.executable, "scripts/chart_values.py", "--check"],
 ]
 

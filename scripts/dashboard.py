@@ -1,0 +1,250 @@
+"""Make the Grafana dashboard of the chart from the panels below; `--check` only tells whether it is up to date."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parent.parent / "charts/exactlyonce-operator/dashboards/exactlyonce.json"
+_COLUMNS = 24
+_ALL = '{namespace=~"$namespace"}'
+_ONE = '{namespace=~"$namespace",stream=~"$stream"}'
+_DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: its title, what it says, its queries with their legends, the unit and the width of 24."""
+
+    title: str
+    says: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+    width: int = 8
+    kind: str = "timeseries"
+
+
+def _of_stream(name: str, which: str = _ONE, how: str = "max") -> str:
+    return f"{how} by (namespace, stream) (exactlyonce_stream_{name}{which})"
+
+
+def _rate(name: str, which: str = _ONE) -> str:
+    return f"sum by (namespace, stream) (rate(exactlyonce_stream_{name}_total{which}[$__rate_interval]))"
+
+
+def _behind(which: str) -> str:
+    return f"time() - {_of_stream('oldest_not_landed_timestamp_seconds', which, 'min')}"
+
+
+def _quantile(series: str, quantile: float, by: str = "") -> str:
+    labels = f"le, {by}" if by else "le"
+    return f"histogram_quantile({quantile}, sum by ({labels}) (rate({series}_bucket[$__rate_interval])))"
+
+
+_STREAM = "{{namespace}}/{{stream}}"
+
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "All streams",
+        (
+            Panel(
+                "Streams by phase", "How many streams are in each phase.",
+                ((f"count by (phase) (max by (namespace, stream, phase) (exactlyonce_stream_phase{_ALL}))", "{{phase}}"),),
+                width=12, kind="stat",
+            ),
+            Panel(
+                "Halted", "Streams that wait for a person.",
+                (("max(exactlyonce_halted_streams)", "halted"),), width=4, kind="stat",
+            ),
+            Panel(
+                "Stores that do not answer", "Streams whose source or ledger did not answer the last time.",
+                (
+                    (f"count({_of_stream('source_up', _ALL, 'min')} == 0) or vector(0)", "source"),
+                    (f"count({_of_stream('ledger_up', _ALL, 'min')} == 0) or vector(0)", "ledger"),
+                ),
+                width=8, kind="stat",
+            ),
+            Panel(
+                "Furthest behind", "The age of the oldest record that has not landed.",
+                ((f"topk(10, {_behind(_ALL)})", _STREAM),), "s", 12,
+            ),
+            Panel(
+                "Most records waiting", "Offsets that have not landed.",
+                ((f"topk(10, {_of_stream('lag_records', _ALL)})", _STREAM),), width=12,
+            ),
+            Panel(
+                "Records landed", "Records a second, the busiest streams.",
+                ((f"topk(10, {_rate('records_landed', _ALL)})", _STREAM),), "ops", 12,
+            ),
+            Panel(
+                "Until retention", "When Kafka deletes records that have not landed, at its present speed.",
+                ((f"bottomk(10, {_of_stream('retention_remaining_seconds', _ALL, 'min')})", _STREAM),), "s", 12,
+            ),
+        ),
+    ),
+    (
+        "One stream",
+        (
+            Panel(
+                "Behind", "The age of the oldest record that has not landed, and the objective.",
+                ((_behind(_ONE), f"behind {_STREAM}"), (_of_stream("lag_objective_seconds"), "objective")), "s", 12,
+            ),
+            Panel(
+                "Waiting, by partition", "Offsets that have not landed; absent where series of partitions are off.",
+                ((f"max by (topic, partition) (exactlyonce_partition_lag_records{_ONE})", "{{topic}}-{{partition}}"),),
+                width=12,
+            ),
+            Panel(
+                "Landed", "Records read, rows written and dead letters a second.",
+                ((_rate("records_landed"), "records"), (_rate("rows_landed"), "rows"),
+                 (_rate("dead_letters"), "dead letters")), "ops",
+            ),
+            Panel(
+                "Since the last batch", "The time since a batch landed.",
+                ((f"time() - {_of_stream('last_landed_timestamp_seconds')}", _STREAM),), "s",
+            ),
+            Panel(
+                "Attempts and failures", "The latest attempt; endings and failures of a batch in a row.",
+                ((_of_stream("attempt"), "attempt"), (_of_stream("endings_in_a_row"), "endings in a row"),
+                 (_of_stream("batch_failures"), "failures of a batch")),
+            ),
+            Panel(
+                "Failed and lost ranges", "Ranges whose batch failed, and such whose records take no effect.",
+                ((_of_stream("failed_ranges"), "failed"), (_of_stream("lost_ranges"), "lost")),
+            ),
+            Panel(
+                "Stores", "1 while they answer the operator.",
+                ((_of_stream("source_up", how="min"), "source"), (_of_stream("ledger_up", how="min"), "ledger")),
+            ),
+            Panel(
+                "Phase", "The phase that the stream is in.",
+                ((f"max by (namespace, stream, phase) (exactlyonce_stream_phase{_ONE})", "{{phase}}"),), kind="stat",
+            ),
+        ),
+    ),
+    (
+        "The operator",
+        (
+            Panel(
+                "Passes", "Passes a second, by how they ended.",
+                (("sum by (outcome) (rate(exactlyonce_pass_seconds_count[$__rate_interval]))", "{{outcome}}"),), "ops",
+            ),
+            Panel(
+                "Seconds of a pass", "How long passes take, and how long a stream that is due waits.",
+                ((_quantile("exactlyonce_pass_seconds", 0.99), "p99"), (_quantile("exactlyonce_pass_seconds", 0.5), "p50"),
+                 (_quantile("exactlyonce_pass_late_seconds", 0.99), "waited p99")), "s",
+            ),
+            Panel(
+                "Queue and event loop", "Streams that are due, and how late the event loop is.",
+                (("max(exactlyonce_queue_depth)", "due"),
+                 (_quantile("exactlyonce_event_loop_delay_seconds", 0.99), "loop p99 (s)")),
+            ),
+            Panel(
+                "Driver start", "From the attempt being recorded to each step of its start.",
+                ((_quantile("exactlyonce_driver_start_seconds", 0.5, "until"), "{{until}} p50"),
+                 (_quantile("exactlyonce_driver_start_seconds", 0.99, "until"), "{{until}} p99")), "s",
+            ),
+            Panel(
+                "Verdicts", "Verdicts of reconciliation.",
+                (("sum by (kind) (increase(exactlyonce_verdicts_total[$__rate_interval]))", "{{kind}}"),),
+            ),
+            Panel(
+                "Endings and refusals", "Why drivers ended, and what the fence refused.",
+                (("sum by (reason) (increase(exactlyonce_driver_endings_total[$__rate_interval]))", "{{reason}}"),
+                 ("sum by (whose) (increase(exactlyonce_fence_refusals_total[$__rate_interval]))", "fenced: {{whose}}")),
+            ),
+            Panel(
+                "Errors of stores", "What was not answered or refused, a second.",
+                (("sum by (store) (rate(exactlyonce_store_errors_total[$__rate_interval]))", "{{store}}"),), "ops",
+            ),
+            Panel("Lease", "Which operator acts.", (("exactlyonce_lease_held", "{{pod}} {{instance}}"),)),
+            Panel(
+                "Memory of the process", "Resident memory of each operator.",
+                (("process_resident_memory_bytes * on (instance) (exactlyonce_build_info > 0)", "{{instance}}"),), "bytes",
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+
+def dashboard() -> dict[str, Any]:
+    """Return the dashboard as Grafana reads it (schema 39, Grafana 10 and later)."""
+    panels: list[dict[str, Any]] = []
+    height = 0
+    for title, listed in ROWS:
+        panels.append(
+            {
+                "type": "row", "title": title, "collapsed": False, "id": len(panels) + 1, "panels": [],
+                "gridPos": {"x": 0, "y": height, "w": _COLUMNS, "h": 1},
+            }
+        )  # fmt: skip
+        height, across, row_height = height + 1, 0, 0
+        for panel in listed:
+            if across + panel.width > _COLUMNS:
+                height, across, row_height = height + row_height, 0, 0
+            tall = 4 if panel.kind == "stat" else 8
+            panels.append(_panel(panel, len(panels) + 1, across, height, tall))
+            across, row_height = across + panel.width, max(row_height, tall)
+        height += row_height
+    return {
+        "title": "ExactlyOnce streams",
+        "uid": "exactlyonce-streams",
+        "tags": ["exactlyonce"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": _variables()},
+        "panels": panels,
+    }
+
+
+def _panel(panel: Panel, number: int, across: int, down: int, tall: int) -> dict[str, Any]:
+    targets = [
+        {"refId": chr(ord("A") + place), "expr": query, "legendFormat": legend, "datasource": _DATASOURCE}
+        for place, (query, legend) in enumerate(panel.queries)
+    ]
+    return {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.says,
+        "datasource": _DATASOURCE,
+        "gridPos": {"x": across, "y": down, "w": panel.width, "h": tall},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": targets,
+    }
+
+
+def _variables() -> list[dict[str, Any]]:
+    def asked(name: str, query: str) -> dict[str, Any]:
+        return {
+            "name": name, "type": "query", "datasource": _DATASOURCE, "query": query, "refresh": 2, "multi": True,
+            "includeAll": True, "current": {"text": "All", "value": "$__all"}, "sort": 1,
+        }  # fmt: skip
+
+    return [
+        {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"},
+        asked("namespace", "label_values(exactlyonce_stream_phase, namespace)"),
+        asked("stream", 'label_values(exactlyonce_stream_phase{namespace=~"$namespace"}, stream)'),
+    ]
+
+
+def main() -> int:
+    """Write the dashboard, or check it."""
+    made = json.dumps(dashboard(), indent=2) + "\n"
+    if "--check" in sys.argv[1:]:
+        if FILE.read_text() != made:
+            print(f"{FILE.name} is not what its panels are; make it anew: python scripts/{Path(__file__).name}")
+            return 1
+        return 0
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
