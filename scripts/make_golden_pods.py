@@ -13,11 +13,14 @@ from typing import Any
 
 import yaml
 
-from exactlyonce.api.resource import read_streams
+from exactlyonce.api.resource import Stream, read_streams
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
+from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.in_pod import Brief
+from exactlyonce.reconcile.observation import ProvenDead
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "driver_pods"
 INPUT = ".stream.yaml"
@@ -34,9 +37,17 @@ def cases() -> list[str]:
 def made(case: str) -> str:
     """Return what the attempt consists of, as a file of manifests."""
     (stream,) = read_streams(GOLDEN / f"{case}{INPUT}")
-    manifests = manifests_of(resolve(stream, ATTEMPT, OWNER_UID, DEFAULTS))
+    manifests = manifests_of(resolve(stream, ATTEMPT, OWNER_UID, DEFAULTS, _brief(stream)))
     text = yaml.dump_all(manifests.all(), Dumper=_Readable, sort_keys=False, width=120, explicit_start=True)
     return f"# Made by scripts/make_golden_pods.py from {case}{INPUT}.\n{text}"
+
+
+def _brief(stream: Stream) -> str | None:
+    """Return the brief of the reconciliation in the pod, where there is one."""
+    if stream.spec.checkpoint.persistent_volume_claim is None:
+        return None
+    owner = Owner("cluster-1", f"shop/orders/{OWNER_UID}")
+    return Brief(stream, owner, None, ProvenDead("the driver of attempt 16 said that it has stopped")).render()
 
 
 class _Readable(yaml.SafeDumper):

@@ -59,10 +59,10 @@ class Drivers:
         self.resource = resource
         self.uid = self.uid or Streams(self.api, self.namespace).create(resource)["metadata"]["uid"]
 
-    def manifests(self, attempt: Epoch) -> Manifests:
+    def manifests(self, attempt: Epoch, brief: str | None = None) -> Manifests:
         """Return what an attempt consists of, with the test's own program."""
         stream = parse_stream(self.resource, "the test")
-        made = manifests_of(resolve(stream, attempt, self.uid, PodDefaults(ACCOUNT, Image(self.image))))
+        made = manifests_of(resolve(stream, attempt, self.uid, PodDefaults(ACCOUNT, Image(self.image)), brief))
         if self.program is not None:
             made.pod["spec"]["containers"][0]["args"] = ["python3", "-c", _WORDS + self.program]
         return made

@@ -183,7 +183,7 @@ class SimulatedWorld:
             return Ended("the process is gone", drivers[0].words, "it was killed")
         return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """The launcher: start the driver of an attempt, unless there is one."""
         self.simulation.step(f"start driver {attempt}")
         if attempt in self.drivers:

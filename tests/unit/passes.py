@@ -42,13 +42,15 @@ class Drivers:
     states: dict[Epoch, DriverState] = field(default_factory=dict)
     drained: list[Epoch] = field(default_factory=list)
     broken: bool = False
+    briefs: dict[Epoch, str | None] = field(default_factory=dict)
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver is."""
         return self.states.get(attempt, NeverStarted())
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """Start it."""
+        self.briefs[attempt] = brief
         self.step(f"start driver {attempt}")
         if self.broken:
             raise LaunchFailed("There is no room for a driver.")
@@ -101,6 +103,7 @@ class Machine:
         self.spec: dict[str, Any] = {}
         self.annotations: dict[str, str] = {}
         self.looks = False
+        self.in_pod = False
         self.keys: tuple[TopicPartition, ...] = KEYS
 
     @property
@@ -139,6 +142,7 @@ class Machine:
             lambda kind, words: self.reports.append((kind, words)),
             lambda: self.now,
             lambda: self.looks,
+            in_pod=self.in_pod,
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)
 

@@ -154,6 +154,22 @@ def test_an_image_comes_from_the_resource_or_from_the_operator() -> None:
     assert "imagePullPolicy" not in own["containers"][0]
 
 
+def test_reconciliation_in_a_pod_comes_after_the_users_init_containers_and_cannot_be_replaced() -> None:
+    (pod,) = [entry for entry in yaml.safe_load_all(made("claim-with-containers")) if entry["kind"] == "Pod"]
+    assert [entry["name"] for entry in pod["spec"]["initContainers"]] == ["proxy", "reconcile"]
+    mine = {"driver": {"podTemplate": {"spec": {"initContainers": [{"name": "reconcile", "image": "mine"}]}}}}
+    with pytest.raises(TemplateRefused, match=r"initContainers\[reconcile\]: the operator makes it itself"):
+        manifests({f"spec.{key}": value for key, value in mine.items()})
+
+
+def test_a_volume_is_given_to_the_images_group_in_drivers_and_executors() -> None:
+    documents = list(yaml.safe_load_all(made("claim")))
+    executor = yaml.safe_load(documents[0]["data"]["executor.yaml"])
+    for pod in (documents[1], executor):
+        assert pod["spec"]["securityContext"]["fsGroup"] == 65532, "the group in the Dockerfile"
+    assert "fsGroup" not in manifests().pod["spec"]["securityContext"]
+
+
 def test_no_image_at_all_is_told() -> None:
     stream = parse_stream(document(), "the test")
     with pytest.raises(ImageMissing, match=r"set spec\.image"):

@@ -13,7 +13,8 @@ import pytest
 
 from exactlyonce.launch.last_words import MAX_BYTES, Ending, LastWords
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, needs_node, node_state, state_of
-from exactlyonce.launch.port import DriverState, Ended, Gone, Running
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
+from exactlyonce.launch.port import DriverPod, DriverState, Ended, Gone, Running
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 PATIENCE = Patience()
@@ -288,6 +289,57 @@ CASES: dict[str, Case] = {
         pod(UNKNOWN, phase="Failed", reason="Evicted", message="ephemeral local storage usage exceeds"), Gone, "Evicted"
     ),
 }
+
+
+HALTED = PodVerdict(Outcome.HALTS, "The source is gone.", "SourceReplaced", landed=4)
+
+
+@pytest.mark.parametrize(
+    ("record", "kind", "word"),
+    [
+        pytest.param(
+            pod(waiting("PodInitializing"), phase="Pending", age=20,
+                initContainerStatuses=[{"name": "reconcile", "state": RUNNING}]),
+            Running, None, id="it reconciles",
+        ),
+        pytest.param(
+            pod(RUNNING, ready="True",
+                initContainerStatuses=[{"name": "reconcile", "state": terminated(0, "Completed", HALTED.render())}]),
+            Running, HALTED, id="it has",
+        ),
+        pytest.param(
+            pod(waiting("PodInitializing"), phase="Failed",
+                initContainerStatuses=[{"name": "proxy", "state": RUNNING},
+                                       {"name": "reconcile", "state": terminated(2, message=HALTED.render())}]),
+            Gone, HALTED, id="its word lets no driver start",
+        ),
+        pytest.param(
+            pod(waiting("PodInitializing"), phase="Failed",
+                initContainerStatuses=[{"name": "reconcile", "state": terminated(137, "OOMKilled")}]),
+            Gone, None, id="it was killed before it had said anything",
+        ),
+        pytest.param(
+            pod(waiting("PodInitializing"), phase="Failed",
+                initContainerStatuses=[{"name": "check", "state": terminated(2, message=HALTED.render())}]),
+            Gone, None, id="another container says something like it",
+        ),
+    ],
+)  # fmt: skip
+def test_the_word_of_the_reconciliation_in_a_pod_is_taken_from_its_own_container_once_it_has_ended(
+    record: dict[str, Any], kind: type, word: PodVerdict | None
+) -> None:
+    state = state_of(record, HEALTHY, PATIENCE, NOW)
+    assert isinstance(state, kind)
+    assert isinstance(state, Running | Gone)
+    assert state.pod is not None
+    assert (state.pod.name, state.pod.image, state.pod.word) == ("orders-driver-17", "spark:1", word)
+
+
+def test_a_drivers_pod_shows_since_when_it_runs_and_still_does_when_it_has_ended() -> None:
+    for found in ({"running": {"startedAt": ago(100)}}, {"terminated": {"exitCode": 1, "startedAt": ago(100)}}):
+        state = state_of(pod(found), HEALTHY, PATIENCE, NOW)
+        assert isinstance(state, Running | Ended)
+        assert state.pod == DriverPod("orders-driver-17", "spark:1", NOW - timedelta(seconds=100))
 
 
 def look(case: Case) -> DriverState:

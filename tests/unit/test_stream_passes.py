@@ -160,7 +160,7 @@ class OneDriver:
         """Return its state."""
         return self.state
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """Refuse: what is deleted is not started."""
         raise AssertionError
 

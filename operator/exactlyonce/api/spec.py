@@ -208,7 +208,7 @@ class StreamSpec(Model):
     deletion_policy: DeletionPolicy = Field(
         DeletionPolicy.RETAIN,
         description="What becomes of the checkpoint and the ledger's rows when the resource is deleted. Rows in the target "
-        "table always stay.",
+        "table always stay, and so does a checkpoint on a claim, which the operator does not reach.",
     )
     history: Whole = Field(3, ge=0, le=100, description="How many ended driver pods are kept for their logs.")
     objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")

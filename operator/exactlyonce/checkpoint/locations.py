@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import CreateOutcome, Entry, ErasableStore
+from exactlyonce.errors import StoreUnreachable
 
 
 def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableStore:
@@ -21,6 +22,37 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
 
     service = S3Service.of(checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret)
     return S3LogStore(checkpoint.location, service)
+
+
+class StoreInPods:
+    """Stands for a store that only the stream's own pods reach: whoever asks it for anything is told so."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Answer nothing."""
+        raise self._unreachable
+
+    def read(self, path: str) -> bytes:
+        """Answer nothing."""
+        raise self._unreachable
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Answer nothing."""
+        raise self._unreachable
+
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Answer nothing."""
+        raise self._unreachable
+
+    def remove(self, path: str) -> None:
+        """Answer nothing."""
+        raise self._unreachable
+
+    @property
+    def _unreachable(self) -> StoreUnreachable:
+        return StoreUnreachable(f"{self.location} is on a volume that only the stream's own pods reach.")
 
 
 def store_name(checkpoint: Checkpoint) -> str:

@@ -43,7 +43,7 @@ class Deletion:
     cluster: Cluster
     launcher_of: Callable[[Mapping[str, Any]], EndableLauncher]
     drain_timeout_of: Callable[[Mapping[str, Any]], timedelta]
-    erase: Callable[[Mapping[str, Any]], None]
+    erase: Callable[[Mapping[str, Any]], str | None]
     may_act: Callable[[], bool]
 
     def run(self, document: dict[str, Any]) -> float | None:
@@ -75,7 +75,9 @@ class Deletion:
     def _erased(self, document: Mapping[str, Any], since: timedelta) -> bool:
         """Erase ledger rows and checkpoint; True also when they did not answer for too long and are left behind."""
         try:
-            self.erase(document)
+            left = self.erase(document)
+            if left is not None:
+                self.cluster.tell(document, "LeftBehind", left, warning=True)
         except ExactlyOnceError as problem:
             if since < timedelta(seconds=_STORES_SECONDS):
                 return False

@@ -14,7 +14,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
-from exactlyonce.checkpoint.locations import open_store, store_name
+from exactlyonce.checkpoint.locations import StoreInPods, open_store, store_name
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import Cluster
@@ -118,14 +118,14 @@ class ClusterParts:
         uid = metadata["uid"]
 
         @functools.lru_cache(maxsize=1)
-        def manifests(attempt: Epoch) -> Manifests:
-            return manifests_of(resolve(stream, attempt, uid, self.defaults))
+        def manifests(attempt: Epoch, brief: str | None) -> Manifests:
+            return manifests_of(resolve(stream, attempt, uid, self.defaults, brief))
 
         known = self.known.get(key)
         if known is None or not known.is_of(document, self.clock()):
             # What cannot be made of the resource is said before anything is decided.
             with _put_together():
-                manifests(Epoch(statuses.read()[0].attempt + 1))
+                manifests(Epoch(statuses.read()[0].attempt + 1), None)
             _ = opening.opened
         patience = replace(self.patience, start=spec.driver.start_timeout)
         launcher = self._launcher(document, manifests, patience)
@@ -140,6 +140,7 @@ class ClusterParts:
             functools.partial(self.pace.is_due, uid),
             self.troubled,
             functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
+            in_pod=spec.checkpoint.persistent_volume_claim is not None,
         )
         return Parts(world, driver_plan(spec), launcher.clean_up)
 
@@ -189,23 +190,25 @@ class ClusterParts:
     def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
 
-        def no_manifests(attempt: Epoch) -> Manifests:
+        def no_manifests(attempt: Epoch, _brief: str | None) -> Manifests:
             raise AssertionError(f"attempt {attempt} of a stream that is being deleted is not started")
 
         return self._launcher(document, no_manifests, self.patience)
 
     def _launcher(
-        self, document: Mapping[str, Any], manifests: Callable[[Epoch], Manifests], patience: Patience
+        self, document: Mapping[str, Any], manifests: Callable[[Epoch, str | None], Manifests], patience: Patience
     ) -> KubernetesLauncher:
         metadata = document["metadata"]
         server = ApiServer(self.cluster.api)
         return KubernetesLauncher(server, metadata["namespace"], metadata["name"], metadata["uid"], manifests, patience)
 
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
+        if checkpoint.persistent_volume_claim is not None:
+            return StoreInPods(checkpoint.location)
         if not checkpoint.is_on_s3:
             raise LocationOutOfReach(
                 f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
-                "give an s3a:// location."
+                "give an s3a:// location, or name the claim that it is on in checkpoint.persistentVolumeClaim."
             )
         return open_store(checkpoint, self._secret(namespace, checkpoint.secret_ref))
 

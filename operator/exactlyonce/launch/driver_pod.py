@@ -27,6 +27,7 @@ from exactlyonce.launch.pod_names import (
     DRIVER,
     ENDING_FINALIZER,
     EXECUTOR,
+    RECONCILE,
     ROLE_LABEL,
     STREAM_ID_ANNOTATION,
     STREAM_LABEL,
@@ -45,7 +46,9 @@ from exactlyonce.launch.secrets import SECRETS_FOLDER
 ATTEMPT_FOLDER = "/etc/exactlyonce/attempt"
 SECRETS_MOUNT = "/etc/exactlyonce/secrets"
 TERMINATION_LOG = "/dev/termination-log"
-DRIVER_FILE, EXECUTOR_FILE = "driver.json", "executor.yaml"
+DRIVER_FILE, EXECUTOR_FILE, BRIEF_FILE = "driver.json", "executor.yaml", "reconcile.json"
+VOLUME_SECURITY = {**POD_SECURITY, "fsGroup": 65532, "fsGroupChangePolicy": "OnRootMismatch"}
+"""With a claim: what is on its volume belongs to the image's group too, whoever made the volume."""
 START_SECONDS = 30  # what a driver may take to end beside its batch in hand
 
 
@@ -71,7 +74,7 @@ def manifests_of(settings: PodSettings) -> Manifests:
     executor = merged(executor_template(settings), settings.executor_template, EXECUTOR_ROLE)
     return Manifests(
         _config_map(settings, executor),
-        merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE),
+        _with_reconciliation_last(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
         _ui_service(settings) if settings.ui else None,
     )
 
@@ -83,7 +86,7 @@ def executor_template(settings: PodSettings) -> Manifest:
         "serviceAccountName": settings.service_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": POD_SECURITY,
+        "securityContext": _pod_security(settings),
         "containers": [
             {
                 "name": EXECUTOR,
@@ -105,6 +108,8 @@ def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
         DRIVER_FILE: _driver_document(settings).render(),
         EXECUTOR_FILE: yaml.safe_dump(executor, sort_keys=False, width=120),
     }
+    if settings.brief is not None:
+        data[BRIEF_FILE] = settings.brief
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -137,12 +142,14 @@ def _driver_pod(settings: PodSettings) -> Manifest:
         "serviceAccountName": settings.service_account,
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
-        "securityContext": POD_SECURITY,
+        "securityContext": _pod_security(settings),
         "containers": [_driver_container(settings)],
         "volumes": [{"name": "attempt", "configMap": {"name": name}}, *_volumes(settings)],
     }
     if settings.image.pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in settings.image.pull_secrets]
+    if settings.brief is not None:
+        spec["initContainers"] = [_reconcile_container(settings)]
     metadata = {**_metadata(settings, name), "finalizers": [ENDING_FINALIZER]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -169,6 +176,37 @@ def _driver_container(settings: PodSettings) -> Manifest:
     if settings.image.pull_policy is not None:
         container["imagePullPolicy"] = settings.image.pull_policy
     return container
+
+
+def _reconcile_container(settings: PodSettings) -> Manifest:
+    """It needs less than the driver, and a pod is given room for the greater of the two."""
+    arguments = [RECONCILE, "--brief", f"{ATTEMPT_FOLDER}/{BRIEF_FILE}", "--epoch", str(settings.attempt)]
+    container: Manifest = {
+        "name": RECONCILE,
+        "image": settings.image.name,
+        "args": [*arguments, "--word", TERMINATION_LOG],
+        "workingDir": SCRATCH,
+        "env": _variables(),
+        "resources": _resources(settings.driver),
+        "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": OWN_SECURITY,
+    }
+    if settings.image.pull_policy is not None:
+        container["imagePullPolicy"] = settings.image.pull_policy
+    return container
+
+
+def _with_reconciliation_last(pod: Manifest) -> Manifest:
+    """A user's init containers come first: a proxy to the database may be one."""
+    if "initContainers" in pod["spec"]:
+        pod["spec"]["initContainers"].sort(key=lambda container: container["name"] == RECONCILE)
+    return pod
+
+
+def _pod_security(settings: PodSettings) -> dict[str, Any]:
+    return POD_SECURITY if settings.claim is None else VOLUME_SECURITY
 
 
 def _ports(settings: PodSettings) -> list[Manifest]:

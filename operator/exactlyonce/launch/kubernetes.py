@@ -38,13 +38,13 @@ class ManifestRefused(Refused):
 
 @dataclass
 class KubernetesLauncher:
-    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of."""
+    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of, with its brief."""
 
     server: ApiServer
     namespace: str
     stream: str
     owner_uid: str
-    manifests_of: Callable[[Epoch], Manifests]
+    manifests_of: Callable[[Epoch, str | None], Manifests]
     patience: Patience = field(default_factory=Patience)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -62,14 +62,14 @@ class KubernetesLauncher:
         node = self._node_of(pod) if needs_node(pod) else None
         return state_of(pod, node, self.patience, self.now())
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """Create what the attempt consists of; what is there already and is ours is left as it is.
 
         Raises:
             LaunchFailed: if the API server does not take it now, or something else has its name.
             Refused: if a pod template or a manifest cannot be taken as it is.
         """
-        for manifest in self.manifests_of(attempt).all():
+        for manifest in self.manifests_of(attempt, brief).all():
             self._create(manifest, attempt)
             if manifest["kind"] in _CREATED:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)

@@ -77,8 +77,9 @@ class LocalLauncher:
         )
         return Ended(f"no process of attempt {attempt} is left on this machine", words, detail)
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """Start the driver in a session of its own; one that was started before is left as it is."""
+        assert brief is None, "here the loop reaches every checkpoint itself"
         home = self._home(attempt)
         try:
             home.mkdir(parents=True)

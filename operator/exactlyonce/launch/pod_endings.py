@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
-from exactlyonce.launch.pod_names import DRIVER
+from exactlyonce.launch.pod_names import DRIVER, RECONCILE
+from exactlyonce.launch.pod_verdict import PodVerdict, parse_pod_verdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 
 Manifest = Mapping[str, Any]
@@ -140,7 +141,16 @@ def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: da
 def _shown(pod: Manifest) -> DriverPod:
     state = _driver(pod).get("state", {})
     started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    return DriverPod(pod["metadata"]["name"], _driver_spec(pod).get("image"), None if not started else moment(started))
+    image, moment_started = _driver_spec(pod).get("image"), None if not started else moment(started)
+    return DriverPod(pod["metadata"]["name"], image, moment_started, _word(pod))
+
+
+def _word(pod: Manifest) -> PodVerdict | None:
+    """What the reconciliation in the pod has said; the kubelet reports it when its container has ended."""
+    statuses = pod["status"].get("initContainerStatuses", ())
+    found: Manifest = next((entry for entry in statuses if entry["name"] == RECONCILE), {})
+    terminated = found.get("state", {}).get("terminated") or {}
+    return parse_pod_verdict(terminated.get("message") or "")
 
 
 def moment(text: str) -> datetime:

@@ -14,7 +14,7 @@ STREAM_LABEL = "exactlyonce.dev/stream"
 ATTEMPT_LABEL = "exactlyonce.dev/attempt"
 ROLE_LABEL = "exactlyonce.dev/role"
 STREAM_ID_ANNOTATION = "exactlyonce.dev/stream-id"
-DRIVER, EXECUTOR = "driver", "executor"
+DRIVER, EXECUTOR, RECONCILE = "driver", "executor", "reconcile"
 
 ENDING_FINALIZER = "exactlyonce.dev/ending-recorded"
 """Keeps a deleted driver pod's record until its ending is in the stream's status: docs/adr/0007."""

@@ -51,7 +51,8 @@ class VolumeClaim:
 class PodSettings:
     """What the pods of one attempt are made of.
 
-    `spec` is what the driver reads of the spec. `secrets` are mounted as files.
+    `spec` is what the driver reads of the spec. `secrets` are mounted as files. `brief` is given to the reconciliation in the
+    driver's pod, where there is one.
     """
 
     stream: str
@@ -73,6 +74,7 @@ class PodSettings:
     executor_template: Mapping[str, Any]
     claim: VolumeClaim | None = None
     ui: bool = False
+    brief: str | None = None
 
 
 def mib(text: str) -> int:
@@ -93,7 +95,9 @@ class PodDefaults:
     image: Image | None = None
 
 
-def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefaults) -> PodSettings:
+def resolve(
+    stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefaults, brief: str | None = None
+) -> PodSettings:
     """Return what the pods of an attempt are made of.
 
     Raises:
@@ -122,6 +126,7 @@ def resolve(stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefault
         executor_template=spec.executor.pod_template.to_document(),
         claim=_claim(checkpoint),
         ui=spec.spark_ui.enabled,
+        brief=brief,
     )
 
 

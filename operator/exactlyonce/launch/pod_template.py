@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.errors import Refused
+from exactlyonce.launch.pod_names import RECONCILE
 from exactlyonce.launch.restricted import secured, violations
 
 Manifest = dict[str, Any]
@@ -204,6 +205,9 @@ def _refused(base: Manifest, template: Mapping[str, Any], role: Role, where: str
     for name in sorted(set(spec) & set(reasons)):
         yield f"{where}.spec.{name}: {reasons[name]}; remove it"
     yield from _refused_volumes(base["spec"], spec, f"{where}.spec")
+    for container in spec.get("initContainers", ()):
+        if container["name"] == RECONCILE:
+            yield f"{where}.spec.initContainers[{RECONCILE}]: the operator makes it itself; choose another name"
     for container in spec.get("containers", ()):
         at = f"{where}.spec.containers[{container['name']}]"
         if container["name"] == role.name:

@@ -7,16 +7,21 @@ from datetime import datetime
 from typing import Protocol
 
 from exactlyonce.launch.last_words import LastWords
+from exactlyonce.launch.pod_verdict import PodVerdict
 from exactlyonce.offsets import Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPod:
-    """What the record of a driver's pod shows; `started_at` is None before its driver runs."""
+    """What the record of a driver's pod shows; `started_at` is None before its driver runs.
+
+    `word` is what the reconciliation that ran in it has said, where one did and has ended.
+    """
 
     name: str
     image: str | None
     started_at: datetime | None = None
+    word: PodVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,10 @@ class Launcher(Protocol):
         """Return how the driver of an attempt is, now; never from memory."""
         ...
 
-    def start(self, attempt: Epoch) -> None:
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
         """Start the driver of an attempt; one that is there already is left as it is.
+
+        With a `brief`, reconciliation runs where the driver will, before it, and lets it start or not.
 
         Raises:
             LaunchFailed: if it cannot be started.

@@ -13,21 +13,35 @@ from enum import Enum
 from typing import Protocol, assert_never
 
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import CheckpointStatus, DriverStatus, Phase, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, StoreBusy, Unreachable
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
-from exactlyonce.ledger.fence import EpochOvertaken, NewStream, raise_epoch
+from exactlyonce.ledger.fence import EpochOvertaken, NewStream, Raised, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
-from exactlyonce.ledger.rows import BatchStatus, LedgerView, Owner, StreamRow
+from exactlyonce.ledger.rows import LedgerView, Owner, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores, new_token, observe, request_of
 from exactlyonce.reconcile.progress import checkpoint_of, progress_of
+from exactlyonce.reconcile.recorded import (
+    changes_by_word,
+    checkpoint_after,
+    has_verdict,
+    in_progress_of,
+    is_replaced,
+    landed_after,
+    newer_epoch,
+    told_of,
+    verdict_of,
+    with_pod,
+)
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision
 
 _BUSY_WAIT = timedelta(seconds=1)
 
@@ -100,7 +114,8 @@ class World:
 
     `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
     nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
-    each error that ends a pass.
+    each error that ends a pass. `in_pod` says that only the stream's own pods reach the checkpoint, so that reconciliation
+    runs in the driver's pod (docs/adr/0011).
     """
 
     stores: Stores
@@ -113,6 +128,7 @@ class World:
     look_is_due: Callable[[], bool] = lambda: False
     troubled: Callable[[Exception], None] = lambda problem: None
     glance: Callable[[str], LedgerView | None] | None = None
+    in_pod: bool = False
 
 
 class StreamLoop:
@@ -178,8 +194,9 @@ class StreamLoop:
         self, status: StreamStatus, version: str, state: Running, wanted: Wanted, plan: str | None
     ) -> PassResult:
         """A driver runs: let it, or drain it when the stream is to rest or to go on with another plan."""
+        status, version = self._take_word(status, version, state.pod)
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
-        if wanted is Wanted.REST or _is_replaced(status, plan):
+        if wanted is Wanted.REST or is_replaced(status, plan):
             why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
             message = f"Attempt {attempt} ends after the batch in hand: {why}."
             asked_before = status.phase is Phase.DRAINING
@@ -191,7 +208,8 @@ class StreamLoop:
             self._reached("drain.asked")
             return Watching(attempt)
         if not state.started and status.phase is not Phase.DRAINING:
-            changes |= {"phase": Phase.LAUNCHING, "message": state.where}
+            phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
+            changes |= {"phase": phase, "message": state.where}
         elif status.phase not in (Phase.RUNNING, Phase.DRAINING):
             changes |= {"phase": Phase.RUNNING, "message": f"Attempt {attempt} runs."}
         self._write_changed(status, version, changes)
@@ -202,7 +220,7 @@ class StreamLoop:
         """What a status shows of a driver that runs: its pod, and from time to time what the ledger says."""
         changes: dict[str, object] = {}
         if status.driver is not None and status.driver.attempt == status.attempt:
-            changes["driver"] = _with_pod(status.driver, state.pod)
+            changes["driver"] = with_pod(status.driver, state.pod)
         if self._world.look_is_due():
             try:
                 view = (self._world.glance or self._world.stores.ledger.look)(self._stream.stream_id)
@@ -215,6 +233,9 @@ class StreamLoop:
         self, status: StreamStatus, version: str, ending: Ended | Gone, wanted: Wanted, plan: str | None
     ) -> PassResult:
         """Write down how the driver ended and what follows, before anything follows."""
+        status, version = self._take_word(status, version, ending.pod)
+        if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
+            return self._by_word(status, version, ending.pod, ending.pod.word)
         world = self._world
         driver = DriverStatus(attempt=status.attempt)
         if status.driver is not None and status.driver.attempt == status.attempt:
@@ -225,18 +246,18 @@ class StreamLoop:
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
             None if view is None else view.stream.landed_batch,
-            _in_progress(view),
+            in_progress_of(view),
             status.trouble,
             self._stream.spec.recovery,
             world.now(),
         )
-        kind, told = _told(ending)
+        kind, told = told_of(ending)
         self._reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
         ended = {"ended": kind, "proof": proof, "message": told}
-        goes_on = wanted is Wanted.RUN and _is_replaced(status, plan)
-        driver = _with_pod(driver, ending.pod).model_copy(update=ended)
+        goes_on = wanted is Wanted.RUN and is_replaced(status, plan)
+        driver = with_pod(driver, ending.pod).model_copy(update=ended)
         status = status.model_copy(update={"progress": progress_of(view, status.progress)})
         match step:
             case Finished(completed=False) if goes_on:
@@ -265,11 +286,13 @@ class StreamLoop:
         known = Epoch(0) if before is None else before.stream.epoch
         attempt = Epoch(max(status.attempt, known) + 1)
         if known > status.attempt:
-            world.report("NewerEpoch", _newer_epoch(stream_id, known, status.attempt, attempt))
+            world.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         status, version = self._write(status, version, attempt=attempt, phase=Phase.RECONCILING)
         self._reached("pass.attempt-recorded")
         raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
         self._reached("pass.epoch-raised")
+        if world.in_pod:
+            return self._launch_in_pod(status, version, raised, plan)
         seen = observe(
             world.stores,
             request_of(self._stream, world.owner),
@@ -287,13 +310,70 @@ class StreamLoop:
         if decision.halts:
             self._write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
-        driver = DriverStatus(attempt=attempt, landed_at_start=_landed_after(decision, seen.ledger), plan=plan)
-        checkpoint = _checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location)
+        driver = DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan)
+        checkpoint = checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location)
         progress = progress_of(seen.ledger, status.progress)
         self._write(status, version, driver=driver, checkpoint=checkpoint, progress=progress)
         self._reached("pass.driver-recorded")
         world.launcher.start(attempt)
         return Watching(attempt)
+
+    def _launch_in_pod(self, status: StreamStatus, version: str, raised: Raised, plan: str | None) -> PassResult:
+        """The driver's pod reconciles, where the checkpoint's volume is, and starts the driver or not; its word follows."""
+        world, attempt, row = self._world, Epoch(status.attempt), raised.before
+        is_gone = row is not None and row.owner != world.owner and world.owner_is_gone(row.owner)
+        brief = Brief(
+            self._stream,
+            world.owner,
+            row.owner if row is not None and is_gone else None,
+            predecessor_of(row, status, world.launcher),
+        )
+        landed = None if row is None else row.landed_batch
+        driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
+        message = f"Attempt {attempt} reconciles in its pod, which has the checkpoint's volume."
+        self._write(status, version, driver=driver, message=message)
+        self._reached("pass.driver-recorded")
+        world.launcher.start(attempt, brief.render())
+        return Watching(attempt)
+
+    def _take_word(self, status: StreamStatus, version: str, pod: DriverPod | None) -> tuple[StreamStatus, str]:
+        """Write down, once, what the reconciliation in a driver's pod has decided."""
+        if pod is None or pod.word is None or pod.word.kind is None or has_verdict(status):
+            return status, version
+        word, kind = pod.word, pod.word.kind
+        phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
+        changes = changes_by_word(status, word, self._world.now())
+        written = self._write(status, version, **changes, phase=phase, message=word.reason)
+        self._reached("pass.verdict-recorded")
+        self._world.report(kind, f"Attempt {status.attempt}: {word.reason}")
+        return written
+
+    def _by_word(self, status: StreamStatus, version: str, pod: DriverPod, word: PodVerdict) -> PassResult:
+        """The reconciliation in the pod did not let the driver start: do as for the operator's own."""
+        world, driver = self._world, status.driver or DriverStatus(attempt=status.attempt)
+        driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.reason})
+        match word.outcome:
+            case Outcome.HALTS | Outcome.REFUSED:
+                self._write(status, version, phase=Phase.HALTED, message=word.reason, driver=driver)
+                if word.outcome is Outcome.REFUSED:
+                    world.report("Halted", word.reason)
+                return Halted(word.reason)
+            case Outcome.OVERTAKEN:
+                self._write(status, version, phase=Phase.BACKING_OFF, message=word.reason, driver=driver)
+                return Waiting(world.now(), word.reason)
+            case Outcome.UNREACHABLE | Outcome.LAUNCHES:
+                step = after_trouble(status.trouble, self._stream.spec.recovery, world.now())
+                changes = {
+                    "phase": Phase.BACKING_OFF,
+                    "message": word.reason,
+                    "driver": driver,
+                    "trouble": step.trouble,
+                }
+                self._write(status, version, **changes)
+                world.report("PutOff", word.reason)
+                return Waiting(step.at, word.reason)
+            case _:
+                assert_never(word.outcome)
 
     def _new_stream(self) -> NewStream:
         """What the stream's row says when the raise makes it; the token is this very pass's."""
@@ -303,18 +383,9 @@ class StreamLoop:
     def _record_verdict(
         self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch
     ) -> tuple[StreamStatus, str]:
-        verdict = decision.verdict
-        kind = kind_of(verdict)
-        recorded = VerdictStatus(
-            kind=kind,
-            reason=verdict.reason,
-            attempt=attempt,
-            at=self._world.now(),
-            batch=batch_of(verdict),
-            evidence=tuple({"words": item.words, **item.data} for item in verdict.evidence),
-        )
-        written = self._write(status, version, phase=Phase.LAUNCHING, message=verdict.reason, verdict=recorded)
-        self._world.report(kind, f"Attempt {attempt}: {verdict.reason}")
+        verdict = verdict_of(decision, attempt, self._world.now())
+        written = self._write(status, version, phase=Phase.LAUNCHING, message=verdict.reason, verdict=verdict)
+        self._world.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
         return written
 
     def _put_off(self, reason: str) -> PassResult:
@@ -364,60 +435,3 @@ def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launch
         return ProvenDead(known.proof)
     why = state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
     return MayLive(why)
-
-
-def _in_progress(view: LedgerView | None) -> BatchNumber | None:
-    if view is None:
-        return None
-    waiting = (BatchStatus.IN_PROGRESS, BatchStatus.FAILED)
-    return next((row.batch for row in view.batches if row.status in waiting), None)
-
-
-def _landed_after(decision: Decision, ledger: LedgerView | None) -> int | None:
-    """The landed batch when the driver starts: a seed's number where one was published."""
-    for action in decision.actions:
-        if isinstance(action, SeedAndPublish):
-            return action.seed_batch
-    return None if ledger is None else ledger.stream.landed_batch
-
-
-def _checkpoint_after(decision: Decision, ledger: LedgerView | None, location: str) -> CheckpointStatus | None:
-    """The checkpoint that the driver is started on: a seed where one was published."""
-    for action in decision.actions:
-        if isinstance(action, SeedAndPublish):
-            return CheckpointStatus(generation=action.generation.number, location=action.generation.path(location))
-    return checkpoint_of(ledger)
-
-
-def _is_replaced(status: StreamStatus, plan: str | None) -> bool:
-    """Whether the latest driver was made of something else than the next one would be."""
-    made_of = None if status.driver is None or status.driver.attempt != status.attempt else status.driver.plan
-    return None not in (plan, made_of) and plan != made_of
-
-
-def _with_pod(driver: DriverStatus, pod: DriverPod | None) -> DriverStatus:
-    if pod is None:
-        return driver
-    return driver.model_copy(
-        update={"pod_name": pod.name, "image": pod.image, "started_at": pod.started_at or driver.started_at}
-    )
-
-
-def _newer_epoch(stream_id: str, known: Epoch, attempt_known: int, attempt: Epoch) -> str:
-    return (
-        f"The ledger holds epoch {known} of {stream_id} and this status knows attempt {attempt_known}: it was lost or "
-        f"restored, or another operator runs the stream too. This one takes attempt {attempt} and nothing older can land; if "
-        "there is another operator, stop one of the two."
-    )
-
-
-def _told(ending: Ended | Gone) -> tuple[str, str]:
-    """Return a word and a sentence for how a driver ended."""
-    match ending:
-        case Gone(why=why, reason=reason):
-            return reason, why
-        case Ended(words=None, detail=detail, reason=reason):
-            return reason or "Died", detail
-        case Ended(words=words):
-            assert words is not None
-            return str(words.ending), words.message

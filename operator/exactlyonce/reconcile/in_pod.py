@@ -1,0 +1,156 @@
+"""Reconciliation in a driver's pod, where the operator does not reach the checkpoint: docs/adr/0011.
+
+The operator raises the epoch and writes a brief; the same observe, decide and act run over the mounted volume, under that
+epoch; their word is a termination message, which the operator reads from the pod's record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, Stream, parse_stream
+from exactlyonce.checkpoint.generation import parse_generation
+from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
+from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.publish import PositionsMoved
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.act import act
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Observation, Predecessor, ProvenDead
+from exactlyonce.reconcile.observe import Stores, observe, request_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What the operator gives to a reconciliation that runs in a pod: the stream, and what only the operator knows.
+
+    `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
+    but those that a decision depends on are left out.
+    """
+
+    stream: Stream
+    owner: Owner
+    gone_owner: Owner | None
+    predecessor: Predecessor
+
+    def render(self) -> str:
+        """Return the brief as JSON."""
+        metadata = self.stream.metadata
+        asked = {key: value for key, value in metadata.annotations.items() if key in (ADOPT, FRESH)}
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "annotations": asked},
+            "spec": self.stream.spec.differences("driver.podTemplate", "executor.podTemplate"),
+        }
+        brief = {
+            "stream": document,
+            "owner": _owner_document(self.owner),
+            "goneOwner": None if self.gone_owner is None else _owner_document(self.gone_owner),
+            "predecessor": _predecessor_document(self.predecessor),
+        }
+        return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
+
+    @classmethod
+    def parse(cls, text: str) -> Brief:
+        """Return what `render` wrote.
+
+        Raises:
+            ResourceInvalid: if the stream is not one that this release knows.
+            KeyError, TypeError, ValueError: if the text is something else.
+        """
+        document = json.loads(text)
+        gone = document.get("goneOwner")
+        return cls(
+            parse_stream(document["stream"], "the brief"),
+            Owner(**document["owner"]),
+            None if gone is None else Owner(**gone),
+            _predecessor(document["predecessor"]),
+        )
+
+
+def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
+    """Observe, decide and act once, for a driver whose container starts next, and return what came of it.
+
+    Never raises for what the outside world does. Doing it again under the same epoch is harmless.
+    """
+    try:
+        seen = observe(
+            stores,
+            request_of(brief.stream, brief.owner),
+            epoch,
+            brief.predecessor,
+            lambda owner: owner == brief.gone_owner,
+        )
+        _require_epoch(seen, epoch)
+        decision = decide(seen)
+        for action in decision.actions:
+            act(stores, brief.stream.stream_id, epoch, action)
+    except (EpochOvertaken, PositionsMoved) as problem:
+        return PodVerdict(Outcome.OVERTAKEN, str(problem))
+    except (Unreachable, OutcomeUnknown) as problem:
+        return PodVerdict(Outcome.UNREACHABLE, str(problem))
+    except Refused as problem:
+        return PodVerdict(Outcome.REFUSED, str(problem))
+    return _word(decision, seen, stores.checkpoints.location)
+
+
+def _require_epoch(seen: Observation, epoch: Epoch) -> None:
+    """A pod whose attempt was overtaken says so before it decides; what it would do is checked under the lock in any case."""
+    row = None if seen.ledger is None else seen.ledger.stream
+    if row is None or row.epoch != epoch or row.claim is not None:
+        found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
+        raise EpochOvertaken(f"The ledger of {seen.request.stream_id} {found}; this pod is of epoch {epoch}.")
+
+
+def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
+    verdict, row = decision.verdict, None if seen.ledger is None else seen.ledger.stream
+    path, landed = (None, None) if row is None else (row.checkpoint_path, row.landed_batch)
+    for action in decision.actions:
+        if isinstance(action, SeedAndPublish):
+            path, landed = action.generation.path(location), action.seed_batch
+    generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
+    return PodVerdict(
+        Outcome.HALTS if decision.halts else Outcome.LAUNCHES,
+        verdict.reason,
+        kind_of(verdict),
+        batch_of(verdict),
+        landed,
+        None if generation is None else generation.number,
+        path,
+        tuple({"words": item.words, **item.data} for item in verdict.evidence),
+    )
+
+
+def _owner_document(owner: Owner) -> dict[str, str]:
+    return {"cluster": owner.cluster, "uid": owner.uid}
+
+
+def _predecessor_document(predecessor: Predecessor) -> dict[str, str]:
+    match predecessor:
+        case NoPredecessor():
+            return {"kind": "None"}
+        case ProvenDead(proof=proof):
+            return {"kind": "ProvenDead", "words": proof}
+        case MayLive(why=why):
+            return {"kind": "MayLive", "words": why}
+        case _:
+            assert_never(predecessor)
+
+
+def _predecessor(document: Mapping[str, Any]) -> Predecessor:
+    match document["kind"]:
+        case "None":
+            return NoPredecessor()
+        case "ProvenDead":
+            return ProvenDead(document["words"])
+        case "MayLive":
+            return MayLive(document["words"])
+        case kind:
+            raise ValueError(f"{kind} is no predecessor that this release knows")

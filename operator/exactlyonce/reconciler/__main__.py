@@ -1,0 +1,77 @@
+"""`python3 -m exactlyonce.reconciler`: reconcile one attempt of one stream. Started by the operator, never by hand."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+from pathlib import Path
+
+from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.errors import Refused
+from exactlyonce.launch.pod_verdict import EXIT_STATUS, Outcome, PodVerdict
+from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
+from exactlyonce.reconcile.observe import Stores
+from exactlyonce.source.kafka import KafkaBounds
+
+log = logging.getLogger("exactlyonce.reconciler")
+
+
+class BriefUnreadable(Refused):
+    """The brief is not one that this release understands."""
+
+
+def main() -> int:
+    """Reconcile, leave the word and return the exit status: 0 lets the driver's container start, and nothing else does."""
+    parser = argparse.ArgumentParser(prog="python3 -m exactlyonce.reconciler", description=__doc__)
+    parser.add_argument("--brief", type=Path, required=True, help="what the operator knows (JSON)")
+    parser.add_argument("--epoch", type=int, required=True, help="the attempt's epoch")
+    parser.add_argument("--word", type=Path, required=True, help="the file that takes what came of it")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    word = _word(options.brief, Epoch(options.epoch))
+    with contextlib.suppress(OSError):
+        options.word.write_text(word.render())
+    log.info("%s: %s %s", word.outcome, word.kind or "", word.reason)
+    return EXIT_STATUS[word.outcome]
+
+
+def _word(file: Path, epoch: Epoch) -> PodVerdict:
+    try:
+        brief = _read(file)
+        return reconcile_in_pod(_stores(brief), brief, epoch)
+    except Refused as problem:
+        return PodVerdict(Outcome.REFUSED, str(problem))
+
+
+def _read(file: Path) -> Brief:
+    try:
+        return Brief.parse(file.read_text())
+    except (OSError, KeyError, TypeError, ValueError) as problem:
+        said = " ".join(str(problem).split())
+        raise BriefUnreadable(
+            f"The pod does not understand its {file.name} ({type(problem).__name__}: {said[:300]}); give driver and "
+            "operator images of the same release."
+        ) from problem
+
+
+def _stores(brief: Brief) -> Stores:
+    """Open the stores with the secrets as they are mounted."""
+    spec, folder = brief.stream.spec, Path(os.environ[SECRETS_FOLDER])
+    sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
+    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
+    return Stores(
+        PostgresLedger(address, sink.ledger_schema, application=f"exactlyonce {brief.stream.stream_id}"),
+        open_store(checkpoint, read_secret(folder, checkpoint.secret_ref)),
+        KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
