@@ -78,6 +78,14 @@ def test_a_call_waits_for_a_place_and_gives_up_after_a_moment(clock: Clock) -> N
         pass
 
 
+def test_a_call_does_not_wait_for_a_place_where_those_who_have_one_hang(clock: Clock) -> None:
+    store = Store("warehouse", 1, clock, wait_seconds=3600)
+    with hanging(store, 1):
+        clock.now += 1
+        with pytest.raises(StoreBusy), store.entered():
+            pass
+
+
 def test_a_call_gets_the_place_that_comes_free_while_it_waits(clock: Clock) -> None:
     store = Store("warehouse", 1, clock, wait_seconds=60)
     entered = threading.Event()

@@ -41,11 +41,11 @@ class Store:
         """Take a place for one call.
 
         Raises:
-            StoreBusy: if none came free within `wait_seconds`.
+            StoreBusy: if none came free within `wait_seconds`, or those who have one hang.
         """
         call = object()
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self._begun) < self.places, self.wait_seconds):
+            if self._hangs() or not self._changed.wait_for(lambda: not self._is_full(), self.wait_seconds):
                 raise StoreBusy(f"{self.name} does not answer {len(self._begun)} passes that ask it; trying again.")
             self._begun[call] = self.clock()
         try:
@@ -61,13 +61,19 @@ class Store:
     def hangs(self) -> bool:
         """Whether every place is taken, and at least one for longer than a call takes."""
         with self._changed:
-            return len(self._begun) >= self.places and self._oldest_seconds() > _HANGS_SECONDS
+            return self._hangs()
 
     @property
     def is_slow(self) -> bool:
         """Whether a call has taken long of late, or is taking long."""
         with self._changed:
             return self.clock() < self._slow_until or self._oldest_seconds() > _SLOW_SECONDS
+
+    def _is_full(self) -> bool:
+        return len(self._begun) >= self.places
+
+    def _hangs(self) -> bool:
+        return self._is_full() and self._oldest_seconds() > _HANGS_SECONDS
 
     def _oldest_seconds(self) -> float:
         return self.clock() - min(self._begun.values(), default=float("inf"))

@@ -25,6 +25,8 @@ log = logging.getLogger("exactlyonce.operator")
 
 _SWEEP_SECONDS = 300.0
 _LIST_AGAIN_SECONDS = 5.0
+_ON_ITS_WAY_SECONDS = 0.5
+"""What changes at a pod before it runs comes in quick succession, and is only shown: one pass tells all of it."""
 
 
 @dataclass
@@ -62,10 +64,13 @@ class Operator:
             self._woken(namespace, name)
 
         @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER}, registry=registry)
-        async def pod_changed(namespace: str | None, meta: Mapping[str, Any], **_: Any) -> None:
+        async def pod_changed(
+            namespace: str | None, meta: Mapping[str, Any], status: Mapping[str, Any], **_: Any
+        ) -> None:
+            is_on_its_way = status.get("phase") == "Pending" and "deletionTimestamp" not in meta
             for owner in meta.get("ownerReferences", []):
                 if owner["kind"] == KIND:
-                    self._woken(namespace, owner["name"])
+                    self._woken(namespace, owner["name"], _ON_ITS_WAY_SECONDS if is_on_its_way else 0.0)
 
     @property
     def lease_silent_seconds(self) -> float:
@@ -93,10 +98,10 @@ class Operator:
             await asyncio.to_thread(executor.shutdown)
             await asyncio.to_thread(self.lease.release)
 
-    def _woken(self, namespace: str | None, name: str | None) -> None:
+    def _woken(self, namespace: str | None, name: str | None, after_seconds: float = 0.0) -> None:
         self.pulse.last_event = time.monotonic()
         if namespace and name:
-            self.wakeups.wake(Key(namespace, name))
+            self.wakeups.wake(Key(namespace, name), after_seconds)
 
     async def _lead(self) -> None:
         """Renew the Lease for as long as the process lives, outside of the threads that passes keep busy."""

@@ -1,0 +1,164 @@
+"""What a pass is put together from: when secrets are read, and that a rotated one gives another login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from exactlyonce.api.conditions import rendered
+from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.status import StreamStatus
+from exactlyonce.control.guarded_stores import GuardedLedger, Opened
+from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.stream_pass import NotPutTogether, Parts
+from exactlyonce.control.wakeups import Key
+from exactlyonce.launch.driver_document import Image
+from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.monitor.targets import Target
+from tests.resource_cases import changed, document
+
+KEY = Key("shop", "orders")
+RESOURCE = changed(
+    document(),
+    {
+        "metadata.uid": "u-1",
+        "metadata.generation": 1,
+        "metadata.resourceVersion": "1",
+        "spec.checkpoint.secretRef": {"name": "lake"},
+    },
+)
+
+
+@dataclass
+class Secrets:
+    """An API server that has secrets and counts how often they are read."""
+
+    kept: dict[str, dict[str, str]]
+    reads: list[str] = field(default_factory=list)
+    api: Any = None
+    cluster_id: str = "cluster-1"
+
+    def secret(self, namespace: str, name: str) -> dict[str, str] | None:
+        """Return a secret."""
+        self.reads.append(name)
+        return self.kept.get(name)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    warehouse = {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "lands", "password": "old"}
+    return Secrets({"warehouse": warehouse, "lake": {}})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watched() -> list[Target]:
+    return []
+
+
+@pytest.fixture
+def put_together(secrets: Secrets, clock: Clock, watched: list[Target]) -> Callable[..., Parts]:
+    """Puts the parts of one pass together."""
+    cluster: Any = secrets
+    parts = ClusterParts(cluster, PodDefaults("driver", Image("spark")), watch=watched.append, clock=clock)
+
+    def made(resource: dict[str, Any] = RESOURCE) -> Parts:
+        render = lambda status, given: rendered(status, given, NOW)  # noqa: E731 - a word for the line below
+        with_status = {**resource, "status": StreamStatus().to_document()}
+        statuses = ResourceStatus(cluster, with_status, render, lambda: True)
+        return parts.of(parse_stream(resource, "the test"), resource, statuses, lambda kind, words: None)
+
+    return made
+
+
+NOW: Any = None
+
+
+def opened(parts: Parts) -> Opened:
+    """Return the stores of a pass, as the first question to one of them opens them."""
+    ledger = parts.world.stores.ledger
+    assert isinstance(ledger, GuardedLedger)
+    return ledger.opening.opened
+
+
+def password(parts: Parts) -> str:
+    """Return the password that a pass would log in with."""
+    ledger = opened(parts).ledger
+    assert isinstance(ledger, PostgresLedger)
+    return ledger.address.parameters["password"]
+
+
+def test_a_pass_that_asks_no_store_reads_no_secret_but_the_first_one_over_a_resource_does(
+    put_together: Callable[..., Parts], secrets: Secrets, watched: list[Target]
+) -> None:
+    put_together()
+    assert (sorted(secrets.reads), len(watched)) == (["lake", "warehouse"], 1)
+    secrets.reads.clear()
+    for _ in range(10):
+        put_together()
+    assert (secrets.reads, len(watched)) == ([], 1)
+    put_together(changed(RESOURCE, {"metadata.generation": 2}))
+    assert (sorted(secrets.reads), len(watched)) == (["lake", "warehouse"], 2)
+
+
+def test_a_pass_that_asks_a_store_reads_the_secrets_as_they_are_then(
+    put_together: Callable[..., Parts], secrets: Secrets
+) -> None:
+    assert password(put_together()) == "old"
+    parts = put_together()
+    secrets.kept["warehouse"]["password"] = "new"
+    assert password(parts) == "new", "they are read at the first question, not when the pass begins"
+    secrets.reads.clear()
+    assert password(parts) == "new"
+    assert secrets.reads == [], "and once in a pass"
+
+
+def test_passes_with_the_same_secrets_share_one_ledger_and_another_password_is_another(
+    put_together: Callable[..., Parts], secrets: Secrets
+) -> None:
+    first, second = opened(put_together()).ledger, opened(put_together()).ledger
+    assert first is second
+    secrets.kept["warehouse"]["password"] = "new"
+    assert opened(put_together()).ledger is not first
+
+
+def test_the_monitor_is_told_of_a_rotated_secret_after_a_while(
+    put_together: Callable[..., Parts], secrets: Secrets, clock: Clock, watched: list[Target]
+) -> None:
+    put_together()
+    secrets.kept["warehouse"]["password"] = "new"
+    clock.now += 3600
+    put_together()
+    assert [dict(target.database.parameters)["password"] for target in watched] == ["old", "new"]
+
+
+def test_a_missing_secret_is_told_before_any_store_is_asked(
+    put_together: Callable[..., Parts], secrets: Secrets
+) -> None:
+    del secrets.kept["lake"]
+    with pytest.raises(NotPutTogether, match="Secret shop/lake is not there; create it"):
+        put_together()
+    secrets.kept["lake"] = {}
+    put_together()
+    parts = put_together()
+    del secrets.kept["lake"]
+    with pytest.raises(NotPutTogether, match="Secret shop/lake is not there"):
+        parts.world.stores.ledger.prepare()
