@@ -126,7 +126,11 @@ class Kafka:
         (self.folder / "server.properties").write_text(self._properties())
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = self._java(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.folder / "server.properties")
+            # In one word: an id may begin with a hyphen.
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            f"--config={self.folder / 'server.properties'}",
         )
         formatted = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
         if formatted.returncode:
