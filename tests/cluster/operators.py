@@ -268,13 +268,21 @@ class WholeStream:
 
 
 def whole_stream(
-    rig: Rig, cluster: Cluster, api: client.ApiClient, namespace: str, changes: Mapping[str, Any], s3: Any
+    rig: Rig,
+    cluster: Cluster,
+    api: client.ApiClient,
+    namespace: str,
+    changes: Mapping[str, Any],
+    s3: Any,
+    *,
+    with_account: bool = True,
 ) -> WholeStream:
     """Return a stream with one small executor, with what it names put into its namespace."""
     rig.sql(f"create role {rig.user} login superuser password '{rig.password}'")
     rig.write_secret(host=cluster.host_address)
     login = {file.name: file.read_text() for file in (rig.secrets / "warehouse").iterdir()}
-    apply(cluster, namespace, *rights(ACCOUNT, DRIVER_RIGHTS), secret("warehouse", login), secret("lake", s3.secret()))
+    account = rights(ACCOUNT, DRIVER_RIGHTS) if with_account else []
+    apply(cluster, namespace, *account, secret("warehouse", login), secret("lake", s3.secret()))
     small = {"memory": "600m", "memoryOverhead": "500m", "cpuRequest": "50m"}
     settled = {
         "spec.source.kafka": {
