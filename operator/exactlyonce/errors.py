@@ -16,6 +16,14 @@ class Refused(ExactlyOnceError):
     """What was asked cannot be done as it stands; trying again changes nothing until a person mends it."""
 
 
+class RefusedOutside(Refused):
+    """A server refused: a login, a right, a topic that is not there. It is mended outside of the stream's resource.
+
+    Where nobody waits for the answer at a terminal, it is asked again later: an outage of a login service, or a password that
+    changed a moment before its secret, stops no stream for good.
+    """
+
+
 class Unreachable(ExactlyOnceError):
     """A store did not answer in time; nothing is known of its content, which is not the same as empty."""
 
@@ -32,7 +40,7 @@ class SourceUnreachable(Unreachable):
     """The brokers did not answer in time."""
 
 
-class TopicMissing(Refused):
+class TopicMissing(RefusedOutside):
     """A topic that the stream reads does not exist on the brokers."""
 
 
@@ -44,7 +52,7 @@ class LedgerUnreachable(Unreachable):
     """The ledger's database did not answer in time."""
 
 
-class LedgerRefused(Refused):
+class LedgerRefused(RefusedOutside):
     """The ledger's database answered with a refusal: a wrong password, a missing right, a missing database."""
 
 

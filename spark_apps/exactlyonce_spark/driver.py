@@ -72,7 +72,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
         words = _run_query(parts, drain, keep)
         release(parts.ledger, parts.permit)
     except BaseException as problem:  # whatever ends a driver, its launcher is told
-        return _failed(problem, parts, loop)
+        return _failed(problem, parts, loop, asks_again=driver.kubernetes is not None)
     return words
 
 
@@ -232,10 +232,12 @@ class _Query:
             self._query.stop()
 
 
-def _failed(problem: BaseException, parts: DriverParts | None, loop: BatchLoop | None) -> LastWords:
+def _failed(
+    problem: BaseException, parts: DriverParts | None, loop: BatchLoop | None, *, asks_again: bool
+) -> LastWords:
     """Turn what ended the driver into last words, and record the batch's failure where that is still possible."""
     planned = None if loop is None else loop.in_hand
-    ending, message = ending_of(problem, in_batch=planned is not None)
+    ending, message = ending_of(problem, in_batch=planned is not None, asks_again=asks_again)
     if parts is not None and ending is not Ending.FENCED:
         ending, message = _fenced_meanwhile(parts, ending, message)
     if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import Fenced
 
@@ -20,10 +20,13 @@ _DATABASE = "psycopg2"
 _MOST = 1200
 
 
-def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
-    """Return how a driver ended and a message for a person. Performs no I/O."""
+def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = False) -> tuple[Ending, str]:
+    """Return how a driver ended and a message for a person. Performs no I/O.
+
+    `asks_again`: what a server refuses is no reason to halt, since nobody waits for the answer.
+    """
     if isinstance(problem, ExactlyOnceError):
-        return _kind_of(problem, in_batch=in_batch), str(problem)
+        return _kind_of(problem, in_batch, asks_again), str(problem)
     text = str(problem)
     if type(problem).__module__.startswith(_DATABASE):
         text = f"{type(problem).__module__}.{type(problem).__name__}: {text}"
@@ -36,7 +39,7 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     cause = _cause(text)
     if cause is not None:
         name, said = cause
-        return _named(name, in_batch=in_batch), said
+        return _named(name, in_batch, asks_again), said
     away = _KAFKA_AWAY.search(text)
     if away is not None:
         said = _shortened(away[1].rstrip("."))
@@ -49,10 +52,12 @@ def ending_of(problem: BaseException, *, in_batch: bool) -> tuple[Ending, str]:
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said
 
 
-def _kind_of(problem: ExactlyOnceError, *, in_batch: bool) -> Ending:
+def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> Ending:
     match problem:
         case Fenced():
             return Ending.FENCED
+        case RefusedOutside() if asks_again:
+            return Ending.UNREACHABLE
         case Refused():
             return Ending.REFUSED
         case Unreachable() | OutcomeUnknown():
@@ -61,11 +66,11 @@ def _kind_of(problem: ExactlyOnceError, *, in_batch: bool) -> Ending:
             return Ending.BATCH_FAILED if in_batch else Ending.FAILED
 
 
-def _named(name: str, *, in_batch: bool) -> Ending:
+def _named(name: str, in_batch: bool, asks_again: bool) -> Ending:
     """Return the ending for an error of ours that was raised in a task and came back as text."""
     for kind in _all_kinds(ExactlyOnceError):
         if name == f"{kind.__module__}.{kind.__qualname__}":
-            return _kind_of(kind("from a task"), in_batch=in_batch)
+            return _kind_of(kind("from a task"), in_batch, asks_again)
     return Ending.BATCH_FAILED if in_batch else Ending.FAILED
 
 

@@ -104,6 +104,7 @@ class Machine:
         self.annotations: dict[str, str] = {}
         self.looks = False
         self.in_pod = False
+        self.asks_again = False
         self.keys: tuple[TopicPartition, ...] = KEYS
 
     @property
@@ -143,6 +144,7 @@ class Machine:
             lambda: self.now,
             lambda: self.looks,
             in_pod=self.in_pod,
+            asks_again=self.asks_again,
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)
 

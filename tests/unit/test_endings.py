@@ -58,6 +58,11 @@ Caused by: java.lang.IllegalStateException: nothing of interest
 """
 
 
+def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer() -> None:
+    assert ending_of(TopicMissing(SAID), in_batch=True, asks_again=True) == (Ending.UNREACHABLE, SAID)
+    assert ending_of(SecretMissing(SAID), in_batch=True, asks_again=True) == (Ending.REFUSED, SAID)
+
+
 @pytest.mark.parametrize(("kind", "ending"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
 @pytest.mark.parametrize("in_batch", [True, False], ids=["in a batch", "outside of any batch"])
 def test_an_error_of_this_project_ends_the_driver_alike_here_and_in_a_task(

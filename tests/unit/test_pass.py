@@ -181,6 +181,19 @@ def test_what_only_a_person_can_mend_halts_the_stream_with_that_sentence() -> No
     assert machine.reports == [("Halted", "There is no topic orders; create it.")]
 
 
+def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer() -> None:
+    machine = ended()
+    machine.asks_again = True
+    view = machine.topic.view
+    machine.topic.view = missing  # type: ignore[method-assign,assignment] # what a broker may do
+    result = machine.run_pass()
+    assert isinstance(result, Waiting)
+    assert result.reason == "There is no topic orders; create it."
+    assert machine.statuses.status.phase is Phase.BACKING_OFF
+    machine.topic.view = view  # type: ignore[method-assign] # it is there again
+    machine.run_until_a_driver_runs()
+
+
 def test_a_ledger_that_does_not_answer_when_a_driver_has_ended_loses_no_ending() -> None:
     machine = started()
     machine.end(FIRST)

@@ -141,6 +141,7 @@ class ClusterParts:
             self.troubled,
             functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
             in_pod=spec.checkpoint.persistent_volume_claim is not None,
+            asks_again=True,
         )
         return Parts(world, driver_plan(spec), launcher.clean_up)
 

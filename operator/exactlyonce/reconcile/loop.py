@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, StoreBusy, Unreachable
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, StoreBusy, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, Raised, raise_epoch
@@ -115,7 +115,8 @@ class World:
     `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
     nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
     each error that ends a pass. `in_pod` says that only the stream's own pods reach the checkpoint, so that reconciliation
-    runs in the driver's pod (docs/adr/0011).
+    runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
+    stream: nobody waits for the answer.
     """
 
     stores: Stores
@@ -129,6 +130,7 @@ class World:
     troubled: Callable[[Exception], None] = lambda problem: None
     glance: Callable[[str], LedgerView | None] | None = None
     in_pod: bool = False
+    asks_again: bool = False
 
 
 class StreamLoop:
@@ -157,6 +159,8 @@ class StreamLoop:
             return self._put_off(str(problem))
         except Refused as problem:
             self._world.troubled(problem)
+            if isinstance(problem, RefusedOutside) and self._world.asks_again:
+                return self._put_off(str(problem))
             return self._halt(str(problem))
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:

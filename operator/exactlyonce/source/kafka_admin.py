@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from exactlyonce.errors import Refused, SourceUnreachable, TopicMissing
+from exactlyonce.errors import RefusedOutside, SourceUnreachable, TopicMissing
 
 Result = TypeVar("Result")
 
@@ -35,7 +35,7 @@ _LONG_LIVED = {"reconnect.backoff.max.ms": "1000"}
 _ERRORS_KEPT = 50
 
 
-class SourceRefused(Refused):
+class SourceRefused(RefusedOutside):
     """The brokers answered with a refusal: a wrong login or a missing right."""
 
 
@@ -95,7 +95,7 @@ class KafkaAdmin:
         self._errors.clear()
         return answer
 
-    def _unreachable(self, said: str) -> Refused | SourceUnreachable:
+    def _unreachable(self, said: str) -> RefusedOutside | SourceUnreachable:
         noted = self._noted_errors()
         for error in noted:
             # A connection lost in the middle of a login has that code too, with one of librdkafka's own reasons.
