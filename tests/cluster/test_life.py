@@ -5,12 +5,12 @@ After each misfortune the ids are counted by the test, and what a user would see
 
 from __future__ import annotations
 
-import signal
-from pathlib import Path
+import base64
+import json
+import threading
 
 import pytest
 
-from exactlyonce import crash_points
 from testbed.cluster import Cluster
 from testbed.postgres import Postgres
 from tests.cluster.operators import FINALIZER, MakeOperator, MakeStream, WholeStream, watching_drivers
@@ -79,63 +79,6 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
     eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone", 60)
     eventually(lambda: stream.pods("driver") == [], "its pods are gone", 60)
     assert rig.sql("select count(*) from exactlyonce.streams") == [(1,)], "deletionPolicy is Retain: the ledger stays"
-
-
-def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_has_two_drivers(
-    make_stream: MakeStream,
-    make_operator: MakeOperator,
-    cluster: Cluster,
-    namespace: str,
-    name: str,
-    tmp_path: Path,
-) -> None:
-    stream = make_stream(name, {"spec.deletionPolicy": "Delete"})
-    rig = stream.rig
-    fired = {point: tmp_path / f"fired-{point}" for point in crash_points.POINTS}
-    environment = {crash_points.VARIABLE: " ".join(f"{point}={file}" for point, file in fired.items())}
-    with watching_drivers(cluster, namespace) as seen:
-        stream.operators.append(make_operator(environment=environment))
-        rig.produce(12_000)
-        stream.apply()
-        stream.until(lambda: rig.landed() > 0, "the first batch has landed")
-        stream.until(lambda: stream.phase == "Running", "it is seen to run")
-        cluster.kill_container(namespace, stream.driver_name())
-        stream.until_landed_all()
-        stream.until(lambda: stream.phase == "Running", "it is seen to run again")
-        stream.change({"spec.suspend": True})
-        stream.until(lambda: stream.phase == "Suspended", "it is at rest")
-        rig.produce(1_000)
-        stream.change({"spec.suspend": False})
-        stream.until_landed_all()
-        stream.until(lambda: stream.phase == "Running", "it runs once more")
-        rig.assert_exactly_once()
-        stream.streams.delete(stream.name)
-        stream.until(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone")
-    assert [point for point, file in fired.items() if not file.exists()] == [], "the operator died at each of them"
-    assert seen.doubled() == {}
-    assert rig.sql("select count(*) from exactlyonce.streams") == [(0,)], "deletionPolicy is Delete: nothing is left"
-    rig.assert_exactly_once()
-
-
-def test_two_operators_that_both_act_never_land_a_record_twice(
-    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
-) -> None:
-    """As if the Lease did not work: each holds one of its own."""
-    stream = make_stream(name)
-    rig = stream.rig
-    with watching_drivers(cluster, namespace) as seen:
-        stream.operators += [make_operator(name=which, lease=which) for which in ("first", "second")]
-        rig.produce(12_000)
-        stream.apply()
-        stream.until(lambda: rig.landed() > 0, "the first batch has landed")
-        cluster.kill_container(namespace, stream.driver_name())
-        stream.until_landed_all()
-        stream.operators[0].end(signal.SIGTERM)
-        assert stream.operators.pop(0).status == 0, "an operator that is asked to end does so"
-        rig.produce(1_000)
-        stream.until_landed_all()
-    rig.assert_exactly_once()
-    assert seen.doubled() == {}
 
 
 def test_a_driver_on_a_lost_node_is_refused_while_its_successor_lands(
@@ -213,11 +156,41 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
 
     rig.sql(f"alter role {rig.user} nologin")
     stream.change({"spec.driver.startTimeout": None, "spec.driver.podTemplate": None})
-    stream.until(lambda: stream.phase == "BackingOff" and "PutOff" in stream.reasons(), "the database refuses")
-    assert stream.holding_condition.startswith("Reconciling")
+    stream.until(lambda: "not permitted to log in" in stream.status["message"], "the database refuses")
+    assert (stream.phase, stream.holding_condition) == ("BackingOff", "Reconciling: PutOff")
     rig.sql(f"alter role {rig.user} login")
     stream.until_landed_all()
     rig.assert_exactly_once()
+
+
+def test_a_database_that_is_down_for_a_minute_and_a_password_that_has_changed_cost_time_only(
+    make_stream: MakeStream, make_operator: MakeOperator, postgres_18: Postgres, name: str
+) -> None:
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    rig.produce(2_000)
+    stream.apply()
+    stream.until_landed_all()
+    postgres_18.crash()
+    rig.produce(2_000)
+    down = threading.Event()
+    down.wait(60)
+    assert stream.holding_condition.startswith("Reconciling") or stream.phase == "Running", "nothing is given up"
+    postgres_18.start()
+    stream.until_landed_all()
+    rig.assert_exactly_once()
+
+    rig.sql(f"alter role {rig.user} password 'another-hidden-password'")
+    login = {"password": base64.b64encode(b"another-hidden-password").decode()}
+    stream.kubectl("patch", "secret", "warehouse", "--type=merge", "--patch", json.dumps({"data": login}))
+    attempt = stream.status["attempt"]
+    stream.cluster.kill_container(stream.namespace, stream.driver_name())
+    stream.until(lambda: stream.status["attempt"] > attempt, "the next attempt is made")
+    rig.produce(500)
+    stream.until_landed_all()
+    rig.assert_exactly_once()
+    assert "another-hidden-password" not in stream.operators[0].log
 
 
 NOWHERE = {"spec": {"nodeSelector": {"disk": "none-such"}}}
