@@ -196,8 +196,11 @@ class WholeStream:
 
     @property
     def holding_condition(self) -> str:
-        """The one condition that is True, with its reason."""
-        (found,) = [entry for entry in self.status.get("conditions", []) if entry["status"] == "True"]
+        """The one condition of kstatus' three that is True, with its reason."""
+        three = [
+            entry for entry in self.status.get("conditions", []) if entry["type"] in ("Ready", "Reconciling", "Stalled")
+        ]
+        (found,) = [entry for entry in three if entry["status"] == "True"]
         return f"{found['type']}: {found['reason']}"
 
     def events(self) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from exactlyonce.api.status import CheckpointStatus, Phase, StreamStatus
 from exactlyonce.checkpoint.locations import StoreInPods
-from exactlyonce.errors import SourceUnreachable, StoreUnreachable
+from exactlyonce.errors import SourceUnreachable, StoreUnreachable, TopicMissing
 from exactlyonce.launch.pod_verdict import EXIT_STATUS, Outcome, PodVerdict, parse_pod_verdict
 from exactlyonce.launch.port import DriverPod, Gone, Running
 from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch
@@ -132,13 +132,16 @@ def test_a_verdict_that_halts_halts_the_stream_and_no_driver_starts() -> None:
     assert machine.run_pass() == Halted(word.reason)
 
 
-def unreachable(*_: object) -> None:
-    raise SourceUnreachable("The brokers do not answer.")
-
-
-def test_a_store_that_the_pod_does_not_reach_is_tried_again_with_growing_waits() -> None:
+@pytest.mark.parametrize("problem", [SourceUnreachable("The brokers do not answer."), TopicMissing("It is gone.")])
+def test_a_store_that_does_not_answer_the_pod_or_refuses_it_is_asked_again_with_growing_waits(
+    problem: Exception,
+) -> None:
     machine, waits = in_pods(ended()), []
-    view, machine.topic.view = machine.topic.view, unreachable  # type: ignore[method-assign,assignment]
+
+    def fails(*_: object) -> None:
+        raise problem
+
+    view, machine.topic.view = machine.topic.view, fails  # type: ignore[method-assign,assignment]
     for _ in range(2):
         result = machine.run_pass()
         assert isinstance(result, Watching)

@@ -24,7 +24,7 @@ class Outcome(StrEnum):
     REFUSED = "Refused"
     """Something is wrong that only a person can mend; nothing was decided."""
     UNREACHABLE = "Unreachable"
-    """A store did not answer; nothing is known, so nothing was decided."""
+    """A store did not answer, or refused what may be granted later; nothing is known, so nothing was decided."""
     OVERTAKEN = "Overtaken"
     """Another attempt has gone further meanwhile."""
 

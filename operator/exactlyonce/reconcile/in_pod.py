@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, Stream, parse_stream
 from exactlyonce.checkpoint.generation import parse_generation
-from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
+from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import PositionsMoved
@@ -94,7 +94,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
             act(stores, brief.stream.stream_id, epoch, action)
     except (EpochOvertaken, PositionsMoved) as problem:
         return PodVerdict(Outcome.OVERTAKEN, str(problem))
-    except (Unreachable, OutcomeUnknown) as problem:
+    except (Unreachable, OutcomeUnknown, RefusedOutside) as problem:
         return PodVerdict(Outcome.UNREACHABLE, str(problem))
     except Refused as problem:
         return PodVerdict(Outcome.REFUSED, str(problem))
