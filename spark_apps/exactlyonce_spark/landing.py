@@ -104,6 +104,8 @@ def begin_batch(
     view = require_permit(ledger, permit)
     if view.stream.landed_batch == batch.number:
         _require_same(batch, view.batch(batch.number))
+        if batch.stateful and not view.stream.stateful:
+            _record_state(ledger, permit)
         return AlreadyLanded()
     _require_next(view.stream, batch)
     finished = _finished(view.landed, batch.ranges) if by_partition else frozenset()
@@ -117,6 +119,13 @@ def begin_batch(
             permit.stream_id, planned_row(permit, batch, BatchStatus.IN_PROGRESS, Written(None), None)
         )
     return Begun(incarnation, finished)
+
+
+def _record_state(ledger: Ledger, permit: Permit) -> None:
+    """Record that the query keeps state: it is in the checkpoint from batch 0 on, which is seeded and never landed."""
+    with ledger.transaction() as transaction:
+        stream = fence(transaction, permit, Lock.UPDATE)
+        transaction.update_stream(replace(stream, stateful=True))
 
 
 def require_permit(ledger: Ledger, permit: Permit) -> LedgerView:

@@ -6,8 +6,9 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
+from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import Done, Halted
-from tests.rig import Rig
+from tests.rig import Rig, eventually, running
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 A_MINUTE, BATCH = 10, 100
@@ -38,6 +39,22 @@ def test_an_aggregation_counts_every_record_once_through_kills_and_halts_without
     assert isinstance(result, Halted)
     assert "keeps state in its checkpoint, which offsets alone cannot rebuild" in result.reason
     assert_minutes_once(rig, minutes_of(5 * BATCH))
+
+
+def test_an_aggregation_whose_first_batch_has_not_landed_starts_over_without_its_checkpoint(rig: Rig) -> None:
+    """Its state is made with batch 0 only, and nothing has landed but that: so batch 0 it is, at the same positions."""
+    environment = counting_minutes(rig)
+    for number in range(0, BATCH, 4):
+        rig.produce(4, ts=moment_of(number))
+    opened = rig.open()
+    with running(rig, opened, crash="batch.rows-written@1=hold", environment=environment):
+        eventually(lambda: any(rig.folder.glob("fired-0-*")), "batch 1 is about to land", 90)
+        shutil.rmtree(rig.location)
+        opened.launcher.kill(Epoch(1))
+        eventually(lambda: rig.landed_batch() > 0, "its successor has landed", 120)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    assert rig.verdicts()[:2] == ["FirstStart", "RebuildFromSink"]
+    assert_minutes_once(rig, minutes_of(BATCH))
 
 
 def test_an_aggregation_that_is_to_land_by_partition_halts_at_once_and_says_what_to_do(rig: Rig) -> None:

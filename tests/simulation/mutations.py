@@ -305,6 +305,22 @@ def truncation_not_noticed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def state_known_after_the_first_records_only() -> Iterator[None]:
+    """That the query keeps state is known once a batch with records has landed; until then a seed without state is made,
+    which Spark refuses for ever.
+    """
+
+    def in_ledger(seen: Any) -> bool:
+        return seen.ledger is not None and bool(seen.ledger.stream.stateful)
+
+    with (
+        mock.patch.object(decide, "_keeps_state", in_ledger),
+        mock.patch.object(landing, "_record_state", lambda ledger, permit: None),
+    ):
+        yield
+
+
 def _advance_blindly(
     transaction: LedgerTransaction, stream_id: str, planned: landing.PlannedBatch, landed: Any
 ) -> None:
@@ -333,6 +349,7 @@ MUTATIONS: dict[str, Mutation] = {
         retention_not_checked,
         landed_batches_not_recognised,
         truncation_not_noticed,
+        state_known_after_the_first_records_only,
     )
 }
 """Each of these loses or doubles a record, or leaves the stream stuck."""

@@ -54,6 +54,8 @@ class Query:
                 if end is None:
                     return
                 self._write(f"offsets/{number}", self._offsets_file(end))
+            if self._world.stateful:
+                self._open_state(number)
             batch = Batch(self._world, self._process, number, start, end, self._folder)
             self._loop.run(batch)
             self._write(f"commits/{number}", b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
@@ -82,6 +84,14 @@ class Query:
         if start is None:  # batch 0, or the batch after a void offset: nothing says where it started
             start = Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends})
         return BatchNumber(latest), start, end
+
+    def _open_state(self, number: BatchNumber) -> None:
+        """Batch 0 makes the state; a later one has to find it. Source: StateStoreErrors, Spark 4.2.0."""
+        file = f"{self._folder}/state/0/0/_metadata/schema"
+        if number == 0:
+            self._store.create(file, b"schema")
+        elif file not in self._world.store.files:
+            raise SparkFailed("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY")
 
     def _wait_for_records(self, start: Positions, number: BatchNumber) -> Positions | None:
         """Return the end of the next batch, once there is one to run; None when the process is to drain."""

@@ -55,7 +55,7 @@ class Scenario:
             commit = Commit.BATCH  # drawn all the same, so that a seed's other draws stay
         hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
         if stateful:
-            hazards -= {"restore", "lose checkpoint", "retention", "foreign writes"}
+            hazards -= {"restore", "retention", "foreign writes"}
         return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
 
 

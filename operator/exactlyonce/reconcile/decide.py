@@ -98,7 +98,7 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
         return Decision(adopted)
     start = adopted if adopted is not None else seen.start
     assert start is not None, "observe resolves the start of every stream that never started or starts anew"
-    number = _highest_batch(seen) + 1
+    number = _seed_batch(seen)
     reason = f"No batch ever landed; the stream starts at {start}."
     if identity.fresh:
         reason = f"The stream starts anew at {start}, as the annotation asks."
@@ -106,7 +106,7 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
     if number > 0 and _keeps_state(seen):
         return Decision(_state_would_be_lost(reason, start, _start_evidence(seen, start)))
-    seed = _seed(seen, before, start, BatchNumber(number), reason)
+    seed = _seed(seen, before, start, number, reason)
     verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
     if identity.settled:
         # An annotation holds for the token that stands: once that is replaced nobody asks for a new start any more.
@@ -168,7 +168,7 @@ def _source_truncated(
         return Decision(SourceTruncated(False, f"{reason}; {advice}.", (*evidence, *changed)))
     reason = f"{reason}; the stream goes on without them, as the resource asks."
     moved = Positions({**_standing(ledger, change), **{key: earliest for key, (_, earliest) in missing.items()}})
-    batch = BatchNumber(_highest_batch(seen) + 1)
+    batch = _seed_batch(seen)
     given_up = tuple(
         FailureRow(
             batch, key, wanted, earliest, FailureStatus.LOST, "", "retention took the records before they landed"
@@ -176,7 +176,7 @@ def _source_truncated(
         for key, (wanted, earliest) in missing.items()
     )
     seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
-    return _unless_state_is_lost(ledger, SourceTruncated(True, reason, (*evidence, *changed)), (seed, Launch()))
+    return _unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
 
 
 def _by_the_logs(seen: Observation, ledger: LedgerView, change: SourceChange | None) -> Decision:
@@ -198,7 +198,7 @@ def _unless_predecessor_may_live(
     why = seen.predecessor.why
     evidence = Evidence(f"the last driver may still live: {why}", {"predecessor": why})
     assert isinstance(seen.checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
-    if ledger.stream.stateful and seen.checkpoint.state_survives_two_writers:
+    if _keeps_state(seen) and seen.checkpoint.state_survives_two_writers:
         kept = Evidence(
             "its state files have unique names, so the checkpoint is gone on with", {"conf": dict(seen.checkpoint.conf)}
         )
@@ -241,15 +241,14 @@ def _rebuild(
                 verdict.evidence,
             )
         )
-    batch = BatchNumber(_highest_batch(seen) + 1)
-    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), batch, verdict.reason)
-    return _unless_state_is_lost(ledger, verdict, (seed, Launch()))
+    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), _seed_batch(seen), verdict.reason)
+    return _unless_state_is_lost(seen, ledger, verdict, seed)
 
 
-def _unless_state_is_lost(ledger: LedgerView, verdict: Verdict, actions: tuple[Action, ...]) -> Decision:
-    """Offsets alone rebuild no state: a stateful query halts."""
-    if not ledger.stream.stateful:
-        return Decision(verdict, actions)
+def _unless_state_is_lost(seen: Observation, ledger: LedgerView, verdict: Verdict, seed: SeedAndPublish) -> Decision:
+    """Offsets alone rebuild no state: a stateful query halts, unless it has not read a record yet."""
+    if seed.seed_batch == 0 or not _keeps_state(seen):
+        return Decision(verdict, (seed, Launch()))
     return Decision(_state_would_be_lost(verdict.reason, ledger.landed.positions, verdict.evidence))
 
 
@@ -297,6 +296,17 @@ def _highest_batch(seen: Observation) -> int:
         numbers += [row.batch for row in seen.ledger.batches]
         numbers += [] if seen.ledger.stream.landed_batch is None else [seen.ledger.stream.landed_batch]
     return max(numbers)
+
+
+def _seed_batch(seen: Observation) -> BatchNumber:
+    """The batch that a new generation starts with: one more than any that was planned or landed.
+
+    While no more than the empty batch 0 has landed, a query that keeps state, or may, starts with that again: its state is
+    made with batch 0 only, and what it has planned since was never in the sink.
+    """
+    highest = _highest_batch(seen)
+    only_seeded = seen.ledger is not None and seen.ledger.stream.landed_batch == 0
+    return BatchNumber(0 if only_seeded and (highest == 0 or _keeps_state(seen)) else highest + 1)
 
 
 def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:

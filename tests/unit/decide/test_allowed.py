@@ -24,12 +24,14 @@ from exactlyonce.reconcile.verdicts import (
     RebuildReason,
     RecordLost,
     RewindToSink,
+    SeedAndPublish,
 )
 from tests.unit.decide.facts import (
     BATCH_4,
     EMPTY,
     FIRST,
     MAY_LIVE,
+    TOKEN,
     asked,
     at,
     batch,
@@ -112,6 +114,50 @@ def test_a_query_with_state_halts_when_its_last_driver_may_live_and_could_spoil_
     assert isinstance(decision.verdict, Contradiction)
     assert decision.verdict.why is ContradictionReason.STATE_WOULD_BE_LOST
     assert decision.verdict.evidence == MAY_STILL_WRITE.evidence
+
+
+SEEDED_0 = batch(0, ranges((40, 40), (30, 30)), BatchStatus.SEEDED)
+BEGUN_1 = batch(1, ranges((40, 50), (30, 45)), BatchStatus.IN_PROGRESS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "number"),
+    [
+        pytest.param(
+            seen(
+                replace(logs(1, 0, at(40, 30), at(50, 45)), stateful=True),
+                ledger=ledger(0, batches=(SEEDED_0, BEGUN_1)),
+                predecessor=MAY_LIVE,
+            ),
+            0,
+            id="it has planned batch 1 and may still live",
+        ),
+        pytest.param(
+            seen(Absent(), ledger=ledger(0, batches=(SEEDED_0, BEGUN_1), stateful=True)), 0, id="its checkpoint is lost"
+        ),
+        pytest.param(
+            seen(Absent(), ledger=ledger(0, batches=(SEEDED_0,)), location=EMPTY), 0, id="nothing was planned"
+        ),
+        pytest.param(seen(Absent(), ledger=ledger(0, batches=(SEEDED_0, BEGUN_1))), 5, id="it keeps no state"),
+        pytest.param(
+            seen(
+                replace(logs(0, None), stateful=True),
+                ledger=ledger(0, batches=(SEEDED_0,)),
+                location=location(ran=frozenset()),
+                request=asked(fresh=TOKEN),
+                start=at(40, 30),
+            ),
+            0,
+            id="it is to start anew",
+        ),
+    ],
+)
+def test_while_only_the_seed_has_landed_a_query_with_state_starts_with_batch_0_again_when(
+    facts: Observation, number: int
+) -> None:
+    decision = decide(facts)
+    assert [action.seed_batch for action in decision.actions if isinstance(action, SeedAndPublish)] == [number]
+    assert not decision.halts
 
 
 def test_what_is_taken_at_most_once_is_recorded_as_lost_even_when_the_stream_halts() -> None:
