@@ -1,41 +1,70 @@
-"""Operators that share the streams by their labels: each leaves the others' streams alone, whatever wakes it."""
+"""Operators that share the streams by their labels: each leaves the others' streams alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from kubernetes import client
+from prometheus_client import CollectorRegistry
 
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.observer import Observer
+from exactlyonce.control.stream_pass import Next, StreamPasses
+from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import SecretMissing
+from exactlyonce.monitor.monitor import Monitor
 from tests.cluster.operators import FINALIZER, MakeOperator
-from tests.cluster.pods import apply, pod
 from tests.cluster.streams import Streams
 from tests.resource_cases import document
 from tests.rig import eventually
 
-ONE_AT_A_TIME = {"EXACTLYONCE_OPERATOR_SELECTOR": "shard=a", "EXACTLYONCE_OPERATOR_WORKERS": "1"}
+
+@pytest.fixture
+def streams(api: client.ApiClient, namespace: str) -> Streams:
+    """A stream of shard a and one of shard b."""
+    made = Streams(api, namespace)
+    for name, shard in (("ours", "a"), ("theirs", "b")):
+        resource = document(name=name, namespace=namespace)
+        resource["metadata"]["labels"] = {"shard": shard}
+        made.create(resource)
+    return made
+
+
+def test_a_pass_over_a_stream_of_another_shard_does_nothing_whatever_has_woken_it(streams: Streams) -> None:
+    def no_parts(*_: Any) -> Any:
+        raise SecretMissing("Secret warehouse is not there.")
+
+    def no_deletion(_: Mapping[str, Any]) -> float | None:
+        raise AssertionError("nothing is deleted here")
+
+    passes = StreamPasses(
+        Cluster(streams.api, "here"),
+        no_parts,
+        no_deletion,
+        rendered=lambda status, _: {"phase": status.phase},
+        may_act=lambda: True,
+        observer=Observer(Monitor(), OperatorMetrics(CollectorRegistry())),
+        selector="shard=a",
+    )
+    before = streams.get("theirs")
+    assert passes.run(Key(streams.namespace, "theirs")) == Next(None)
+    assert streams.get("theirs") == before
+    assert passes.run(Key(streams.namespace, "ours")) != Next(None)
+    assert is_taken(streams, "ours")
+    streams.patch("ours", {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.timeout(300)
-def test_a_stream_of_another_shard_is_left_alone_also_when_its_pods_change(
-    api: client.ApiClient, make_operator: MakeOperator, namespace: str
+def test_a_stream_belongs_to_the_operator_of_its_labels_from_the_moment_it_gets_them(
+    streams: Streams, make_operator: MakeOperator
 ) -> None:
-    streams = Streams(api, namespace)
-    operator = make_operator(environment=ONE_AT_A_TIME)
-    uids = {}
-    for name, shard in (("theirs", "b"), ("ours", "a")):
-        resource = document(name=name, namespace=namespace)
-        resource["metadata"]["labels"] = {"shard": shard}
-        uids[name] = streams.create(resource)["metadata"]["uid"]
+    operator = make_operator(
+        environment={"EXACTLYONCE_OPERATOR_SELECTOR": "shard=a", "EXACTLYONCE_OPERATOR_WORKERS": "1"}
+    )
     eventually(lambda: is_taken(streams, "ours"), "the operator has looked at its stream", 120)
-
-    accounts = ["get", "serviceaccounts", f"--namespace={namespace}", "--output=name"]
-    eventually(lambda: "default" in operator.cluster.kubectl(*accounts), "pods may be made")
-    # One worker, first come, first served: when it has looked at the second, it is done with the first.
-    for name in ("theirs", "ours"):
-        apply(operator.cluster, namespace, driver_of(name, uids[name]))
-    streams.patch("ours", {"spec": {"history": 5}})
-    eventually(lambda: is_observed(streams, "ours"), "it has looked again", 120)
     assert not is_taken(streams, "theirs")
 
     streams.patch("theirs", {"metadata": {"labels": {"shard": "a"}}})
@@ -46,7 +75,7 @@ def test_a_stream_of_another_shard_is_left_alone_also_when_its_pods_change(
     eventually(lambda: is_observed(streams, "theirs"), "it looks at the one that it has taken", 120)
     assert not is_observed(streams, "ours"), "and no longer at the one that it has given away"
     assert operator.is_alive
-    for name in uids:
+    for name in ("ours", "theirs"):
         streams.patch(name, {"metadata": {"finalizers": None}})
 
 
@@ -57,15 +86,3 @@ def is_taken(streams: Streams, name: str) -> bool:
 def is_observed(streams: Streams, name: str) -> bool:
     found = streams.get(name)
     return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
-
-
-def driver_of(stream: str, uid: str) -> dict[str, Any]:
-    """A pod that looks like a stream's driver and runs nowhere."""
-    made = pod(f"{stream}-driver-9", "localhost/none", ["true"], nodeSelector={"no": "node"})
-    made["metadata"] |= {
-        "labels": {"exactlyonce.dev/role": "driver", "exactlyonce.dev/stream": stream, "exactlyonce.dev/attempt": "9"},
-        "ownerReferences": [
-            {"apiVersion": "exactlyonce.dev/v1alpha1", "kind": "ExactlyOnceStream", "name": stream, "uid": uid}
-        ],
-    }
-    return made
