@@ -16,6 +16,7 @@ from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import NotPutTogether, Parts
 from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.ledger.postgres import PostgresLedger
@@ -162,3 +163,19 @@ def test_a_missing_secret_is_told_before_any_store_is_asked(
     del secrets.kept["lake"]
     with pytest.raises(NotPutTogether, match="Secret shop/lake is not there"):
         parts.world.stores.ledger.prepare()
+
+
+def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_from_here(
+    put_together: Callable[..., Parts],
+) -> None:
+    claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
+    parts = put_together(changed(RESOURCE, {"spec.checkpoint": claim}))
+    assert parts.world.in_pod
+    with pytest.raises(StoreUnreachable, match="only the stream's own pods reach"):
+        parts.world.stores.checkpoints.list("")
+    assert not put_together().world.in_pod
+
+
+def test_a_path_without_a_claim_is_refused_with_what_to_do(put_together: Callable[..., Parts]) -> None:
+    with pytest.raises(NotPutTogether, match=r"name the claim that it is on in checkpoint\.persistentVolumeClaim"):
+        put_together(changed(RESOURCE, {"spec.checkpoint": {"location": "/checkpoints/orders"}}))

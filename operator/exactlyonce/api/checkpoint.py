@@ -51,7 +51,7 @@ class Checkpoint(Model):
 
     location: Location = Field(
         description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a "
-        "path needs persistentVolumeClaim, or a volume in both pod templates."
+        "path needs persistentVolumeClaim."
     )
     secret_ref: SecretRef | None = Field(
         None,

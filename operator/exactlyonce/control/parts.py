@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from exactlyonce.control.stream_pass import NotPutTogether, Parts, owner_is_gone
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, Refused, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
-from exactlyonce.launch.driver_pod import Manifests, manifests_of
+from exactlyonce.launch.driver_pod import START_SECONDS, Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
@@ -201,7 +202,17 @@ class ClusterParts:
     ) -> KubernetesLauncher:
         metadata = document["metadata"]
         server = ApiServer(self.cluster.api)
-        return KubernetesLauncher(server, metadata["namespace"], metadata["name"], metadata["uid"], manifests, patience)
+        # As the resource has it now: a pod that runs was made with what it said then.
+        grace_seconds = math.ceil(drain_timeout_of(document).total_seconds()) + START_SECONDS
+        return KubernetesLauncher(
+            server,
+            metadata["namespace"],
+            metadata["name"],
+            metadata["uid"],
+            manifests,
+            patience,
+            grace_seconds=grace_seconds,
+        )
 
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
         if checkpoint.persistent_volume_claim is not None:

@@ -38,7 +38,10 @@ class ManifestRefused(Refused):
 
 @dataclass
 class KubernetesLauncher:
-    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of, with its brief."""
+    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of, with its brief.
+
+    `grace_seconds` is how long a driver may take to drain; its pod's own grace period where it is None.
+    """
 
     server: ApiServer
     namespace: str
@@ -47,6 +50,7 @@ class KubernetesLauncher:
     manifests_of: Callable[[Epoch, str | None], Manifests]
     patience: Patience = field(default_factory=Patience)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    grace_seconds: int | None = None
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, from its pod's record as it is now."""
@@ -75,10 +79,10 @@ class KubernetesLauncher:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
     def drain(self, attempt: Epoch) -> None:
-        """Delete the driver's pod: its kubelet asks the driver to end, and waits for the pod's grace period."""
+        """Delete the driver's pod: its kubelet asks the driver to end, and waits for the grace period."""
         pod = self._read("Pod", driver_name(self.stream, attempt))
         if pod is not None and self._is_ours(pod, attempt) and "deletionTimestamp" not in pod["metadata"]:
-            self._delete(pod, "Pod")
+            self._delete(pod, "Pod", self.grace_seconds)
 
     def kill(self, attempt: Epoch) -> None:
         """Delete the driver's pod with the shortest grace period; its kubelet still reports its end."""
