@@ -1,15 +1,22 @@
 """Run the parts of the test suite one after the other, print the minutes of each, and fail if one failed.
 
-python scripts/run_parts.py lint unit simulation integration faults
+python scripts/run_parts.py lint unit simulation integration faults cluster
+
+What the cluster is made of takes minutes to build, once for the user: it is built beside the other parts, at the lowest
+priority.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -34,7 +41,8 @@ BRANCHES = [
 ]
 
 # A driver that starts leaves a part of two cores idle, so two tests at once take less time; each has servers of its own.
-OPTIONS = {"integration": ["--numprocesses=2"], "faults": ["--numprocesses=2"]}
+OPTIONS = {part: ["--numprocesses=2"] for part in ("integration", "faults", "cluster")}
+CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,42 @@ def run(part: str) -> Ran:
     return Ran(part, (time.monotonic() - started) / 60, not any(statuses))
 
 
+class Preparation:
+    """The programs and images of the test cluster, made beside the parts that do without them."""
+
+    def __init__(self) -> None:
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process has ended
+        command = ["nice", "-n", "19", sys.executable, "-m", "testbed.cluster_tools"]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=self._told, stderr=self._told)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if what it makes is not waited for."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+    def finish(self) -> None:
+        """Wait for it, at full priority from now on, and show what it said."""
+        if self._process.poll() is None:
+            print("Building what the test cluster is made of", flush=True)
+            subprocess.run(["renice", "-n", "0", "-g", str(os.getpgid(0))], check=False, capture_output=True)
+        self._process.wait()
+        self._told.seek(0)
+        print(self._told.read().decode(errors="replace")[-2000:], flush=True)
+
+
 def main() -> int:
     """Run the parts that the command line names."""
-    results = [run(part) for part in sys.argv[1:]]
+    results = []
+    with ExitStack() as started:
+        preparation = started.enter_context(Preparation()) if CLUSTER in sys.argv[1:] else None
+        for part in sys.argv[1:]:
+            if part == CLUSTER and preparation is not None:
+                preparation.finish()
+            results.append(run(part))
     print("\nPart            minutes")
     for result in results:
         print(f"{result.part:<14}{result.minutes:>9.1f}  {'passed' if result.passed else 'FAILED'}")
