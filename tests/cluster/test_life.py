@@ -214,6 +214,20 @@ def test_a_stream_without_its_secret_waits_for_it_and_one_with_an_invalid_spec_k
     rig.assert_exactly_once()
 
 
+def test_a_namespace_that_is_deleted_takes_its_stream_along_within_a_bound(
+    make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
+) -> None:
+    """Secrets and service accounts go at the same moment; what is to be erased with them is told, not waited for."""
+    stream = make_stream(name)
+    stream.operators.append(make_operator())
+    stream.rig.produce(500)
+    stream.apply()
+    stream.until_landed_all()
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    stream.until(lambda: _is_gone(cluster, namespace), "the namespace is gone", 180)
+    stream.rig.assert_exactly_once()
+
+
 def assert_no_secret_is_shown(stream: WholeStream) -> None:
     """Neither in what the API server has of the stream, its pods and their ConfigMaps, nor in any log."""
     shown = stream.kubectl("get", "pods,configmaps,events,eos", "--output=yaml")
@@ -224,6 +238,10 @@ def assert_no_secret_is_shown(stream: WholeStream) -> None:
     login = stream.rig.password
     assert login is not None
     assert login not in shown
+
+
+def _is_gone(cluster: Cluster, namespace: str) -> bool:
+    return cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "--output=name") == ""
 
 
 def _is_ready(cluster: Cluster, node: str) -> bool:
