@@ -6,27 +6,24 @@ before it is done. A crash between any two lines leads to the same end: docs/adr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import Enum
-from typing import Protocol, assert_never
+from datetime import timedelta
+from typing import assert_never
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, StoreBusy, Unreachable
+from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, StoreBusy, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, Raised, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
-from exactlyonce.ledger.rows import LedgerView, Owner, StreamRow
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
-from exactlyonce.reconcile.observe import Stores, new_token, observe, request_of
+from exactlyonce.reconcile.observe import new_token, observe, request_of
 from exactlyonce.reconcile.progress import checkpoint_of, progress_of
 from exactlyonce.reconcile.recorded import (
     changes_by_word,
@@ -42,95 +39,35 @@ from exactlyonce.reconcile.recorded import (
 )
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
 from exactlyonce.reconcile.verdicts import Decision
+from exactlyonce.reconcile.world import (
+    Done,
+    Halted,
+    PassResult,
+    Report,
+    StatusConflict,
+    StatusStore,
+    Waiting,
+    Wanted,
+    Watching,
+    World,
+)
+
+__all__ = [
+    "Done",
+    "Halted",
+    "PassResult",
+    "Report",
+    "StatusConflict",
+    "StatusStore",
+    "StreamLoop",
+    "Waiting",
+    "Wanted",
+    "Watching",
+    "World",
+    "predecessor_of",
+]
 
 _BUSY_WAIT = timedelta(seconds=1)
-
-
-class StatusConflict(ExactlyOnceError):
-    """Another pass has written the status since it was read; start over."""
-
-
-class Wanted(Enum):
-    """What the resource asks for: a stream that runs, or one at rest (suspended, or about to be deleted)."""
-
-    RUN = "Run"
-    REST = "Rest"
-
-
-class StatusStore(Protocol):
-    """Where the status of one stream is kept, with optimistic concurrency."""
-
-    def read(self) -> tuple[StreamStatus, str]:
-        """Return the status as it is now, and its version; a new status where there is none."""
-        ...
-
-    def write(self, status: StreamStatus, version: str) -> str:
-        """Replace the status of that version and return the new version.
-
-        Raises:
-            StatusConflict: if the status has another version by now.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """A driver runs; look again when it ends."""
-
-    attempt: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Nothing is to be done before this moment."""
-
-    until: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Halted:
-    """The stream stops until a person has acted."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The stream drained, or completed what `availableNow` asked for."""
-
-    completed: bool
-
-
-PassResult = Watching | Waiting | Halted | Done
-
-Report = Callable[[str, str], None]
-"""Told of each event: its reason, a CamelCase word, and a sentence."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What a stream's loop works with.
-
-    `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
-    nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
-    each error that ends a pass. `in_pod` says that only the stream's own pods reach the checkpoint, so that reconciliation
-    runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
-    stream: nobody waits for the answer.
-    """
-
-    stores: Stores
-    launcher: Launcher
-    statuses: StatusStore
-    owner: Owner
-    owner_is_gone: Callable[[Owner], bool]
-    report: Report
-    now: Callable[[], datetime]
-    look_is_due: Callable[[], bool] = lambda: False
-    troubled: Callable[[Exception], None] = lambda problem: None
-    glance: Callable[[str], LedgerView | None] | None = None
-    in_pod: bool = False
-    asks_again: bool = False
 
 
 class StreamLoop:
