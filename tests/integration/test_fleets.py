@@ -27,6 +27,9 @@ from tests.rig import eventually
 from tests.topics import made, open_transaction, produced
 
 NOON = 1_790_000_000_000
+KEPT = {"retention.ms": "-1"}
+"""For topics whose records have a timestamp of the past: retention would take them within half a minute."""
+
 SCHEMA = "exactlyonce"
 
 
@@ -69,7 +72,7 @@ def test_a_topic_that_is_not_there_does_not_stand_in_the_way_of_others(kafka: Ka
 
 
 def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafka: Kafka, name: str) -> None:
-    made(kafka, name, 3)
+    made(kafka, name, 3, KEPT)
     for partition in range(3):
         for number in range(4):
             produced(kafka, name, 1, partition=partition, at=NOON + partition * 1000 + number)
@@ -87,7 +90,7 @@ def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafk
 def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka: Kafka, name: str) -> None:
     """A batch larger than what is asked for of a partition is sent all the same."""
     many = 120
-    made(kafka, name, many)
+    made(kafka, name, many, KEPT)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 200, "batch.size": 1_000_000})
     for partition in range(many):
         for number in range(8):
@@ -106,7 +109,7 @@ def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka
 def test_a_transactions_marker_is_no_record_and_an_open_transaction_is_not_read(kafka: Kafka, name: str) -> None:
     made(kafka, name)
     partition = TopicPartition(name, 0)
-    with open_transaction(kafka, name, 3) as producer, fleet(kafka) as asked:
+    with fleet(kafka) as asked, open_transaction(kafka, name, 3) as producer:
         assert asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 0)}
         assert asked.bounds([partition], committed_only=False).bounds == {partition: Bounds(0, 3)}
         producer.commit_transaction(60)
@@ -115,9 +118,7 @@ def test_a_transactions_marker_is_no_record_and_an_open_transaction_is_not_read(
             "3 records and the marker can be read",
         )
         assert asked.timestamps({partition: 3}, committed_only=True) == {partition: None}
-        first = asked.timestamps({partition: 0}, committed_only=True)[partition]
-        assert first is not None
-        assert abs(first * 1000 - NOON) > 0
+        assert asked.timestamps({partition: 0}, committed_only=True)[partition] is not None
 
 
 def test_kafkas_own_topics_are_those_that_a_pattern_passes_over(kafka: Kafka, name: str) -> None:
@@ -125,10 +126,9 @@ def test_kafkas_own_topics_are_those_that_a_pattern_passes_over(kafka: Kafka, na
     from confluent_kafka import TopicCollection
 
     made(kafka, name)
-    with open_transaction(kafka, name, 1) as producer, fleet(kafka) as asked:
-        producer.commit_transaction(60)
-        names = sorted(asked.topics())
-        described = kafka.admin().describe_topics(TopicCollection(names))
+    with open_transaction(kafka, name, 1), fleet(kafka) as asked:
+        names, admin = sorted(asked.topics()), kafka.admin()
+        described = admin.describe_topics(TopicCollection(names))
         own = {topic for topic, future in described.items() if future.result(30).is_internal}
     assert own
     assert own <= KAFKAS_OWN
@@ -176,8 +176,17 @@ def add_batch(server: Postgres, name: str, stream: str, batch: int, status: str,
 def test_all_streams_of_a_database_are_read_in_one_question(
     postgres_18: Postgres, ledger: PostgresLedger, address: PostgresAddress, name: str
 ) -> None:
-    for number in range(300):
-        add_stream(postgres_18, name, f"shop/{number}", 1, {0: number, 1: 5})
+    postgres_18.execute(
+        f"insert into {SCHEMA}.streams (stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, "
+        "landed_batch) select 'shop/' || number, 't', 'c', 'u', 's', 1, 1, 1 from generate_series(0, 299) as number",
+        name,
+    )
+    postgres_18.execute(
+        f"insert into {SCHEMA}.offsets (stream_id, topic, partition, next_offset) "
+        "select 'shop/' || number, 'orders', part, case part when 0 then number else 5 end "
+        "from generate_series(0, 299) as number, generate_series(0, 1) as part",
+        name,
+    )
     asked = PostgresFleet(address)
     found = asked.landed(SCHEMA, {f"shop/{number}": None for number in range(301)})
     asked.close()

@@ -8,6 +8,9 @@
 {{- fail (printf "drivers.namespaces: no stream of %s is watched; add it to watch.namespaces, or take it away here." .) }}
 {{- end }}
 {{- end }}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.service.enabled) }}
+{{- fail "metrics.serviceMonitor: it finds the operator by the Service; set service.enabled." }}
+{{- end }}
 {{- range .Values.extraEnv }}
 {{- if hasPrefix "EXACTLYONCE_OPERATOR_" .name }}
 {{- fail (printf "extraEnv: %s is set by a value of the chart; use that one." .name) }}

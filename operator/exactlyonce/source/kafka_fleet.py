@@ -21,22 +21,23 @@ from exactlyonce.offsets import TopicPartition
 from exactlyonce.source.bounds import Bounds
 from exactlyonce.source.kafka_admin import KafkaAdmin
 
-_FETCHED_AT_ONCE = 500
+_FETCHED_AT_ONCE = 200
 _POLL_SECONDS = 0.5
 
-# One record of each partition is wanted, and the least that a broker sends is a batch of records. Smaller than a batch would
-# still be answered, but one partition at a time (KIP-74).
+# One record of each partition is wanted, and the least that a broker sends is a batch of records. One that is larger than
+# what is asked for of a partition comes all the same, but such batches come one an answer (KIP-74).
 _CONSUMER = {
     "group.id": "exactlyonce-monitor",  # the client asks for one; no group is joined and nothing is committed
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "earliest",  # retention has passed the position: what is there is the oldest then
     "enable.partition.eof": True,
-    "fetch.message.max.bytes": 65_536,
-    "fetch.max.bytes": 4_194_304,
-    "queued.min.messages": 1,
-    "queued.max.messages.kbytes": 8_192,
+    "fetch.message.max.bytes": 262_144,
+    "fetch.max.bytes": 8_388_608,
     "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,  # the queue is full at once, and emptied at once
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 16_384,
     "log_level": 0,
 }
 

@@ -1,0 +1,61 @@
+"""What the chart brings for Prometheus and Grafana, as rendered: found by its labels, the alerts and panels as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.programs import ensure_programs
+from tests.cluster.charts import Helm, HelmFailed
+from tests.unit.test_alerts import DASHBOARD, RULES
+
+ALL_ON = {
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True},
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def helm(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """helm, without a cluster."""
+    return Helm(ensure_programs() / "helm", tmp_path_factory.mktemp("helm"))
+
+
+def rendered(helm: Helm, kind: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    return [document for document in helm.render(values) if document["kind"] == kind]
+
+
+def test_a_cluster_without_prometheus_gets_nothing_of_it(helm: Helm) -> None:
+    kinds = {document["kind"] for document in helm.render({})}
+    assert not kinds & {"ServiceMonitor", "PrometheusRule", "PodMonitor"}
+
+
+def test_prometheus_finds_every_replica_and_keeps_the_streams_own_namespace(helm: Helm) -> None:
+    (monitor,) = rendered(helm, "ServiceMonitor", ALL_ON)
+    (service,) = rendered(helm, "Service", ALL_ON)
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["namespaceSelector"]["matchNames"] == [service["metadata"]["namespace"]]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert (endpoint["honorLabels"], endpoint["interval"], endpoint["path"]) == (True, "15s", "/metrics")
+
+
+def test_the_rules_and_the_dashboard_arrive_as_they_are(helm: Helm) -> None:
+    (rule,) = rendered(helm, "PrometheusRule", ALL_ON)
+    assert rule["spec"] == yaml.safe_load(RULES.read_text())
+    (dashboard,) = rendered(helm, "ConfigMap", ALL_ON)
+    assert json.loads(dashboard["data"]["exactlyonce.json"]) == json.loads(DASHBOARD.read_text())
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_a_service_monitor_without_a_service_is_refused_in_a_sentence(helm: Helm) -> None:
+    with pytest.raises(HelmFailed, match=r"metrics\.serviceMonitor: it finds the operator by the Service"):
+        helm.render({"metrics": ALL_ON["metrics"], "service": {"enabled": False}})
