@@ -170,6 +170,8 @@ class Cluster:
             "service-account-signing-key-file": pki / "service-accounts.key",
             "service-cluster-ip-range": enclosed.services,
             "kubelet-preferred-address-types": "InternalIP",
+            # Off by default, on where clusters are strict: who names an owner must be allowed to delete what it makes.
+            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",
             "allow-privileged": "true",
         }
         self._serve("apiserver", "kube-apiserver", options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -64,17 +64,21 @@ def test_a_stream_belongs_to_the_operator_of_its_labels_from_the_moment_it_gets_
     operator = make_operator(
         environment={"EXACTLYONCE_OPERATOR_SELECTOR": "shard=a", "EXACTLYONCE_OPERATOR_WORKERS": "1"}
     )
-    eventually(lambda: is_taken(streams, "ours"), "the operator has looked at its stream", 120)
+
+    def looked(name: str, condition: Callable[[Streams, str], bool]) -> bool:
+        assert operator.is_alive, operator.log
+        return condition(streams, name)
+
+    eventually(lambda: looked("ours", is_taken), "the operator has looked at its stream", 120)
     assert not is_taken(streams, "theirs")
 
     streams.patch("theirs", {"metadata": {"labels": {"shard": "a"}}})
-    eventually(lambda: is_taken(streams, "theirs"), "it has become one of its own", 120)
+    eventually(lambda: looked("theirs", is_taken), "it has become one of its own", 120)
     streams.patch("ours", {"metadata": {"labels": {"shard": "b"}}})
     streams.patch("ours", {"spec": {"history": 6}})
     streams.patch("theirs", {"spec": {"history": 6}})
-    eventually(lambda: is_observed(streams, "theirs"), "it looks at the one that it has taken", 120)
+    eventually(lambda: looked("theirs", is_observed), "it looks at the one that it has taken", 120)
     assert not is_observed(streams, "ours"), "and no longer at the one that it has given away"
-    assert operator.is_alive
     for name in ("ours", "theirs"):
         streams.patch(name, {"metadata": {"finalizers": None}})
 
