@@ -222,7 +222,7 @@ class BatchLoop:
         letters = self._letters(batch, planned.ranges, certain=False)
         if letters:
             with self._ledger.transaction() as transaction:
-                self._target.write_dead_letters(transaction, batch.number, letters)
+                self._target.write_dead_letters(transaction, batch.number, letters, planned.topic_ids)
         written, records_read = Written(rows, len(letters)), batch.records_read()
         lost: tuple[FailureRow, ...] = ()
         try:
@@ -271,7 +271,7 @@ class BatchLoop:
         def write_all(transaction: LedgerTransaction) -> Written:
             rows = write(transaction)
             if letters:
-                self._target.write_dead_letters(transaction, planned.number, letters)
+                self._target.write_dead_letters(transaction, planned.number, letters, planned.topic_ids)
             return Written(rows, len(letters))
 
         land_batch(self._ledger, self._permit, planned, write_all, records_read=records_read, incarnation=incarnation)

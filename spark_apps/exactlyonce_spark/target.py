@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,8 +55,10 @@ class Target(Protocol):
         """Write rows to the table."""
         ...
 
-    def write_dead_letters(self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter]) -> int:
-        """Write malformed records to the ledger's table of them; one that is there already is left as it is."""
+    def write_dead_letters(
+        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], topic_ids: Mapping[str, str]
+    ) -> int:
+        """Write malformed records to the ledger's table of them; one that is there already, of the same topic, is replaced."""
         ...
 
     def clear_staging(self, batch: BatchNumber) -> None:

@@ -96,7 +96,7 @@ class PartitionJob:
             count = tools.target.write(transaction, rows)
             require_all_was_there(tools.source, self.batch, Ranges({mine.partition: mine.offsets}), self.topic_ids)
             if letters:
-                tools.target.write_dead_letters(transaction, self.batch, letters)
+                tools.target.write_dead_letters(transaction, self.batch, letters, self.topic_ids)
             return count
 
         landed = land_partition(

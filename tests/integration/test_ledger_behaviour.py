@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.api.source_set import SourceSet
+from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -301,6 +302,61 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
     assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0, P1: 0}), Positions())
     with ledger.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 1
+
+
+def test_records_are_given_up_once(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger)
+    move(ledger, stream, 2, {P0: 7, P1: 0}, IDS, lost(1, P0, 0, 7))
+    with pytest.raises(LedgerRefused, match=r"(?s)^(?!.*\n)"), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(2, P0, 6, 9),))
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(1, P0, 0, 7), lost(2, P0, 7, 9), lost(2, P1, 0, 9)))
+        transaction.write_failures(STREAM, (replace(lost(3, P0, 0, 9), status=FailureStatus.OPEN),))
+
+
+@pytest.mark.parametrize(
+    ("positions", "ids"),
+    [({P0: 3, P1: 0}, IDS), ({P0: 12, P1: 0}, {"orders": "id-2"})],
+    ids=["it goes back", "the topic was made anew"],
+)
+def test_records_that_are_read_anew_may_be_given_up_anew(
+    ledger: Ledger, stream: NewStream, positions: dict[TopicPartition, int], ids: dict[str, str]
+) -> None:
+    started(ledger)
+    move(ledger, stream, 2, {P0: 12, P1: 9}, IDS, lost(1, P0, 0, 7), lost(1, P1, 0, 9))
+    move(ledger, stream, 3, positions, ids)
+    move(ledger, stream, 4, {P0: 12, P1: 9}, ids, lost(3, P0, 3, 12), lost(3, P1, 0, 9))
+    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(4, P0, 3, 4),))
+
+
+def test_a_partition_that_was_left_out_has_still_given_up_what_it_gave_up(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger)
+    move(ledger, stream, 2, {P0: 0, P1: 7}, IDS, lost(1, P1, 0, 7))
+    move(ledger, stream, 3, {P0: 0}, IDS)
+    move(ledger, stream, 4, {P0: 0, P1: 7}, IDS)
+    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(4, P1, 3, 4),))
+
+
+def lost(batch: int, partition: TopicPartition, begin: int, end: int) -> FailureRow:
+    return FailureRow(BatchNumber(batch), partition, begin, end, FailureStatus.LOST, "brokers", "retention")
+
+
+def move(
+    ledger: Ledger,
+    stream: NewStream,
+    epoch: int,
+    positions: dict[TopicPartition, int],
+    ids: dict[str, str],
+    *given_up: FailureRow,
+) -> None:
+    """Publish a generation at other positions, by an epoch of its own."""
+    raise_epoch(ledger, stream, Epoch(epoch))
+    view = ledger.look(STREAM)
+    assert view is not None
+    after = LandedPositions(Positions(positions), ids)
+    publish(ledger, STREAM, replace(seed(epoch, epoch - 1, after, view.landed.positions), given_up=given_up))
 
 
 def seed(epoch: int, batch: int, after: LandedPositions, before: Positions | None = None) -> Publication:

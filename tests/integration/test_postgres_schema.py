@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -16,11 +16,12 @@ from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
 from exactlyonce_spark.postgres.table import read_table
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
-from exactlyonce_spark.target import Staged
+from exactlyonce_spark.target import DeadLetter, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.ledger_processes import prepare_together, process
@@ -104,6 +105,78 @@ def test_a_driver_of_the_older_release_lands_on_after_the_migration(
     monkeypatch.undo()
     target.land(2)
     assert ids(server, name) == [1, 2, 101, 102]
+
+
+OLD_LETTER = (
+    "insert into exactlyonce.dead_letters (stream_id, topic, partition, record_offset, batch, record_timestamp, key, value, "
+    "error) values ('shop/orders', 'orders', 0, {offset}, {offset}, null, null, 'x', 'old') on conflict do nothing"
+)
+"""What a driver of the first two versions does with a malformed record."""
+
+
+def test_dead_letters_of_a_topic_made_anew_stand_beside_those_of_the_topic_before(server: Postgres, name: str) -> None:
+    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
+    lander.keep_letters(1, [0, 1], "id-1")
+    lander.keep_letters(7, [1, 2], "id-2")
+    assert letters(server, name) == [("id-1", 0, 1), ("id-1", 1, 1), ("id-2", 1, 7), ("id-2", 2, 7)]
+
+
+def test_a_record_that_is_read_anew_is_one_dead_letter_of_the_batch_that_landed_it_last(
+    server: Postgres, name: str
+) -> None:
+    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
+    lander.keep_letters(1, [0, 1], "id-1")
+    lander.keep_letters(7, [1], "id-1")
+    assert letters(server, name) == [("id-1", 0, 1), ("id-1", 1, 7)]
+
+
+def test_a_driver_of_an_older_release_keeps_dead_letters_on_after_the_migration(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[:2])
+    ledger = of_a_role_with_rights(server, name)
+    lander = take_effect(ledger, batch=1)
+    server.execute(OLD_LETTER.format(offset=1), name)
+    monkeypatch.undo()
+    ledger.prepare()
+    lander.land(2)
+    server.execute(OLD_LETTER.format(offset=2), name)
+    lander.keep_letters(3, [1], "id-2")
+    assert letters(server, name) == [("", 1, 1), ("", 2, 2), ("id-2", 1, 3)]
+
+
+def test_a_driver_that_is_newer_than_the_ledger_loses_no_dead_letter_of_its_batch(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[:2])
+    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
+    server.execute(OLD_LETTER.format(offset=1), name)
+    lander.keep_letters(3, [1, 2], "id-2")
+    assert server.execute("select record_offset, batch from exactlyonce.dead_letters order by 1", name) == [
+        (1, 3),
+        (2, 3),
+    ]
+
+
+def letters(server: Postgres, name: str) -> list[tuple[object, ...]]:
+    return server.execute("select topic_id, record_offset, batch from exactlyonce.dead_letters order by 1, 2", name)
+
+
+def test_records_that_an_older_release_gave_up_may_be_given_up_anew_after_the_migration(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[:2])
+    ledger = of_a_role_with_rights(server, name)
+    take_effect(ledger, batch=1)
+    gave_up = FailureRow(BatchNumber(1), P0, 0, 5, FailureStatus.LOST, "brokers", "retention")
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (gave_up,))
+    monkeypatch.undo()
+    ledger.prepare()
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (replace(gave_up, batch=BatchNumber(9)),))
+    found = server.execute("select batch, from_offset, until_offset from exactlyonce.failures order by 1", name)
+    assert found == [(1, 0, 5), (9, 0, 5)]
 
 
 def test_a_ledger_that_this_release_is_too_old_for_is_refused_by_name(
@@ -280,6 +353,12 @@ class Lander:
 
         land_batch(self._ledger, self._permit, batch, write)
         self._target.clear_staging(batch.number)
+
+    def keep_letters(self, number: int, offsets: list[int], topic_id: str) -> None:
+        """Write malformed records of a batch."""
+        found = [DeadLetter(P0, offset, None, None, b"x", "malformed") for offset in offsets]
+        with self._ledger.transaction() as transaction:
+            self._target.write_dead_letters(transaction, BatchNumber(number), found, {"orders": topic_id})
 
 
 def take_effect(ledger: PostgresLedger, batch: int, epoch: int = 1) -> Lander:

@@ -7,12 +7,12 @@ The same behaviour suite runs over it and over Postgres (tests/integration/test_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable, LockHeldByOther
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -270,12 +270,20 @@ class MemoryTransaction:
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
         """Replace all positions; those that are left out are kept as retired."""
         self._step("set positions")
+        known = {
+            key[2]: value
+            for key, value in {**self.database.tables.rows, **self.writes}.items()
+            if key[0] in ("position", "retired") and key[1] == stream_id and value is not GONE
+        }
         for key in list(self.database.tables.rows):
             if key[0] == "position" and key[1] == stream_id:
                 self.writes[("retired", *key[1:])] = self._get(key)
                 self.writes[key] = GONE
         for partition, offset in landed.positions.items():
             topic_id = landed.topic_ids.get(partition.topic, "")
+            before = known.get(partition)
+            if before is not None and (offset < before[0] or topic_id != before[1]):
+                self.writes[("stretch", stream_id, partition)] = self._stretch(stream_id, partition) + 1
             self.writes[("position", stream_id, partition)] = (offset, topic_id)
             self.writes[("retired", stream_id, partition)] = GONE
 
@@ -309,10 +317,17 @@ class MemoryTransaction:
                 self.writes[("batch", stream_id, row.batch)] = replace(row, status=BatchStatus.SUPERSEDED)
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges."""
+        """Record failed ranges; what is given up of one stretch of a partition never overlaps."""
         self._step("write failures")
         for failure in failures:
-            self.writes[("failure", stream_id, failure.batch, failure.partition, failure.from_offset)] = failure
+            key = ("failure", stream_id, failure.batch, failure.partition, failure.from_offset)
+            given_up = ("given up", *key[1:])
+            self.writes[key] = failure
+            self.writes[given_up] = GONE
+            if failure.status is FailureStatus.LOST:
+                mine = (self._stretch(stream_id, failure.partition), failure.from_offset, failure.until_offset)
+                self._require_no_overlap(stream_id, failure.partition, mine)
+                self.writes[given_up] = mine
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""
@@ -326,6 +341,18 @@ class MemoryTransaction:
         self._step("write rows")
         self.appended.update(rows)
         return len(rows)
+
+    def _stretch(self, stream_id: str, partition: TopicPartition) -> int:
+        """How often a partition's records began to be read anew."""
+        return int(self._get(("stretch", stream_id, partition)) or 0)
+
+    def _require_no_overlap(self, stream_id: str, partition: TopicPartition, range_: tuple[int, int, int]) -> None:
+        stretch, begin, end = range_
+        for key, value in {**self.database.tables.rows, **self.writes}.items():
+            if key[0] == "given up" and (key[1], key[3]) == (stream_id, partition) and value is not GONE:
+                other_stretch, other_begin, other_end = value
+                if stretch == other_stretch and begin < other_end and other_begin < end:
+                    raise LedgerRefused(f"{partition} [{begin}, {end}) overlaps what was given up before")
 
     def _step(self, label: str) -> None:
         self.database.hooks.step(label)
@@ -395,7 +422,11 @@ class MemoryTarget:
         return count
 
     def write_dead_letters(
-        self, transaction: MemoryTransaction, batch: BatchNumber, letters: Sequence[DeadLetter]
+        self,
+        transaction: MemoryTransaction,
+        batch: BatchNumber,
+        letters: Sequence[DeadLetter],
+        topic_ids: Mapping[str, str],
     ) -> int:
         """The simulation's records are all well-formed."""
         assert not letters

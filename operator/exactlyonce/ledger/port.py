@@ -68,7 +68,8 @@ class LedgerTransaction(Protocol):
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
         """Replace all positions of the stream; the caller holds the row with Lock.UPDATE.
 
-        Those of partitions that are left out are kept as retired: nothing lands there until they are set again.
+        Those of partitions that are left out are kept as retired: nothing lands there until they are set again. Where a
+        position goes back, or its topic is another one, records are read anew, and may be given up anew.
         """
         ...
 
@@ -93,7 +94,11 @@ class LedgerTransaction(Protocol):
         ...
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; the same batch, partition and range again replaces its record."""
+        """Record failed ranges; the same batch, partition and range again replaces its record.
+
+        Raises:
+            LedgerRefused: if a lost range overlaps another lost one of the partition whose records it has in common.
+        """
         ...
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +49,10 @@ class PostgresLedger:
     def named(self, statement: str) -> str:
         """Return a statement with `{schema}` replaced by the quoted schema."""
         return _named(statement, self.schema)
+
+    def own_errors(self) -> AbstractContextManager[None]:
+        """Return the context for statements of the ledger itself: whatever the server says of one has a name."""
+        return named_errors(str(self.address), own=True)
 
     @contextmanager
     def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[PostgresTransaction]:
@@ -122,7 +126,7 @@ class PostgresLedger:
         """
         if self._installed_version() == SCHEMA_VERSION:
             return
-        with self.transaction() as transaction, transaction.cursor() as cursor:
+        with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
             cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
             cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))
             if not _only_row(cursor)[0]:
@@ -187,7 +191,7 @@ class PostgresLedger:
             else:
                 return connection
         connection = self.open_connection()
-        with named_errors(str(self.address)):
+        with self.own_errors():
             self._send_begin(connection, lasting)
         return connection
 

@@ -99,19 +99,25 @@ def connect(
         # What is copied is UTF-8 whatever the database or the role has as its default; poolers follow this one.
         "client_encoding": "UTF8",
     }
-    with named_errors(str(address)):
+    with named_errors(str(address), own=True):
         connection: psycopg2.extensions.connection = psycopg2.connect(**parameters)
     connection.autocommit = True
     return connection
 
 
 @contextmanager
-def named_errors(where: str) -> Iterator[None]:
-    """Turn psycopg2's errors into this project's: refused, unreachable, lock held. Constraint and data errors pass."""
+def named_errors(where: str, *, own: bool = False) -> Iterator[None]:
+    """Turn psycopg2's errors into this project's: refused, unreachable, lock held.
+
+    What else the server says about a statement of the ledger's `own` is a refusal; constraint and data errors of the sink's
+    statements pass.
+    """
     try:
         yield
     except psycopg2.Error as problem:
         named = _named(problem, where)
+        if named is None and own:
+            named = LedgerRefused(f"The database at {where} refuses a statement of the ledger: {first_line(problem)}.")
         if named is None:
             raise
         raise named from problem

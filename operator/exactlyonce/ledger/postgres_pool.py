@@ -51,7 +51,7 @@ class ConnectionPool:
         Raises:
             LedgerUnreachable, LedgerRefused: if the database does not answer or refuses.
         """
-        with named_errors(str(self._address)):
+        with named_errors(str(self._address), own=True):
             connection = self.idle()
             if connection is not None:
                 with suppress(psycopg2.OperationalError, psycopg2.InterfaceError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The version this release makes and needs."""
 
 
@@ -117,6 +117,20 @@ comment on table {schema}.dead_letters is 'Malformed records, landed in the tran
         sql="""
 alter table {schema}.streams add column query text;
 comment on column {schema}.streams.query is 'What the latest driver was started to do: its source set, a hash of the rest.';
+""",
+    ),
+    Migration(
+        version=3,
+        oldest_reader=1,
+        # The first lock waits for every landing, so that nothing below meets one halfway. A release before this one could
+        # not start a partition's stretch of given_up anew, so each gets a new one here. Older drivers name no topic id.
+        sql="""
+lock table {schema}.streams in exclusive mode;
+update {schema}.offsets set position_id = default;
+comment on column {schema}.offsets.position_id is 'A stretch of given_up; another one where the stream reads records anew.';
+alter table {schema}.dead_letters add column topic_id text not null default '';
+alter table {schema}.dead_letters drop constraint dead_letters_pkey;
+alter table {schema}.dead_letters add primary key (stream_id, topic, topic_id, partition, record_offset);
 """,
     ),
 )

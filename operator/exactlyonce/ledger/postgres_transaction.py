@@ -126,6 +126,15 @@ class PostgresTransaction:
             (stream_id, key.topic, key.partition, offset, landed.topic_ids.get(key.topic, ""))
             for key, offset in landed.positions.items()
         ]
+        # Records that are read anew may be given up anew, beside what was given up before.
+        self._values(
+            "update {schema}.offsets o set position_id = default from (values %s) "
+            "as v(stream_id, topic, partition, next_offset, topic_id) "
+            "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition "
+            "and (v.next_offset < o.next_offset or v.topic_id <> o.topic_id) returning 1",
+            rows,
+            template="(%s, %s, %s, %s::bigint, %s)",
+        )
         self._values(
             "insert into {schema}.offsets (stream_id, topic, partition, next_offset, topic_id) values %s "
             "on conflict (stream_id, topic, partition) do update set "
@@ -224,17 +233,17 @@ class PostgresTransaction:
         )
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self.cursor() as cursor:
+        with self._ledger.own_errors(), self.cursor() as cursor:
             cursor.execute(self._ledger.named(statement), values or None)
             return list(cursor.fetchall())
 
     def _count(self, statement: str, *values: Any) -> int:
-        with self.cursor() as cursor:
+        with self._ledger.own_errors(), self.cursor() as cursor:
             cursor.execute(self._ledger.named(statement), values)
             return int(cursor.rowcount)
 
     def _values(self, statement: str, rows: list[Any], template: str | None = None) -> list[tuple[Any, ...]]:
         if not rows:
             return []
-        with self.waiting(), self.cursor() as cursor:
+        with self._ledger.own_errors(), self.waiting(), self.cursor() as cursor:
             return list(execute_values(cursor, self._ledger.named(statement), rows, template, len(rows), fetch=True))

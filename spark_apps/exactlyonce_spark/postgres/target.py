@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg2
 import pyarrow as pa
 from psycopg2 import sql
-from psycopg2.extras import execute_values
 
 from exactlyonce.api.sink import PostgresSink, Write
 from exactlyonce.ledger.postgres import PostgresLedger
@@ -19,6 +18,7 @@ from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres import writes
 from exactlyonce_spark.postgres.copying import copy_rows
+from exactlyonce_spark.postgres.dead_letters import write_letters
 from exactlyonce_spark.target import DeadLetter, Staged
 
 _CLEAR_LOCK_MILLISECONDS = 50
@@ -111,30 +111,16 @@ class PostgresTarget:
         return count
 
     def write_dead_letters(
-        self, transaction: PostgresTransaction, batch: BatchNumber, letters: Sequence[DeadLetter]
+        self,
+        transaction: PostgresTransaction,
+        batch: BatchNumber,
+        letters: Sequence[DeadLetter],
+        topic_ids: Mapping[str, str],
     ) -> int:
         """Write malformed records to the ledger's table of them."""
-        rows = [
-            (
-                self._plan.stream_id,
-                letter.partition.topic,
-                letter.partition.partition,
-                letter.offset,
-                batch,
-                letter.timestamp,
-                None if letter.key is None else psycopg2.Binary(letter.key),
-                None if letter.value is None else psycopg2.Binary(letter.value),
-                letter.error,
-            )
-            for letter in letters
-        ]
-        statement = sql.SQL(
-            "insert into {} (stream_id, topic, partition, record_offset, batch, record_timestamp, key, value, error) "
-            "values %s on conflict do nothing"
-        ).format(sql.Identifier(self._plan.ledger_schema, "dead_letters"))
         with transaction.cursor() as cursor:
-            execute_values(cursor, statement, rows, page_size=1000)
-        return len(rows)
+            write_letters(cursor, self._plan.ledger_schema, self._plan.stream_id, batch, letters, topic_ids)
+        return len(letters)
 
     def clear_staging(self, batch: BatchNumber) -> None:
         """Empty the staging table; while a lost task still writes to it, it is left as it is."""
