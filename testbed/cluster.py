@@ -43,8 +43,9 @@ class KubectlFailed(RuntimeError):
 class Cluster:
     """A cluster with its state below `folder`; a context manager that leaves nothing but its logs there.
 
-    Nodes are called node1, node2, …; they share a network and a kernel. Without nodes every pod stays pending. Pods reach servers on the host at `host_address`, the
-    host reaches pods and services at their addresses. Nodes have the images of `store` (image_store.ensure_store).
+    Nodes are called node1, node2, …; they share a network and a kernel. Without nodes every pod stays pending. Pods reach
+    servers on the host at `host_address`, the host reaches pods and services at their addresses. Nodes have the images of
+    `store` (image_store.ensure_store).
     """
 
     folder: Path
