@@ -73,6 +73,20 @@ def test_an_earlier_moment_wins_over_a_later_one() -> None:
     run(scene)
 
 
+def test_what_has_changed_goes_before_what_is_only_tried_again_but_not_for_ever() -> None:
+    async def scene(wakeups: WakeUps, clock: Clock) -> None:
+        wakeups.wake(RETURNS)
+        clock.now += 20
+        wakeups.wake(CLICKS)
+        clock.now += 20
+        wakeups.wake(ORDERS, head_start_seconds=30)
+        taken = [await asyncio.wait_for(wakeups.next(), 1) for _ in range(3)]
+        assert [due.key for due in taken] == [RETURNS, ORDERS, CLICKS]
+        assert [due.late_seconds for due in taken] == [40, 0, 20]
+
+    run(scene)
+
+
 def test_a_worker_that_waits_is_woken() -> None:
     async def scene(wakeups: WakeUps, _: Clock) -> None:
         waiting = asyncio.create_task(wakeups.next())

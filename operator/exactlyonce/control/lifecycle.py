@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,9 @@ log = logging.getLogger("exactlyonce.operator")
 
 _SWEEP_SECONDS = 300.0
 _LIST_AGAIN_SECONDS = 5.0
+_PEOPLES = ("uid", "generation", "deletionTimestamp", "annotations", "labels", "finalizers")
+_HEAD_START_SECONDS = 30.0
+"""What has changed goes before what is only tried again, unless that has waited for so long."""
 _ON_ITS_WAY_SECONDS = 0.5
 """What changes at a pod before it runs comes in quick succession, and is only shown: one pass tells all of it."""
 
@@ -55,13 +59,17 @@ class Operator:
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
     _lost: asyncio.Event = field(default_factory=asyncio.Event)
+    _known: dict[Key, int] = field(default_factory=dict)
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Tell kopf what wakes a stream: a change of its resource, and of its pods. No field is looked at here."""
 
         @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-        async def stream_changed(namespace: str | None, name: str | None, **_: Any) -> None:
-            self._woken(namespace, name)
+        async def stream_changed(
+            namespace: str | None, name: str | None, meta: Mapping[str, Any], **event: Any
+        ) -> None:
+            if self._is_news(Key(namespace or "", name or ""), event["type"], meta):
+                self._woken(namespace, name)
 
         @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER}, registry=registry)
         async def pod_changed(
@@ -101,7 +109,16 @@ class Operator:
     def _woken(self, namespace: str | None, name: str | None, after_seconds: float = 0.0) -> None:
         self.pulse.last_event = time.monotonic()
         if namespace and name:
-            self.wakeups.wake(Key(namespace, name), after_seconds)
+            self.wakeups.wake(Key(namespace, name), after_seconds, 0.0 if after_seconds else _HEAD_START_SECONDS)
+
+    def _is_news(self, key: Key, kind: str | None, meta: Mapping[str, Any]) -> bool:
+        """Whether a person may have changed something: what changes in the status alone is what passes write."""
+        if kind == "DELETED":
+            self._known.pop(key, None)
+            return True
+        told = json.dumps([meta.get(name) for name in _PEOPLES], sort_keys=True)
+        before, self._known[key] = self._known.get(key), hash(told)
+        return before != self._known[key]
 
     async def _lead(self) -> None:
         """Renew the Lease for as long as the process lives, outside of the threads that passes keep busy."""

@@ -47,6 +47,7 @@ class WakeUps:
     clock: Callable[[], float]
     may_run: Callable[[Key, Iterable[Key]], bool] = lambda key, in_hand: True
     _due: dict[Key, float] = field(default_factory=dict)
+    _asked: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, Key]] = field(default_factory=list)
     _held: list[Key] = field(default_factory=list)
     _held_until: float = 0.0
@@ -54,11 +55,16 @@ class WakeUps:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def wake(self, key: Key, after_seconds: float = 0.0) -> None:
-        """Make a pass of the stream due; an earlier moment wins over a later one."""
-        moment = self.clock() + after_seconds
+    def wake(self, key: Key, after_seconds: float = 0.0, head_start_seconds: float = 0.0) -> None:
+        """Make a pass of the stream due; an earlier moment wins over a later one.
+
+        With a head start it goes before those that have waited for less than that.
+        """
+        asked = self.clock() + after_seconds
+        moment = asked - head_start_seconds
         if key in self._due and self._due[key] <= moment:
             return
+        self._asked[key] = min(asked, self._asked.get(key, asked))
         self._due[key] = moment
         heapq.heappush(self._heap, (moment, key))
         self._changed.set()
@@ -66,6 +72,7 @@ class WakeUps:
     def forget(self, key: Key) -> None:
         """Drop what is due for a stream that is gone."""
         self._due.pop(key, None)
+        self._asked.pop(key, None)
 
     @property
     def waiting(self) -> int:
@@ -115,7 +122,7 @@ class WakeUps:
                 continue
             del self._due[key]
             self._running.add(key)
-            return Due(key, now - moment), 0.0
+            return Due(key, max(now - self._asked.pop(key), 0.0)), 0.0
         return None, self._pause(now, None)
 
     def _hold(self, key: Key, now: float) -> None:
