@@ -23,7 +23,7 @@ ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule
 
 def exported() -> dict[str, set[str]]:
     """Every name that a scrape has, with its labels."""
-    names = {}
+    names: dict[str, set[str]] = {}
     for it in (*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL):
         histogram = [f"{it.name}_{part}" for part in ("count", "sum", "bucket")]
         names |= {name: set(it.labels) for name in (histogram if it.kind is Kind.HISTOGRAM else [it.name])}
