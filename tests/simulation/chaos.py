@@ -10,7 +10,7 @@ from tests.simulation.world import SimulatedWorld
 
 
 class Chaos:
-    """Strikes a world. `losses` are the records that retention took before they landed."""
+    """Strikes a world, which keeps what struck and what that took away."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -86,8 +86,8 @@ class Chaos:
         if self._backup is None and world.strikes("restore", 0.2):
             self._backup = world.database.tables.copy()
         elif self._backup is not None and world.strikes("restore", 0.05):
-            world.simulation.trace.append("-- the database is restored from a backup")
             world.database.restore(self._backup)
+            world.struck_by("restore", "the database is restored from a backup")
             self._backup = None
         for transaction in list(world.database.pending):
             if world.random.random() < 0.3:
@@ -96,8 +96,8 @@ class Chaos:
     def _strike_files(self) -> None:
         world = self._world
         if world.strikes("lose checkpoint", 0.05):
-            world.simulation.trace.append("-- the checkpoint is lost")
             world.store.files.clear()
+            world.struck_by("lose checkpoint", "the checkpoint is lost")
         if world.store.files and world.strikes("tear checkpoint", 0.05) and not world.stateful:
             path = world.random.choice(sorted(path for path in world.store.files if "stream.json" not in path) or [""])
             if path:
@@ -132,4 +132,4 @@ class Chaos:
             key = world.random.choice(list(world.topic.ends))
             floor = world.topic.earliest(key)
             world.topic.starts[key] = min(world.topic.ends[key], floor + world.random.randint(0, 6))
-            world.simulation.trace.append(f"-- retention: {key} begins at {world.topic.starts[key]}")
+            world.struck_by("retention", f"{key} begins at {world.topic.starts[key]}: retention")

@@ -19,6 +19,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
 from exactlyonce.reconcile import act, decide, loop, observe
 from exactlyonce.reconcile.observation import MayLive
+from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, tasks
 from tests.simulation import database, spark
@@ -306,6 +307,21 @@ def truncation_not_noticed() -> Iterator[None]:
 
 
 @contextmanager
+def given_up_although_it_is_there() -> Iterator[None]:
+    """What a stream goes on without is one record more than retention took."""
+
+    def one_more(seen: Any, ledger: Any) -> dict[Any, tuple[int, int]]:
+        missing = first_missing(seen, ledger)
+        return {
+            key: (wanted, min(earliest + 1, seen.source.bounds[key].latest))
+            for key, (wanted, earliest) in missing.items()
+        }
+
+    with mock.patch.object(decide, "first_missing", one_more):
+        yield
+
+
+@contextmanager
 def state_known_after_the_first_records_only() -> Iterator[None]:
     """That the query keeps state is known once a batch with records has landed; until then a seed without state is made,
     which Spark refuses for ever.
@@ -349,6 +365,7 @@ MUTATIONS: dict[str, Mutation] = {
         retention_not_checked,
         landed_batches_not_recognised,
         truncation_not_noticed,
+        given_up_although_it_is_there,
         state_known_after_the_first_records_only,
     )
 }

@@ -113,7 +113,11 @@ class Driver:
 
 
 class SimulatedWorld:
-    """Everything of one seed."""
+    """Everything of one seed.
+
+    `struck` are the hazards that have done something, and `taken` the records that retention took before they had landed: what
+    the oracle knows of the world without asking the ledger.
+    """
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         self.simulation = Simulation(seed)
@@ -133,12 +137,24 @@ class SimulatedWorld:
         self.operators: list[Process] = []
         self.results: dict[str, PassResult] = {}
         self.doubled: list[Hashable] = []
+        self.struck: set[str] = set()
+        self.taken: set[Hashable] = set()
         self.draining = False
         self.drained: set[Epoch] = set()
         self.calm = False
         self.clock = datetime(2026, 1, 1, tzinfo=UTC)
         self.lost_tasks: set[int] = set()
         self.stream = self._stream()
+
+    def struck_by(self, hazard: str, told: str) -> None:
+        """Note what has gone wrong, and the records that the source no longer holds and the table does not hold either."""
+        self.simulation.trace.append(f"-- {told}")
+        self.struck.add(hazard)
+        for key in self.topic.ends:
+            gone = ((self.topic.topic_id, key.partition, offset) for offset in range(self.topic.earliest(key)))
+            # With AtLeastOnce a record may be in the table before the stream stands behind it.
+            uncounted = self.scenario.delivery is Delivery.AT_LEAST_ONCE
+            self.taken |= {record for record in gone if uncounted or not self.database.tables.target[record]}
 
     @property
     def foreign_writes(self) -> bool:
@@ -172,6 +188,10 @@ class SimulatedWorld:
     def task_fails_late(self) -> bool:
         """Whether a task is to fail after its work was done, so that Spark runs it again."""
         return self.strikes("task fails late", 0.1)
+
+    def latest(self) -> Epoch:
+        """The launcher: the highest attempt that was ever started."""
+        return max(self.drivers, default=Epoch(0))
 
     def look(self, attempt: Epoch) -> DriverState:
         """The launcher: how is the driver of an attempt?"""
