@@ -55,12 +55,14 @@ def make(cluster: Cluster, api: client.ApiClient, images: Images, namespace: str
 def test_a_driver_that_ends_by_itself_leaves_its_words_and_the_proof_of_its_end(make: Make) -> None:
     drivers = make("say(reason='BatchFailed', batch=7, error='no such table')\nsys.exit(1)\n")
     assert isinstance(drivers.look(), NeverStarted)
-    drivers.start()
-    ended = drivers.await_ended()
+    assert drivers.launcher.latest() == 0
+    drivers.start(12)
+    ended = drivers.await_ended(12)
+    assert drivers.launcher.latest() == 12
     assert ended.words is not None
     assert (ended.words.ending, ended.words.batch, ended.words.message) == (Ending.BATCH_FAILED, 7, "no such table")
-    assert f"reported the container of pod {drivers.pod_name()} terminated at 20" in ended.proof
-    assert drivers.pod() is not None, "the record stays for who looks next"
+    assert f"reported the container of pod {drivers.pod_name(12)} terminated at 20" in ended.proof
+    assert drivers.pod(12) is not None, "the record stays for who looks next"
 
 
 def test_a_driver_that_crashes_is_told_by_the_end_of_its_log(make: Make) -> None:

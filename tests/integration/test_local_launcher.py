@@ -77,6 +77,15 @@ def test_an_attempt_without_a_trace_was_never_started(launcher: LocalLauncher) -
     assert launcher.look(ONE) == NeverStarted()
 
 
+def test_the_latest_attempt_that_left_a_trace_is_known_to_every_launcher(launcher: LocalLauncher) -> None:
+    assert launcher.latest() == 0
+    begun(launcher)
+    begun(launcher, Epoch(12))
+    (launcher.folder / "attempt-of-something-else").mkdir()
+    for looking in (launcher, another(launcher), another(launcher, read_only=True)):
+        assert looking.latest() == Epoch(12)
+
+
 def test_a_driver_that_runs_is_found_by_every_launcher_and_started_once(launcher: LocalLauncher) -> None:
     begun(launcher)
     for looking in (launcher, another(launcher), another(launcher, read_only=True)):

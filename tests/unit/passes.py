@@ -44,6 +44,10 @@ class Drivers:
     broken: bool = False
     briefs: dict[Epoch, str | None] = field(default_factory=dict)
 
+    def latest(self) -> Epoch:
+        """Return the highest attempt that left a trace."""
+        return max(self.states, default=Epoch(0))
+
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver is."""
         return self.states.get(attempt, NeverStarted())

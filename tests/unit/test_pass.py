@@ -8,7 +8,7 @@ import pytest
 
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.errors import SourceUnreachable, TopicMissing
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch, release
 from exactlyonce.ledger.port import Lock
@@ -257,6 +257,15 @@ def test_a_lost_status_goes_on_after_the_ledgers_epoch_and_never_from_the_start(
     assert machine.stands() == (40, 30)
     # Whether the driver of attempt 1 still writes is in the lost status: the launcher is asked again, live.
     assert [kind for kind, _ in machine.reports] == ["NewerEpoch", "Resume"]
+
+
+def test_an_attempt_that_has_left_a_trace_is_not_taken_again_when_status_and_ledger_have_forgotten_it() -> None:
+    """Its last words would be taken for those of the new driver, which would never be started."""
+    machine = ended()
+    machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastWords(Ending.COMPLETED, "all has landed"), "")
+    machine.statuses.status = StreamStatus()
+    assert machine.run_pass() == Watching(Epoch(8))
+    assert isinstance(machine.drivers.look(Epoch(8)), Running)
 
 
 def test_a_verdict_that_halts_starts_nothing_and_is_said_again_without_another_look() -> None:

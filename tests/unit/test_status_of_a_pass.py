@@ -124,8 +124,8 @@ def test_a_driver_that_ended_before_it_was_seen_to_run_is_shown_with_its_pod() -
 
 def test_a_stream_runs_only_once_its_driver_does() -> None:
     machine = Machine()
-    machine.drivers.states[FIRST] = Running("No node takes pod orders-driver-1.", started=False)
     machine.run_pass()
+    machine.drivers.states[FIRST] = Running("No node takes pod orders-driver-1.", started=False)
     machine.run_pass()
     status = machine.statuses.status
     assert (status.phase, status.message) == (Phase.LAUNCHING, "No node takes pod orders-driver-1.")

@@ -156,6 +156,10 @@ class OneDriver:
     state: DriverState
     asked: list[str] = field(default_factory=list)
 
+    def latest(self) -> Epoch:
+        """Refuse, as `start`."""
+        raise AssertionError
+
     def look(self, attempt: Epoch) -> DriverState:
         """Return its state."""
         return self.state

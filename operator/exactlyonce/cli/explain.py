@@ -45,7 +45,8 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     """
     view = opened.ledger.look(opened.stream.stream_id)
     status, _ = opened.statuses.read()
-    attempt = Epoch(max(status.attempt, 0 if view is None else view.stream.epoch) + 1)
+    raised = 0 if view is None else view.stream.epoch
+    attempt = Epoch(max(status.attempt, raised, opened.launcher.latest()) + 1)
     row = None if view is None else view.stream
     if running is not None and row is not None and row.writer == running:
         predecessor: Predecessor = ProvenDead(f"the driver of attempt {running} is taken to have ended")

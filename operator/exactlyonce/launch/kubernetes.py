@@ -52,6 +52,10 @@ class KubernetesLauncher:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     grace_seconds: int | None = None
 
+    def latest(self) -> Epoch:
+        """Return the highest attempt of which something with this stream's name is there, whoever made it."""
+        return max((_attempt_of(found) for kind in _CREATED for found in self._listed(kind)), default=Epoch(0))
+
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, from its pod's record as it is now."""
         name = driver_name(self.stream, attempt)

@@ -25,6 +25,7 @@ from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.offsets import Epoch
 
 MARKER = "EXACTLYONCE_LAUNCH"
+_HOME = "attempt-"
 _STRAGGLERS_SECONDS = 20.0
 _EXEC_SECONDS = 5.0
 
@@ -55,6 +56,10 @@ class LocalLauncher:
     with_parent: bool = True
     read_only: bool = False
     _children: dict[Epoch, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def latest(self) -> Epoch:
+        """Return the highest attempt that has a folder."""
+        return max(self._attempts(), default=Epoch(0))
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver is, from the process table."""
@@ -197,8 +202,12 @@ class LocalLauncher:
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
 
+    def _attempts(self) -> list[Epoch]:
+        names = [entry.name.removeprefix(_HOME) for entry in self.folder.glob(f"{_HOME}*")]
+        return sorted(Epoch(int(name)) for name in names if name.isdecimal())
+
     def _home(self, attempt: Epoch) -> Path:
-        return self.folder / f"attempt-{attempt:06d}"
+        return self.folder / f"{_HOME}{attempt:06d}"
 
     def _marker(self, attempt: Epoch) -> str:
         return f"{self.run_id}/{attempt}"

@@ -72,6 +72,10 @@ DriverState = NeverStarted | Running | Ended | Gone
 class Launcher(Protocol):
     """Runs the drivers of one stream, one an attempt."""
 
+    def latest(self) -> Epoch:
+        """Return the highest attempt that has left a trace here, 0 where none has: its name is taken for good."""
+        ...
+
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, now; never from memory."""
         ...

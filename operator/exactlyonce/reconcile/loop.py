@@ -225,7 +225,8 @@ class StreamLoop:
         world.stores.ledger.prepare()
         before = world.stores.ledger.look(stream_id)
         known = Epoch(0) if before is None else before.stream.epoch
-        attempt = Epoch(max(status.attempt, known) + 1)
+        # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
+        attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)
         if known > status.attempt:
             world.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         status, version = self._write(status, version, attempt=attempt, phase=Phase.RECONCILING)
