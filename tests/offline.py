@@ -19,8 +19,9 @@ from exactlyonce.cli.main import main
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, fence, raise_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.publish import Publication, publish
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, QueryMark
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
+from exactlyonce.reconcile.observe import request_of
 from exactlyonce_spark.landing import PlannedBatch, Written, land_batch
 from tests.rig import Rig
 
@@ -96,7 +97,7 @@ class OfflineStream:
         database = opened.ledger.database_identity()
         raise_epoch(opened.ledger, NewStream(stream_id, TOKEN, opened.owner, database), Epoch(1))
         create_marker(opened.stores.checkpoints, Marker(stream_id, TOKEN))
-        generation = Generation(1, Epoch(1))
+        generation, request = Generation(1, Epoch(1)), request_of(opened.stream, opened.owner)
         write_seed(opened.stores.checkpoints, generation, BatchNumber(0), self._stands, SHUFFLE_PARTITIONS)
         self.checkpoint(0)
         seed = Publication(
@@ -107,6 +108,7 @@ class OfflineStream:
             before=Positions(),
             after=LandedPositions(self._stands, self._ids),
             note="made by a test",
+            query=QueryMark(request.source, request.query),
         )
         publish(opened.ledger, stream_id, seed)
         self._permit: Permit = claim_epoch(opened.ledger, stream_id, Epoch(1), "claim")[0]
