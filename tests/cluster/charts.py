@@ -93,6 +93,7 @@ class Release:
     namespace: str
     watched: tuple[str, ...]
     name: str = "exactlyonce"
+    chart: Path = CHART
 
     @property
     def operator(self) -> str:
@@ -140,7 +141,15 @@ class Release:
         return self.cluster.kubectl(*arguments, f"--namespace={self.namespace}")
 
     def _run(self, command: str, changes: Mapping[str, Any] | None, *options: str) -> None:
-        words = [command, self.name, str(CHART), f"--namespace={self.namespace}", "--wait", "--timeout=5m", *options]
+        words = [
+            command,
+            self.name,
+            str(self.chart),
+            f"--namespace={self.namespace}",
+            "--wait",
+            "--timeout=5m",
+            *options,
+        ]
         try:
             self.helm.run(*words, values=self.values(changes))
         except HelmFailed as problem:

@@ -1,0 +1,112 @@
+"""The operator is upgraded from the previous commit's chart and images while a stream runs: no driver restarts for it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from testbed.cluster import Cluster
+from testbed.images import ROOT, Images, ensure_images
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from testbed.s3 import S3
+from tests.cluster.charts import Helm, Release
+from tests.cluster.operators import WholeStream, watching_drivers, whole_stream
+from tests.cluster.streams import ServerRefused
+from tests.rig import Rig, eventually
+
+pytestmark = pytest.mark.timeout(1800)
+
+SYSTEM = "exactlyonce-upgraded"
+CHART = Path("charts/exactlyonce-operator")
+
+
+@pytest.fixture
+def previous_tree(tmp_path: Path) -> Path:
+    """The tree of the commit before this one."""
+    folder = tmp_path / "previous"
+    folder.mkdir()
+    git = ["git", "-C", str(ROOT)]
+    found = subprocess.run([*git, "rev-parse", "--verify", "HEAD~1"], check=False, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip("There is no commit before this one here (a shallow clone?); `git fetch --unshallow` brings it.")
+    archive = subprocess.run([*git, "archive", found.stdout.strip()], check=True, capture_output=True).stdout
+    subprocess.run(["tar", "--extract", f"--directory={folder}"], check=True, input=archive)
+    if not (folder / CHART / "Chart.yaml").exists():
+        pytest.skip("The commit before this one has no chart.")
+    return folder
+
+
+@pytest.fixture
+def admin(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    """A client of an administrator; the definition is the chart's to install."""
+    connect: Any = config.new_client_from_config
+    with connect(str(kubeconfig)) as made:
+        yield made
+
+
+@pytest.fixture
+def stream(
+    cluster: Cluster, admin: client.ApiClient, namespace: str, name: str, kafka: Kafka, postgres_18: Postgres, s3: S3,
+    tmp_path: Path,
+) -> Iterator[WholeStream]:  # fmt: skip
+    """A stream that names no image and no account: both are the chart's."""
+    s3.create_bucket("lake")
+    rig = Rig(kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}")
+    made = whole_stream(rig, cluster, admin, namespace, {}, s3, with_account=False)
+    yield made
+    with suppress(ServerRefused):
+        made.streams.patch(made.name, {"metadata": {"finalizers": None}})
+        made.streams.delete(made.name)
+
+
+def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_attempt_is_of_the_new_release(
+    cluster: Cluster, images: Images, previous_tree: Path, stream: WholeStream, namespace: str, tmp_path: Path
+) -> None:
+    old = ensure_images(root=previous_tree)
+    cluster.load_layout(old.layout)
+    cluster.kubectl("create", "namespace", SYSTEM)
+    helm = Helm(cluster.helm_program, tmp_path, cluster.kubeconfig)
+    before = Release(helm, cluster, old, SYSTEM, (namespace,), chart=previous_tree / CHART)
+    after = replace(before, images=images, chart=ROOT / CHART)
+    rig = stream.rig
+    try:
+        before.install(None, "--take-ownership")
+        with watching_drivers(cluster, namespace) as seen:
+            rig.produce(4_000)
+            stream.apply()
+            stream.until_landed_all()
+            (driver,) = stream.pods("driver")
+            assert driver["spec"]["containers"][0]["image"] == old.spark
+
+            after.upgrade()
+            stream.change({"spec.history": 2})  # what no driver reads
+            generation = stream.resource["metadata"]["generation"]
+            stream.until(lambda: stream.status["observedGeneration"] == generation, "the new operator has looked")
+            (same,) = stream.pods("driver")
+            assert same["metadata"]["uid"] == driver["metadata"]["uid"]
+            rig.produce(2_000)
+            stream.until_landed_all()
+            assert stream.status["attempt"] == 1
+
+            stream.change({"spec.restartNonce": 1})
+            stream.until_lands(2)
+            stream.until_landed_all()
+            images_used = {
+                pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in stream.pods("driver")
+            }
+            assert images_used[stream.driver_name(2)] == images.spark
+        rig.assert_exactly_once()
+        assert seen.doubled() == {}
+        stream.streams.delete(stream.name)
+        eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "it has drained and is gone", 180)
+    finally:
+        after.uninstall()
+        cluster.kubectl("delete", "namespace", SYSTEM, "--wait=false")
