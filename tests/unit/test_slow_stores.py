@@ -65,7 +65,7 @@ class Passes:
 
 @pytest.fixture
 def passes() -> Iterator[Passes]:
-    made = Passes(Bulkheads(WORKERS))
+    made = Passes(Bulkheads(WORKERS, hangs_seconds=0.3))
     yield made
     made.let_go.set()
 

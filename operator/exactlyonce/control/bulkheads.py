@@ -1,8 +1,8 @@
 """One slow store delays its own streams only: how many passes may be at a store at once, and who is held back meanwhile.
 
 The idea is the bulkhead of a ship (Nygard, Release It!): what hangs fills its own compartment. A pass that finds a store's
-places taken waits for a moment, then gives its worker back; streams of a store whose places are all taken by calls that do
-not return are not begun at all; and streams of stores that were slow of late have half of the workers together.
+places taken waits for one, unless the calls that have them do not return: then it gives its worker back. Streams of such a
+store are not begun at all, and streams of stores that were slow of late have half of the workers together.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreBusy
 
-WAIT_SECONDS = 1.0
-"""How long a pass waits for a place at a store before it gives its worker back."""
+HANGS_SECONDS = 3.0
+"""A call that takes longer does not return, for all that is known; a launch that is given up costs an attempt."""
 
-_HANGS_SECONDS = 0.5
-_SLOW_SECONDS = 3.0
 _SLOW_FOR_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Store:
     name: str
     places: int
     clock: Callable[[], float]
-    wait_seconds: float = WAIT_SECONDS
+    hangs_seconds: float = HANGS_SECONDS
     _begun: dict[object, float] = field(default_factory=dict)
     _slow_until: float = float("-inf")
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -41,25 +40,27 @@ class Store:
         """Take a place for one call.
 
         Raises:
-            StoreBusy: if none came free within `wait_seconds`, or those who have one hang.
+            StoreBusy: if none is free, and a call that has one does not return.
         """
         call = object()
         with self._changed:
-            if self._hangs() or not self._changed.wait_for(lambda: not self._is_full(), self.wait_seconds):
-                raise StoreBusy(f"{self.name} does not answer {len(self._begun)} passes that ask it; trying again.")
+            while self._is_full():
+                if self._hangs():
+                    raise StoreBusy(f"{self.name} does not answer {len(self._begun)} passes that ask it; trying again.")
+                self._changed.wait(_LOOK_SECONDS)
             self._begun[call] = self.clock()
         try:
             yield
         finally:
             with self._changed:
                 now = self.clock()
-                if now - self._begun.pop(call) > _SLOW_SECONDS:
+                if now - self._begun.pop(call) > self.hangs_seconds:
                     self._slow_until = now + _SLOW_FOR_SECONDS
                 self._changed.notify()
 
     @property
     def hangs(self) -> bool:
-        """Whether every place is taken, and at least one for longer than a call takes."""
+        """Whether every place is taken, and at least one by a call that does not return."""
         with self._changed:
             return self._hangs()
 
@@ -67,13 +68,13 @@ class Store:
     def is_slow(self) -> bool:
         """Whether a call has taken long of late, or is taking long."""
         with self._changed:
-            return self.clock() < self._slow_until or self._oldest_seconds() > _SLOW_SECONDS
+            return self.clock() < self._slow_until or self._oldest_seconds() > self.hangs_seconds
 
     def _is_full(self) -> bool:
         return len(self._begun) >= self.places
 
     def _hangs(self) -> bool:
-        return self._is_full() and self._oldest_seconds() > _HANGS_SECONDS
+        return self._is_full() and self._oldest_seconds() > self.hangs_seconds
 
     def _oldest_seconds(self) -> float:
         return self.clock() - min(self._begun.values(), default=float("inf"))
@@ -85,6 +86,7 @@ class Bulkheads:
 
     workers: int
     clock: Callable[[], float] = time.monotonic
+    hangs_seconds: float = HANGS_SECONDS
     _stores: dict[str, Store] = field(default_factory=dict)
     _of: dict[Key, tuple[Store, ...]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -99,7 +101,7 @@ class Bulkheads:
         with self._guard:
             found = self._stores.get(name)
             if found is None:
-                found = self._stores[name] = Store(name, self.share, self.clock)
+                found = self._stores[name] = Store(name, self.share, self.clock, self.hangs_seconds)
             return found
 
     def belongs(self, key: Key, *names: str) -> None:
