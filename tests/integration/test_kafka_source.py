@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from pydantic import ValidationError
 
+from exactlyonce.api.source import KafkaSource
 from exactlyonce.errors import StartInvalid, TopicMissing
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.source.bounds import Bounds
+from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce.source.kafka_admin import KafkaAdmin
+from exactlyonce.source.kafka_properties import librdkafka_properties
 from testbed.kafka import Kafka
 from tests.rig import eventually
 from tests.topics import bounds_of, made, open_transaction, produced, source
@@ -154,6 +160,38 @@ def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, na
     kafka.create_topic(name, 1)
     eventually(lambda: asked.view().missing == (), "the topic is there again")
     assert asked.view().topic_ids[name] != first
+
+
+class Unsure(KafkaAdmin):
+    """A client of a broker one of whose answers, after so many, is that it does not know the topic."""
+
+    left = 0
+
+    def answer(self, future: Future[Any]) -> Any:
+        """Await an answer, or make that one."""
+        self.left -= 1
+        if self.left == -1:
+            self.named(self._not_known)
+        return super().answer(future)
+
+    def _not_known(self) -> None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+
+@pytest.mark.parametrize("answers_before", range(3))
+def test_one_answer_that_a_topic_is_not_known_is_not_believed(kafka: Kafka, name: str, answers_before: int) -> None:
+    """A broker that has just been started, or has not applied a partition that is new, gives it for a moment."""
+    made(kafka, name)
+    produced(kafka, name, 5)
+    spec = KafkaSource.model_validate({"bootstrapServers": kafka.bootstrap_servers, "topics": [name]})
+    admin = Unsure(kafka.bootstrap_servers, librdkafka_properties(spec, {}), 30.0)
+    asked = KafkaBounds(spec, {}, 30.0, admin)
+    admin.left = answers_before
+    view = asked.view()
+    assert admin.left < 0, "it was given"
+    assert (view.missing, view.bounds) == ((), {TopicPartition(name, 0): Bounds(0, 5)})
+    admin.left = answers_before
+    assert asked.earliest_and_ids([TopicPartition(name, 0)])[0] == Positions({TopicPartition(name, 0): 0})
 
 
 def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kafka, name: str) -> None:

@@ -21,6 +21,9 @@ from exactlyonce.source.kafka_admin import KafkaAdmin, LeaderMoves
 from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
 
 _ASK_AGAIN_SECONDS = 0.1
+_ABSENCE_SECONDS, _ABSENCE_PAUSE_SECONDS = 3.0, 0.5
+"""A topic is gone when every answer of this time said so: a broker that has just started, or has not yet applied what is new,
+says that it does not know a topic, too. Source: UNKNOWN_TOPIC_OR_PARTITION is retriable (Kafka's protocol guide, error 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,16 @@ class KafkaBounds:
         return {topic for topic in metadata.topics if self._set.reads_topic(topic)}
 
     def _describe(self, topics: list[str]) -> dict[str, _Topic]:
-        """Return each topic that exists."""
+        """Return each topic that exists; those that seem not to are asked for again before that is believed."""
+        found = self._described(topics)
+        until = time.monotonic() + _ABSENCE_SECONDS
+        while len(found) < len(topics) and time.monotonic() < until:
+            time.sleep(_ABSENCE_PAUSE_SECONDS)
+            found |= self._described([topic for topic in topics if topic not in found])
+        return found
+
+    def _described(self, topics: list[str]) -> dict[str, _Topic]:
+        """Return each topic that this one answer knows."""
         if not topics:
             return {}
         futures = self._admin.named(
@@ -187,7 +199,7 @@ class KafkaBounds:
     def _offsets(
         self, asked: Mapping[TopicPartition, Future[Any]], wanted: Mapping[TopicPartition, Any]
     ) -> dict[TopicPartition, int]:
-        """Await the answers, and ask again for partitions whose leader moves, as long as the time limit allows.
+        """Await the answers, and ask again for partitions whose leader moves or does not know them yet, within the time limit.
 
         First of all the client's list of topics is renewed, which does not know partitions that are newer.
         """
@@ -199,7 +211,7 @@ class KafkaBounds:
             for partition, future in asked.items():
                 try:
                     found[partition] = self._admin.answer(future).offset
-                except LeaderMoves:
+                except (LeaderMoves, TopicMissing):
                     if time.monotonic() > deadline:
                         raise
                     again[partition] = wanted[partition]
