@@ -17,6 +17,7 @@ import kopf
 from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.own_writes import OwnWrites
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import ExactlyOnceError
@@ -55,6 +56,7 @@ class Operator:
     every_stream: Callable[[], Iterable[Key]]
     observer: Observer
     monitor_seconds: float = 30.0
+    own_writes: OwnWrites = field(default_factory=OwnWrites)
     pulse: Pulse = field(default_factory=Pulse)
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -162,6 +164,7 @@ class Operator:
                 await asyncio.sleep(0.2)
                 continue
             begun = self.pulse.in_hand[due.key] = time.monotonic()
+            self.own_writes.begins(due.key)
             after_seconds: float | None = 30.0
             outcome = "failed"
             try:
@@ -173,6 +176,8 @@ class Operator:
                 self.pulse.in_hand.pop(due.key, None)
                 self.pulse.last_pass = time.monotonic()
                 self.pulse.passes += 1
+                if self.own_writes.ends(due.key):
+                    self.wakeups.wake(due.key)
                 self.observer.metrics.passed(outcome, self.pulse.last_pass - begun, due.late_seconds)
                 self.wakeups.done(due.key)
             if after_seconds is not None:

@@ -31,10 +31,11 @@ class ResourceStatus:
     rendered: Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
     may_act: Callable[[], bool]
     written: Callable[[StreamStatus, StreamStatus], None] = lambda before, after: None
+    _carried: StreamStatus | None = None
 
     def read(self) -> tuple[StreamStatus, str]:
-        """Return the status of the version at hand: the pass's own GET, or its last write."""
-        return status_of(self.document), str(self.document["metadata"]["resourceVersion"])
+        """Return the status of the version at hand: the pass's own GET, or its last write, with what is carried."""
+        return self._carried or status_of(self.document), str(self.document["metadata"]["resourceVersion"])
 
     def write(self, status: StreamStatus, version: str) -> str:
         """Replace the status of that version.
@@ -46,12 +47,22 @@ class ResourceStatus:
         if not self.may_act():
             raise NotLeading("The Lease is held by another operator.")
         assert version == self.document["metadata"]["resourceVersion"], "a pass writes what it has read"
+        self._carried = None
         stored = self.rendered(status, self.document)
         if stored != self.document.get("status"):
             before = status_of(self.document)
             self.document = self.cluster.put_status({**self.document, "status": stored})
             self.written(before, status)
         return str(self.document["metadata"]["resourceVersion"])
+
+    def carry(self, status: StreamStatus) -> None:
+        """Let the next write carry this; nothing that a pass does may depend on its being written before."""
+        self._carried = status
+
+    def flush(self) -> None:
+        """Write what is carried, where no write has come since."""
+        if self._carried is not None:
+            self.write(*self.read())
 
 
 def status_of(document: Mapping[str, Any]) -> StreamStatus:

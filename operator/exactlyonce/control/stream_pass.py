@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import logging
@@ -90,6 +89,7 @@ class StreamPasses:
     observer: Observer
     selector: str = ""
     forget: Callable[[Key], None] = lambda key: None
+    wrote: Callable[[Key, str], None] = lambda key, version: None
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -124,8 +124,13 @@ class StreamPasses:
             return Next(self.deletion(document), "deleting")
         if FINALIZER not in metadata.get("finalizers", []):
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
+            self.wrote(key, document["metadata"]["resourceVersion"])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
-        written = functools.partial(self.observer.written, key)
+
+        def written(before: StreamStatus, after: StreamStatus) -> None:
+            self.wrote(key, statuses.document["metadata"]["resourceVersion"])
+            self.observer.written(key, before, after)
+
         statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act, written)
         try:
             stream = parse_stream(document, "the resource")
@@ -140,6 +145,7 @@ class StreamPasses:
             return self._not_put_together(statuses, told.problem)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
+        statuses.flush()
         self.observer.seen(key, statuses.read()[0], has_driver=isinstance(result, Watching))
         return _next(result, wanted)
 
@@ -176,6 +182,7 @@ class StreamPasses:
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED:
+            statuses.flush()
             self._seen(statuses)
             return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
         if status.message != str(problem):
@@ -198,7 +205,11 @@ class StreamPasses:
         changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
         if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.BACKING_OFF):
             changes |= {"phase": Phase.PENDING, "trouble": Trouble()}
-        statuses.write(status.model_copy(update=changes), version)
+        changed = status.model_copy(update=changes)
+        if "phase" in changes:
+            statuses.write(changed, version)
+        else:
+            statuses.carry(changed)  # it goes with what the pass writes next
 
     def _reporter(self, statuses: ResourceStatus) -> Callable[[str, str], None]:
         metadata = statuses.document["metadata"]
