@@ -139,6 +139,7 @@ class Broken:
 
 BROKEN = (
     Broken("with-ignored-files", "checkpointed", (add_what_spark_ignores,)),
+    Broken("offsets-removed-in-part", "planned", (remove("offsets/1"),)),
     Broken("checksum-file-empty", "checkpointed", (empty_checksum("offsets/2"), empty_checksum("commits/2"))),
     Broken("metadata-missing", "checkpointed", (remove("metadata"),)),
     Broken("metadata-empty", "checkpointed", (empty("metadata"),)),

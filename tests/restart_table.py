@@ -14,6 +14,7 @@ GOES_ON: dict[str, Ran] = {
     "first-batch-planned": [(0, START, ENDS[0]), (1, ENDS[0], LATEST)],
     "offsets-version-2": [(3, ENDS[2], ENDS[3]), (4, ENDS[3], LATEST)],
     "commits-version-2": [(3, ENDS[2], ENDS[3]), (4, ENDS[3], LATEST)],
+    "offsets-removed-in-part": [(3, ENDS[2], ENDS[3]), (4, ENDS[3], LATEST)],
     "with-ignored-files": [(3, ENDS[2], LATEST)],
     "checksum-file-empty": [(3, ENDS[2], LATEST)],
 }

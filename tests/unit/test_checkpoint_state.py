@@ -23,6 +23,7 @@ READABLE: dict[str, tuple[int, int | None, Positions | None, Positions]] = {
     "offsets-version-2": (3, 2, ENDS[2], ENDS[3]),
     "commits-version-2": (3, 2, ENDS[2], ENDS[3]),
     "stateful": (1, 1, ENDS[0], ENDS[1]),
+    "offsets-removed-in-part": (3, 2, ENDS[2], ENDS[3]),
     "with-ignored-files": (2, 2, ENDS[1], ENDS[2]),
     "checksum-file-empty": (2, 2, ENDS[1], ENDS[2]),
 }
