@@ -108,6 +108,7 @@ FULL = document(
             "keys": ["id", "Größe"],
             "version": "v",
             "commit": "Partition",
+            "transactionTimeout": "30m",
             "ledgerSchema": "ledger_1",
         },
         "spec.checkpoint": {
@@ -491,6 +492,12 @@ CASES = (
     ),
     Refused("a first wait that is none", {"spec.recovery.backoff": {"initial": "1x"}}, "backoff.initial", DURATION),
     Refused("no drain timeout", {"spec.drainTimeout": "0s"}, "spec.drainTimeout", "give a time from 1s to 24h"),
+    Refused(
+        "no time for a transaction",
+        {"spec.sink.postgres.transactionTimeout": "0s"},
+        "spec.sink.postgres.transactionTimeout",
+        "give a time from 1s to 24h",
+    ),
     Refused("an empty duration", {"spec.drainTimeout": ""}, "spec.drainTimeout", DURATION),
     Refused("an interval of days", {"spec.trigger.interval": "25h"}, "interval", "give a time from 0s to 24h"),
     Refused("a short start timeout", {"spec.driver.startTimeout": "9s"}, "startTimeout", "give a time from 10s to 24h"),

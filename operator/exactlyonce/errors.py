@@ -52,6 +52,10 @@ class LedgerUnreachable(Unreachable):
     """The ledger's database did not answer in time."""
 
 
+class TransactionTooLong(LedgerUnreachable):
+    """A transaction took longer than it may, and was ended; inside of a batch it is the batch that fails."""
+
+
 class LedgerRefused(RefusedOutside):
     """The ledger's database answered with a refusal: a wrong password, a missing right, a missing database."""
 

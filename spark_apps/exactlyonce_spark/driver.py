@@ -19,7 +19,7 @@ from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
 from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.source.kafka import KafkaBounds
@@ -81,7 +81,9 @@ def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     folder = Path(os.environ[SECRETS_FOLDER])
     sink, kafka = driver.spec.sink.postgres, driver.spec.source.kafka
     address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
-    ledger = PostgresLedger(address, sink.ledger_schema, application=f"exactlyonce {driver.stream_id}")
+    ledger = PostgresLedger(
+        address, sink.ledger_schema, Limits.of_batches(sink), application=f"exactlyonce {driver.stream_id}"
+    )
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()))
     table = read_table(ledger, sink)
     return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
+from exactlyonce.errors import (
+    ExactlyOnceError,
+    OutcomeUnknown,
+    Refused,
+    RefusedOutside,
+    TransactionTooLong,
+    Unreachable,
+)
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import Fenced
 
@@ -60,6 +67,8 @@ def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> End
             return Ending.UNREACHABLE
         case Refused():
             return Ending.REFUSED
+        case TransactionTooLong() if in_batch:
+            return Ending.BATCH_FAILED
         case Unreachable() | OutcomeUnknown():
             return Ending.UNREACHABLE
         case _:

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from exactlyonce.api.source import KafkaSource
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from exactlyonce.source.kafka import KafkaBounds
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
@@ -52,7 +52,12 @@ def tools_of(plan: WorkerPlan) -> TaskTools:
         folder = Path(os.environ[SECRETS_FOLDER])
         secret = read_secret(folder, plan.target.sink.secret_ref)
         address = PostgresAddress.from_secret(plan.target.sink.secret_ref.name, secret)
-        ledger = PostgresLedger(address, plan.target.ledger_schema, application=f"exactlyonce {plan.target.stream_id}")
+        ledger = PostgresLedger(
+            address,
+            plan.target.ledger_schema,
+            Limits.of_batches(plan.target.sink),
+            application=f"exactlyonce {plan.target.stream_id}",
+        )
         source = KafkaBounds(plan.kafka, read_secret(folder, plan.kafka.secret_ref))
         _tools.clear()
         _tools[key] = TaskTools(ledger, PostgresTarget(ledger, plan.target), source)

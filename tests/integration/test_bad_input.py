@@ -100,6 +100,24 @@ def test_a_topic_that_does_not_exist_halts_the_stream(rig: Rig, kafka: Kafka) ->
     assert verdict_now(rig) == "FirstStart"
 
 
+def test_a_batch_that_never_fits_into_its_transactions_time_halts_the_stream(rig: Rig) -> None:
+    rig.overrides["spec.sink.postgres.transactionTimeout"] = "2s"
+    rig.overrides["spec.recovery"] = {"maxFailuresPerBatch": 2, "backoff": {"initial": "0s", "max": "0s"}}
+    rig.sql(
+        "create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return new; end $$"
+    )
+    rig.sql("create trigger slowly before insert on orders for each row execute function slowly()")
+    rig.produce(4)
+    sentence = halting(rig)
+    assert sentence.startswith("Batch 1 has failed 2 times; the last time: A transaction at ")
+    assert "took longer than 2 seconds and was ended" in sentence
+    assert "Raise sink.postgres.transactionTimeout, or make batches smaller" in sentence
+    assert_nothing_landed(rig)
+    rig.sql("drop trigger slowly on orders")
+    completing(rig)
+    rig.assert_exactly_once()
+
+
 def test_a_table_that_is_missing_or_does_not_fit_halts_the_stream(rig: Rig) -> None:
     rig.sql("alter table orders rename to others")
     rig.produce(400)

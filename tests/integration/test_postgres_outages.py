@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg2
 import pytest
 
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
@@ -107,10 +109,99 @@ def test_a_transaction_has_an_end_even_when_its_client_has_not(server: Postgres,
     assert landed(server, name) == ([], [])
 
 
+class _Slowly(io.BytesIO):
+    """Rows to copy, some of them each half second, for three seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = 6
+
+    def read(self, _size: int | None = -1, /) -> bytes:
+        time.sleep(0.5)
+        self._left -= 1
+        return b"1\n" * 50_000 if self._left >= 0 else b""
+
+
+def _one_long_statement(cursor: psycopg2.extensions.cursor) -> None:
+    cursor.execute("select pg_sleep(300)")
+
+
+def _a_copy_of_a_slow_source(cursor: psycopg2.extensions.cursor) -> None:
+    cursor.copy_expert("copy target from stdin", _Slowly())
+
+
+def _many_short_statements(cursor: psycopg2.extensions.cursor) -> None:
+    for _ in range(600):
+        cursor.execute("select pg_sleep(0.5)")
+
+
+@pytest.mark.parametrize(
+    ("version", "work"),
+    [
+        (18, _one_long_statement),
+        (18, _a_copy_of_a_slow_source),
+        (18, _many_short_statements),
+        (16, _one_long_statement),
+        (16, _a_copy_of_a_slow_source),
+    ],
+)
+def test_a_transaction_that_takes_too_long_says_which_setting_to_raise(
+    request: pytest.FixtureRequest, name: str, version: int, work: Callable[[psycopg2.extensions.cursor], None]
+) -> None:
+    server: Postgres = request.getfixturevalue(f"postgres_{version}")
+    ledger = ledger_on(server, name)
+    hurried = PostgresLedger(ledger.address, limits=Limits(connect_seconds=3, lock_seconds=20, transaction_seconds=1))
+
+    def write() -> None:
+        with hurried.transaction() as transaction, transaction.cursor() as cursor:
+            cursor.execute("insert into target values (1)")
+            work(cursor)
+
+    with pytest.raises(TransactionTooLong) as caught:
+        write()
+    sentence = str(caught.value)
+    assert sentence.startswith(f"A transaction at {ledger.address} took longer than 1 seconds and was ended (")
+    assert "Raise sink.postgres.transactionTimeout" in sentence
+    assert_one_line_without_secrets(sentence)
+    assert landed(server, name) == ([], [])
+
+
+def test_what_one_row_or_its_batch_is_to_blame_for_is_no_outage(server: Postgres, name: str) -> None:
+    """A row that no index takes, a statement that someone cancels: trying again for ever would help nobody."""
+    ledger = ledger_on(server, name)
+    server.execute("create table words (word text); create index on words (word)", name)
+
+    def in_a_transaction(statement: str) -> None:
+        with ledger.transaction() as transaction, transaction.cursor() as cursor:
+            cursor.execute(statement)
+
+    poison = "insert into words select string_agg(md5(n::text), '') from generate_series(1, 1000) as n"
+    with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="index row"):
+        in_a_transaction(poison)
+    with pytest.raises(psycopg2.errors.QueryCanceled, match="user request"):
+        in_a_transaction("select pg_cancel_backend(pg_backend_pid()), pg_sleep(60)")
+
+
+def test_a_full_disk_is_named_and_tried_again(server: Postgres, name: str) -> None:
+    ledger = ledger_on(server, name)
+    started(ledger)
+    full = "do $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$"
+    said = f"The disk of the database at {ledger.address} is full (could not extend file); make room there. It is tried again."
+    with pytest.raises(LedgerUnreachable) as caught:
+        interrupted(ledger, lambda: None, statement=full)
+    assert str(caught.value) == said
+
+
+def test_the_streams_own_limit_holds_where_the_role_has_a_shorter_one(own_server: Postgres, name: str) -> None:
+    ledger = ledger_of_a_role(own_server, name, situation("alter role {name} set statement_timeout = '100ms'"))
+    with ledger.transaction() as transaction, transaction.cursor() as cursor:
+        cursor.execute("select pg_sleep(1)")
+
+
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        (18, {"transaction_timeout": "7s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "7s"}),
+        (18, {"transaction_timeout": "12s", "statement_timeout": "7s", "idle_in_transaction_session_timeout": "7s"}),
         (16, {"statement_timeout": "7s", "idle_in_transaction_session_timeout": "7s"}),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
+from exactlyonce.errors import TransactionTooLong
 from exactlyonce.launch.last_words import Ending
 from exactlyonce_spark.failures import ending_of
 
@@ -64,3 +65,21 @@ def test_brokers_that_do_not_answer_are_no_fault_of_a_batch() -> None:
     )
     for in_batch in (True, False):
         assert ending_of(RuntimeError(text), in_batch=in_batch) == (Ending.UNREACHABLE, expected)
+
+
+TOO_LONG = "A transaction at u@h:5432/d took longer than 900 seconds and was ended (canceling statement)."
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        TransactionTooLong(TOO_LONG),
+        RuntimeError(
+            f"Job aborted.\n  File x\nexactlyonce.errors.TransactionTooLong: {TOO_LONG}\n\tat org.apache.Spark"
+        ),
+    ],
+    ids=["in the driver", "in a task"],
+)
+def test_a_batch_that_takes_too_long_is_to_blame_for_it(problem: Exception) -> None:
+    assert ending_of(problem, in_batch=True) == (Ending.BATCH_FAILED, TOO_LONG)
+    assert ending_of(problem, in_batch=False) == (Ending.UNREACHABLE, TOO_LONG)

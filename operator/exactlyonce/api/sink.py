@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from exactlyonce.api.constraints import Rule, Unique, matches
-from exactlyonce.api.model import Model, SecretRef, without_nulls
+from exactlyonce.api.model import Duration, Model, SecretRef, within, without_nulls
 
 SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 """The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the
@@ -80,6 +81,11 @@ class PostgresSink(Model):
     )
     commit: Commit = Field(
         Commit.BATCH, description="Batch: one transaction a batch. Partition: one a Kafka partition, without staging."
+    )
+    transaction_timeout: Annotated[Duration, within("1s", "24h")] = Field(
+        timedelta(minutes=15),
+        description="How long a transaction may take: a task's, which reads its records meanwhile, and the one that lands a "
+        "batch. A batch that takes longer fails.",
     )
     ledger_schema: LedgerSchema = Field("exactlyonce", description="The schema in which the ledger keeps its tables.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, first_line, named_errors
 from exactlyonce.ledger.postgres_pool import ConnectionPool
 from exactlyonce.ledger.postgres_rows import LOOK, view_from
@@ -20,6 +21,7 @@ from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 
 DEFAULT_SCHEMA = "exactlyonce"
 _MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
+_MARGIN_SECONDS = 5
 _TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
 
 
@@ -59,9 +61,16 @@ class PostgresLedger:
         """Open a transaction; see `Ledger.transaction`."""
         connection = self._begin(lasting)
         transaction = PostgresTransaction(self, connection, evicting)
+        began = time.monotonic()
         try:
             with named_errors(str(self.address)):
                 yield transaction
+        except (LedgerUnreachable, psycopg2.errors.QueryCanceled) as problem:
+            self._roll_back(connection)
+            # By the clock: a server that ends a session for its time closes the connection, and psycopg2 says no more.
+            if time.monotonic() - began < self.limits.transaction_seconds:
+                raise
+            raise self._too_long(problem) from problem
         except BaseException:
             self._roll_back(connection)
             raise
@@ -195,14 +204,24 @@ class PostgresLedger:
             self._send_begin(connection, lasting)
         return connection
 
+    def _too_long(self, problem: Exception) -> TransactionTooLong:
+        return TransactionTooLong(
+            f"A transaction at {self.address} took longer than {self.limits.transaction_seconds} seconds and was ended "
+            f"({_shown(problem)}). Raise sink.postgres.transactionTimeout, or make batches smaller: "
+            "source.kafka.maxOffsetsPerTrigger."
+        )
+
     def _send_begin(self, connection: psycopg2.extensions.connection, lasting: bool) -> None:
         limits = self.limits
-        settings = {"lock_timeout": f"{limits.lock_seconds}s", "timezone": "UTC"}
+        settings = {
+            "lock_timeout": f"{limits.lock_seconds}s",
+            "timezone": "UTC",
+            "statement_timeout": f"{limits.transaction_seconds}s",
+            "idle_in_transaction_session_timeout": f"{limits.transaction_seconds}s",
+        }
         if connection.server_version >= _TRANSACTION_TIMEOUT_FROM:
-            settings["transaction_timeout"] = f"{limits.transaction_seconds}s"
-        else:
-            settings["statement_timeout"] = f"{limits.transaction_seconds}s"
-        settings["idle_in_transaction_session_timeout"] = f"{limits.transaction_seconds}s"
+            # Later than the statement's: a statement that is cancelled says so, a session that is ended does not.
+            settings["transaction_timeout"] = f"{limits.transaction_seconds + _MARGIN_SECONDS}s"
         if not lasting:
             settings["synchronous_commit"] = "off"
         assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
@@ -243,6 +262,10 @@ class PostgresLedger:
 def _named(statement: str, schema: str) -> str:
     """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
     return statement.format(schema=_quoted(schema))
+
+
+def _shown(problem: Exception) -> str:
+    return first_line(problem) if isinstance(problem, psycopg2.Error) else str(problem)
 
 
 def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:

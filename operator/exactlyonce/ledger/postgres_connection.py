@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
-from exactlyonce.api.sink import SECRET_KEYS
+from exactlyonce.api.sink import SECRET_KEYS, PostgresSink
 from exactlyonce.errors import ExactlyOnceError, LedgerRefused, LedgerUnreachable, LockHeldByOther, SecretMissing
 
 # What servers and poolers say to a login that a person has to mend. A refused connection has no error code for its client,
@@ -29,11 +30,17 @@ _LOGIN_REFUSED = (
 )
 
 
+# What a server says of itself and not of the statement: connection lost, shut down or starting, no connection left, a
+# deadlock or serialization failure, an object in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TRANSIENT = ("08", "57P", "53300", "40", "55006")
+
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds on every wait for the database, in seconds.
 
-    `patience_seconds` is how long a lock's holder is waited for before it is ended where that is allowed.
+    `transaction_seconds` is for each statement of a transaction, and within a few seconds for the whole of it where the server
+    can bound that. `patience_seconds` is how long a lock's holder is waited for before it is ended where that is allowed.
     """
 
     connect_seconds: int = 10
@@ -41,6 +48,11 @@ class Limits:
     patience_seconds: float = 3.0
     transaction_seconds: int = 900
     network_seconds: int = 30
+
+    @classmethod
+    def of_batches(cls, sink: PostgresSink) -> Limits:
+        """Return the limits of a driver and its tasks."""
+        return cls(transaction_seconds=math.ceil(sink.transaction_timeout.total_seconds()))
 
 
 @dataclass(frozen=True)
@@ -109,18 +121,29 @@ def connect(
 def named_errors(where: str, *, own: bool = False) -> Iterator[None]:
     """Turn psycopg2's errors into this project's: refused, unreachable, lock held.
 
-    What else the server says about a statement of the ledger's `own` is a refusal; constraint and data errors of the sink's
-    statements pass.
+    What else the server says about a statement of the ledger's `own` is named too. About the sink's statements it passes: a
+    constraint, a value, a limit or a cancelled statement is the batch's failure.
     """
     try:
         yield
     except psycopg2.Error as problem:
-        named = _named(problem, where)
-        if named is None and own:
-            named = LedgerRefused(f"The database at {where} refuses a statement of the ledger: {first_line(problem)}.")
+        named = _named(problem, where) or (_of_the_ledger(problem, where) if own else None)
         if named is None:
             raise
         raise named from problem
+
+
+def _of_the_ledger(problem: psycopg2.Error, where: str) -> ExactlyOnceError:
+    """No rows of a batch are to blame: what passes by itself is tried again."""
+    if isinstance(problem, psycopg2.OperationalError):
+        return _unreachable(problem, where)
+    return LedgerRefused(f"The database at {where} refuses a statement of the ledger: {first_line(problem)}.")
+
+
+def _unreachable(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
+    return LedgerUnreachable(
+        f"The database at {where} does not answer ({first_line(problem)}); nothing was decided, it is tried again."
+    )
 
 
 def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
@@ -144,14 +167,18 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
             return LedgerUnreachable(
                 f"The database at {where} is read-only ({said}); nothing was written, it is tried again."
             )
-        case psycopg2.OperationalError() | psycopg2.InterfaceError():
-            if problem.pgcode is None and any(words in str(problem) for words in _LOGIN_REFUSED):
+        case psycopg2.errors.DiskFull():
+            return LedgerUnreachable(
+                f"The disk of the database at {where} is full ({said}); make room there. It is tried again."
+            )
+        case psycopg2.OperationalError() | psycopg2.InterfaceError() if problem.pgcode is None:
+            if any(words in str(problem) for words in _LOGIN_REFUSED):
                 return LedgerRefused(
                     f"The database at {where} refuses the login: {said}. Correct the secret that the sink names."
                 )
-            return LedgerUnreachable(
-                f"The database at {where} does not answer ({said}); nothing was decided, it is tried again."
-            )
+            return _unreachable(problem, where)
+        case psycopg2.OperationalError() if str(problem.pgcode).startswith(_TRANSIENT):
+            return _unreachable(problem, where)
         case _:
             return None
 
