@@ -158,19 +158,6 @@ def test_a_foreign_process_writes_into_the_checkpoint(rig: Rig) -> None:
     assert any("was planned up to" in words and "and landed up to" in words for _, words in rig.events), rig.story()
 
 
-def test_the_operator_is_killed_and_its_driver_drains(rig: Rig) -> None:
-    """A driver whose launcher has gone ends after its batch; whoever comes next goes on with the same checkpoint."""
-    rig.produce(400)
-    opened = rig.open()
-    with running(rig, opened):
-        eventually(rig.has_all, "every record has landed", 90)
-    assert rig.verdicts() == ["FirstStart"]
-    rig.produce(400)
-    rig.run()
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "Resume"]
-
-
 def test_the_status_file_is_lost_while_a_driver_runs(rig: Rig) -> None:
     rig.produce(400)
     opened = rig.open()
