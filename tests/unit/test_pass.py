@@ -215,7 +215,7 @@ def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() ->
     assert machine.run_until_a_driver_runs() == SECOND
 
 
-@pytest.mark.parametrize("writes_before", range(3))
+@pytest.mark.parametrize("writes_before", range(2))
 def test_a_pass_that_meets_another_one_starts_over_and_starts_nothing(writes_before: int) -> None:
     machine = ended()
     left = writes_before

@@ -21,12 +21,26 @@ def test_a_pass_records_raises_decides_acts_and_starts_in_this_order() -> None:
     machine.run_pass()
     assert machine.effects == [
         "record Reconciling", "commit", "committed",  # the attempt, then the raise
-        "record Launching", "create stream.json",  # the verdict, then its actions
+        "record Launching", "create stream.json",  # the verdict with what is started, then its actions
         f"create {GENERATION}/metadata", f"create {GENERATION}/sources/0/0", f"create {GENERATION}/offsets/0",
         "commit", "committed",  # the generation is published
-        "record Launching", "start driver 1",
+        "start driver 1",
     ]  # fmt: skip
     assert [kind for kind, _ in machine.reports] == ["FirstStart"]
+    machine.assert_launched_as_published()
+
+
+def test_what_is_known_of_the_driver_before_is_kept_until_a_rebuilt_checkpoint_is_published() -> None:
+    machine = checkpoint_lost()
+    before = machine.statuses.status.driver
+    assert before is not None
+    assert before.proof is not None
+    machine.dies_before = 4
+    with pytest.raises(Died, match="create generation-"):
+        machine.run_pass()
+    assert machine.effects == ["record Reconciling", "commit", "committed", "record Launching"]
+    assert machine.statuses.status.driver == before
+    machine.run_until_a_driver_runs()
     machine.assert_launched_as_published()
 
 

@@ -6,6 +6,7 @@ before it is done. A crash between any two lines leads to the same end: docs/adr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import assert_never
 
@@ -38,7 +39,7 @@ from exactlyonce.reconcile.recorded import (
     with_pod,
 )
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
-from exactlyonce.reconcile.verdicts import Decision
+from exactlyonce.reconcile.verdicts import Decision, Launch
 from exactlyonce.reconcile.world import (
     Done,
     Halted,
@@ -244,7 +245,14 @@ class StreamLoop:
         )
         decision = decide(seen)
         self._reached("pass.observed")
-        status, version = self._record_verdict(status, version, decision, attempt)
+        driver = {
+            "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
+            "checkpoint": checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location),
+            "progress": progress_of(seen.ledger, status.progress),
+        }
+        # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
+        at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
+        status, version = self._record_verdict(status, version, decision, attempt, driver if at_once else {})
         self._reached("pass.verdict-recorded")
         for action in decision.actions:
             act(world.stores, stream_id, attempt, action)
@@ -252,10 +260,8 @@ class StreamLoop:
         if decision.halts:
             self._write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
-        driver = DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan)
-        checkpoint = checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location)
-        progress = progress_of(seen.ledger, status.progress)
-        self._write(status, version, driver=driver, checkpoint=checkpoint, progress=progress)
+        if not at_once:
+            self._write(status, version, **driver)
         self._reached("pass.driver-recorded")
         world.launcher.start(attempt)
         return Watching(attempt)
@@ -323,10 +329,11 @@ class StreamLoop:
         return NewStream(self._stream.stream_id, new_token(), world.owner, world.stores.ledger.database_identity())
 
     def _record_verdict(
-        self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch
+        self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch, driver: Mapping[str, object]
     ) -> tuple[StreamStatus, str]:
         verdict = verdict_of(decision, attempt, self._world.now())
-        written = self._write(status, version, phase=Phase.LAUNCHING, message=verdict.reason, verdict=verdict)
+        changes = {"phase": Phase.LAUNCHING, "message": verdict.reason, "verdict": verdict, **driver}
+        written = self._write(status, version, **changes)
         self._world.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
         return written
 
