@@ -10,6 +10,7 @@ import pyarrow.csv
 from psycopg2 import sql
 
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.postgres.table import TargetUnfit
 
 CHUNK_BYTES = 1 << 17
 _PLAIN = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -17,20 +18,38 @@ _PLAIN = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
 
 def copy_rows(
     cursor: psycopg2.extensions.cursor,
-    table: sql.Composable,
+    table: sql.Identifier,
     columns: Sequence[str],
     batches: Iterable[pa.RecordBatch],
     batch_number: int,
 ) -> int:
-    """COPY Arrow batches into the columns of a table, in their order, and return how many rows were read.
+    """COPY Arrow batches into the columns of a table, in their order, and return how many rows they are.
 
     Text is quoted and NULL is empty without quotes, which is how COPY's CSV tells the two apart.
+
+    Raises:
+        TargetUnfit: if the table does not take all of them.
     """
     names = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
     statement = sql.SQL("copy {} ({}) from stdin with (format csv)").format(table, names)
     reader = _CsvReader(batches, batch_number)
     cursor.copy_expert(statement, reader, size=CHUNK_BYTES)  # type: ignore[arg-type] # of a file it uses read alone
+    require_all_taken(table, reader.rows, cursor.rowcount)
     return reader.rows
+
+
+def require_all_taken(table: sql.Identifier, written: int, taken: int) -> None:
+    """Require that a table has taken every row that was written to it; the transaction rolls back otherwise.
+
+    Raises:
+        TargetUnfit: a trigger or a rule leaves rows out, which are lost rows to whoever counts them.
+    """
+    if taken != written:
+        name = ".".join(table.strings)
+        raise TargetUnfit(
+            f"The table {name} took {taken} of {written} rows; nothing was written. A trigger BEFORE INSERT that returns NULL, "
+            "or a rule, leaves rows out: drop it, and filter in transform.sql instead."
+        )
 
 
 class _CsvReader:

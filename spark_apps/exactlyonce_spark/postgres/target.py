@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg2
+import psycopg2.extensions
 import pyarrow as pa
 from psycopg2 import sql
 
@@ -17,7 +18,7 @@ from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres import writes
-from exactlyonce_spark.postgres.copying import copy_rows
+from exactlyonce_spark.postgres.copying import copy_rows, require_all_taken
 from exactlyonce_spark.postgres.dead_letters import write_letters
 from exactlyonce_spark.target import DeadLetter, Staged
 
@@ -90,12 +91,17 @@ class PostgresTarget:
         """Write the rows that carry one of the tags, and return how many of them were there."""
         parameters = {"batch": batch, "tags": [part.tag for part in staged]}
         with transaction.cursor() as cursor:
-            found = None
-            if self._keeps_order:
-                cursor.execute(writes.count_staged(self._staged), parameters)
-                found = _only_number(cursor)
+            if self._plan.sink.write is Write.APPEND:
+                cursor.execute(self._write_staged, parameters)
+                moved = int(cursor.rowcount)
+                if moved == sum(part.rows for part in staged):
+                    return moved
+                found = self._count_staged(cursor, parameters)
+                require_all_taken(self._table, found, moved)
+                return found
+            found = self._count_staged(cursor, parameters)
             cursor.execute(self._write_staged, parameters)
-            return int(cursor.rowcount) if found is None else found
+            return found
 
     def write(self, transaction: PostgresTransaction, rows: Iterable[pa.RecordBatch]) -> int:
         """Write rows to the table: by COPY, or through the staging table where rows meet older ones."""
@@ -133,6 +139,10 @@ class PostgresTarget:
         with transaction.cursor() as cursor:
             tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
             return copy_rows(cursor, self._staging, [*order, *self._plan.columns], tagged, batch)
+
+    def _count_staged(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object]) -> int:
+        cursor.execute(writes.count_staged(self._staged), parameters)
+        return _only_number(cursor)
 
     def _where_allowed(self, statement: sql.Composed) -> None:
         with self._ledger.session() as connection, connection.cursor() as cursor:
