@@ -16,17 +16,25 @@ from tests.command import Command, completing
 from tests.rig import Rig, eventually
 
 
-def test_each_attempt_is_printed_with_its_verdict(rig: Rig) -> None:
+def test_each_attempt_is_printed_with_its_verdict_and_old_ones_leave_no_folder(rig: Rig) -> None:
     rig.produce(400)
-    crash = {VARIABLE: f"batch.begun@1=kill-driver,{rig.folder / 'fired'}"}
+    rig.overrides["spec.history"] = 0
+    points = ("driver.claimed", "batch.begun@1")
+    crash = {VARIABLE: " ".join(f"{point}=kill-driver,{rig.folder / f'fired-{point}'}" for point in points)}
     command = completing(rig, environment=crash)
     told = [(kind, words.split(":")[0]) for kind, words in command.events() if kind != "Landed"]
     assert told == [
         ("FirstStart", "Attempt 1"),
         ("Died", "Attempt 1 ended"),
-        ("ReplayBatch", "Attempt 2"),
-        ("Completed", "Attempt 2 ended"),
+        ("SkipLanded", "Attempt 2"),
+        ("Died", "Attempt 2 ended"),
+        ("ReplayBatch", "Attempt 3"),
+        ("Completed", "Attempt 3 ended"),
     ]
+    attempts = rig.folder / "state" / f"tests.{rig.name}" / "attempts"
+    assert {folder.name for folder in attempts.iterdir()} == {"attempt-000002", "attempt-000003"}, (
+        "the writer's was asked"
+    )
     assert "without last words; its log is" in command.told("Died")[0]
     assert "Batch 1 was planned and has not landed" in command.told("ReplayBatch")[0]
     rig.assert_exactly_once()

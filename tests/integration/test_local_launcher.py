@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -226,6 +227,38 @@ def test_a_frozen_driver_that_is_abandoned_stays_as_it_is_and_never_counts_as_de
     main.kill()
     launcher._children[ONE].wait(60)
     assert isinstance(launcher.look(ONE), Ended), "only now its death is proven"
+
+
+def test_a_driver_is_not_given_up_when_the_clock_jumps(
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a laptop wakes: by the clock of the wall no beat has come for an hour, and the next one is on its way."""
+    main = begun(launcher)
+    heartbeat = launcher.log_of(ONE).parent / "heartbeat"
+    launcher.unresponsive_seconds = 60.0
+    at, clock = heartbeat.stat().st_mtime, time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600)
+    assert isinstance(launcher.look(ONE), Running)
+    eventually(lambda: heartbeat.stat().st_mtime != at, "one more beat has come")
+    monkeypatch.setattr(time, "time", clock)
+    assert isinstance(launcher.look(ONE), Running)
+    assert main.is_running()
+
+
+def test_folders_of_old_attempts_are_removed_but_for_the_last_the_writers_and_those_that_run(
+    launcher: LocalLauncher,
+) -> None:
+    begun(launcher, Epoch(2))
+    for attempt in (1, 3, 4, 5, 6):
+        launcher.log_of(Epoch(attempt)).parent.mkdir()
+    launcher.clean_up(Epoch(1), keep=2)
+    assert sorted(folder.name for folder in launcher.folder.iterdir()) == [
+        f"attempt-00000{attempt}" for attempt in (1, 2, 5, 6)
+    ]
+    launcher.kill(Epoch(2))
+    eventually(lambda: isinstance(launcher.look(Epoch(2)), Ended), "attempt 2 has ended")
+    launcher.clean_up(None, keep=0)
+    assert [folder.name for folder in launcher.folder.iterdir()] == ["attempt-000006"], "the next number is known by it"
 
 
 def test_who_only_looks_at_a_frozen_driver_changes_nothing(launcher: LocalLauncher) -> None:

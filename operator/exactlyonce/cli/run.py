@@ -16,6 +16,7 @@ import click
 from exactlyonce.api.status import Phase, Trouble
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Wanted, Watching
 
@@ -82,12 +83,14 @@ class _Runner:
         self._loop: StreamLoop = opened.loop(report)
         self._wanted = Wanted.REST if opened.stream.spec.suspend else Wanted.RUN
         self._shown: tuple[datetime, int | None] = (datetime.now(UTC), None)
+        self._cleaned_up: Epoch | None = None
 
     def run(self) -> int:
         while True:
             result = self._loop.run_pass(self._wanted)
             match result:
                 case Watching(attempt=attempt):
+                    self._clean_up_once(attempt)
                     if self._stop.asked.is_set():
                         return self._drain(attempt)
                     self._opened.launcher.wait(attempt, _LOOK_SECONDS)
@@ -127,13 +130,26 @@ class _Runner:
         if (now - at).total_seconds() < _PROGRESS_SECONDS:
             return
         self._shown = (now, batch)
-        try:
-            view = self._opened.ledger.look(self._opened.stream.stream_id)
-        except ExactlyOnceError:
-            return
+        view = self._look()
         if view is not None and view.stream.landed_batch != batch:
             self._shown = (now, view.stream.landed_batch)
             self._report("Landed", f"Up to batch {view.stream.landed_batch}: {view.landed.positions}")
+
+    def _look(self) -> LedgerView | None:
+        """Return what the ledger says, if it answers."""
+        try:
+            return self._opened.ledger.look(self._opened.stream.stream_id)
+        except ExactlyOnceError:
+            return None
+
+    def _clean_up_once(self, attempt: Epoch) -> None:
+        """Let go of earlier attempts that nobody needs any more, when a new one has been started."""
+        if attempt == self._cleaned_up:
+            return
+        view = self._look()
+        if view is not None:
+            self._opened.launcher.clean_up(view.stream.writer, keep=self._opened.stream.spec.history + 1)
+            self._cleaned_up = attempt
 
 
 def _text_line(kind: str, words: str) -> None:

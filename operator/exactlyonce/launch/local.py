@@ -7,6 +7,7 @@ launcher or not, and its death is proven by the absence of every marked process.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,16 @@ MARKER = "EXACTLYONCE_LAUNCH"
 _HOME = "attempt-"
 _STRAGGLERS_SECONDS = 20.0
 _EXEC_SECONDS = 5.0
+_SECOND_LOOK_SECONDS = 5.0
+"""A driver that seems silent has this long to beat once more, five times over: the clock jumps when a laptop wakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A driver that seemed silent: its last beat then, and when that was by a clock that does not jump."""
+
+    beat_at: float
+    seconds: float
 
 
 class Unresponsive(StrEnum):
@@ -56,6 +67,7 @@ class LocalLauncher:
     with_parent: bool = True
     read_only: bool = False
     _children: dict[Epoch, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _doubts: dict[Epoch, _Doubt] = field(default_factory=dict)
 
     def latest(self) -> Epoch:
         """Return the highest attempt that has a folder."""
@@ -147,6 +159,15 @@ class LocalLauncher:
         except subprocess.TimeoutExpired:
             return
 
+    def clean_up(self, writer: Epoch | None, keep: int) -> None:
+        """Remove the folders of all attempts but the last `keep`, the writer's of the checkpoint and those that still run.
+
+        The newest is always kept: it says which number is next. Without the writer's, its death would not be proven.
+        """
+        for attempt in self._attempts()[: -max(1, keep)]:
+            if attempt != writer and not any(self._processes(attempt)):
+                shutil.rmtree(self._home(attempt), ignore_errors=True)
+
     def log_of(self, attempt: Epoch) -> Path:
         """The file that holds the driver's log."""
         return self._home(attempt) / "log"
@@ -154,17 +175,28 @@ class LocalLauncher:
     def _if_responsive(self, attempt: Epoch) -> DriverState:
         home = self._home(attempt)
         beat = home / "heartbeat"
-        silent = time.time() - (beat if beat.exists() else home).stat().st_mtime
+        beat_at = (beat if beat.exists() else home).stat().st_mtime
+        silent = time.time() - beat_at
         if silent < self.unresponsive_seconds:
             return Running(f"processes of this machine; its log is {home / 'log'}")
         if self.read_only:
             return Gone(f"it has not answered for {silent:.0f} s")
+        if not self._is_silent_still(attempt, beat_at):
+            return Running(f"processes of this machine, silent for {silent:.0f} s; its log is {home / 'log'}")
         if self.unresponsive is Unresponsive.ABANDON:
             (home / "abandoned").touch()
             return Gone(f"it has not answered for {silent:.0f} s and was left as it is")
         self._end_stragglers(attempt)
         detail = f"it had not answered for {silent:.0f} s and was killed; its log is {home / 'log'}"
         return Ended(f"no process of attempt {attempt} is left on this machine", None, detail)
+
+    def _is_silent_still(self, attempt: Epoch, beat_at: float) -> bool:
+        """Whether a driver that seems silent has seemed so for a while, without one more beat."""
+        now = time.monotonic()
+        doubt = self._doubts.get(attempt)
+        if doubt is None or doubt.beat_at != beat_at:
+            self._doubts[attempt] = doubt = _Doubt(beat_at, now)
+        return now - doubt.seconds >= _SECOND_LOOK_SECONDS
 
     def _end_stragglers(self, attempt: Epoch) -> None:
         """Kill what is left of a driver, its JVM and its workers, and wait until none is."""
