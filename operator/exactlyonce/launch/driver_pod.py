@@ -49,6 +49,8 @@ TERMINATION_LOG = "/dev/termination-log"
 DRIVER_FILE, EXECUTOR_FILE, BRIEF_FILE = "driver.json", "executor.yaml", "reconcile.json"
 VOLUME_SECURITY = {**POD_SECURITY, "fsGroup": 65532, "fsGroupChangePolicy": "OnRootMismatch"}
 """With a claim: what is on its volume belongs to the image's group too, whoever made the volume."""
+_YAML: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a fifth of the time
+
 START_SECONDS = 30  # what a driver may take to end beside its batch in hand
 
 
@@ -106,7 +108,7 @@ def executor_template(settings: PodSettings) -> Manifest:
 def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
     data = {
         DRIVER_FILE: _driver_document(settings).render(),
-        EXECUTOR_FILE: yaml.safe_dump(executor, sort_keys=False, width=120),
+        EXECUTOR_FILE: yaml.dump(executor, Dumper=_YAML, sort_keys=False, width=120),
     }
     if settings.brief is not None:
         data[BRIEF_FILE] = settings.brief
