@@ -1,7 +1,7 @@
 """Put everything in place that `make demo` and `make test` need, and say plainly what this machine lacks.
 
 Uses the standard library only, and syntax that a Python too old for the project still reads.
-A virtual environment at `.venv` from hashed requirements; Spark's, Kafka's and the benchmark's jars in the user's cache.
+A virtual environment at `.venv` from hashed requirements; Spark's and Kafka's jars in the user's cache.
 """
 
 from __future__ import annotations
