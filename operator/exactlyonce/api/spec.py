@@ -210,7 +210,9 @@ class StreamSpec(Model):
         description="What becomes of the checkpoint and the ledger's rows when the resource is deleted. Rows in the target "
         "table always stay, and so does a checkpoint on a claim, which the operator does not reach.",
     )
-    history: Whole = Field(3, ge=0, le=100, description="How many ended driver pods are kept for their logs.")
+    history: Whole = Field(
+        3, ge=0, le=100, description="How many ended drivers (pods, or folders of a local run) are kept for their logs."
+    )
     objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")
 
     rules = (
