@@ -214,8 +214,8 @@ class Format(Model):
     )
     on_malformed: OnMalformed = Field(
         OnMalformed.FAIL,
-        description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters. A record "
-        "without a value, as a compacted topic holds for a deleted key, is malformed unless the format is Raw with BINARY.",
+        description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters. A "
+        "record without a value (a deleted key of a compacted topic) is malformed unless the format is Raw with BINARY.",
     )
     options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 
