@@ -7,13 +7,14 @@ docs/adr/0005 tells each path and its crash points.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
-from exactlyonce.errors import ExactlyOnceError, Refused
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
@@ -33,9 +34,12 @@ from exactlyonce_spark.landing import (
     land_batch,
     planned_row,
     require_permit,
+    write_under_fence,
 )
 from exactlyonce_spark.source_check import RecordsLost, SourceCheck, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
+
+log = logging.getLogger("exactlyonce.batch")
 
 
 class PlanUnfit(Refused):
@@ -201,7 +205,14 @@ class BatchLoop:
             return moved
 
         self._land(planned, move, letters, records_read)
-        self._target.clear_staging(batch.number)
+        self._clear_staging(batch.number)
+
+    def _clear_staging(self, batch: BatchNumber) -> None:
+        """The batch has landed: what is left of its staging is no reason to end as failed."""
+        try:
+            self._target.clear_staging(batch)
+        except (Unreachable, Refused, OutcomeUnknown) as problem:
+            log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
 
     def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
         """Tasks write; then the positions move. A crash in between writes the batch again."""
@@ -221,8 +232,15 @@ class BatchLoop:
         reached("batch.rows-written", batch.number)
         letters = self._letters(batch, planned.ranges, certain=False)
         if letters:
-            with self._ledger.transaction() as transaction:
-                self._target.write_dead_letters(transaction, batch.number, letters, planned.topic_ids)
+            write_under_fence(
+                self._ledger,
+                self._permit,
+                batch.number,
+                batch.number,
+                lambda transaction: self._target.write_dead_letters(
+                    transaction, batch.number, letters, planned.topic_ids
+                ),
+            )
         written, records_read = Written(rows, len(letters)), batch.records_read()
         lost: tuple[FailureRow, ...] = ()
         try:

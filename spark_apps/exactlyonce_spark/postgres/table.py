@@ -89,7 +89,7 @@ def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
         TargetUnfit: if there is none, or it is no table.
         LedgerRefused, LedgerUnreachable: by what the database says.
     """
-    with ledger.session() as connection, connection.cursor() as cursor:
+    with ledger.transaction() as transaction, ledger.own_errors(), transaction.cursor() as cursor:
         cursor.execute(_FIND, (".".join(_quoted(part) for part in sink.table_names),))
         found = cursor.fetchone()
         if found is None:

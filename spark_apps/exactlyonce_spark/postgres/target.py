@@ -6,14 +6,15 @@ import hashlib
 import itertools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-import psycopg2
 import psycopg2.extensions
 import pyarrow as pa
 from psycopg2 import sql
 
 from exactlyonce.api.sink import PostgresSink, Write
+from exactlyonce.errors import LedgerRefused, LockHeldByOther
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.offsets import BatchNumber, Epoch
@@ -68,7 +69,7 @@ class PostgresTarget:
     def drop_older_staging(self) -> None:
         """Drop what earlier epochs left; what a session still uses or another role made is left, never waited for."""
         prefix = _staging_prefix(self._plan.stream_id)
-        with self._ledger.session() as connection, connection.cursor() as cursor:
+        with self._ledger.transaction(lasting=False) as transaction, transaction.cursor() as cursor:
             cursor.execute(
                 "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
                 "where n.nspname = %s and starts_with(relname, %s) and relkind = 'r'",
@@ -145,13 +146,16 @@ class PostgresTarget:
         return _only_number(cursor)
 
     def _where_allowed(self, statement: sql.Composed) -> None:
-        with self._ledger.session() as connection, connection.cursor() as cursor:
-            cursor.execute(f"begin; set local lock_timeout = '{_CLEAR_LOCK_MILLISECONDS}ms'")
-            try:
-                cursor.execute(statement)
-                cursor.execute("commit")
-            except (psycopg2.errors.LockNotAvailable, psycopg2.errors.InsufficientPrivilege):
-                cursor.execute("rollback")  # in use, or made by the role that the secret named before
+        """Run a statement on staging that nobody needs any more, unless it is in use or another role's."""
+        ledger, left = self._ledger, suppress(LockHeldByOther, LedgerRefused)
+        with (
+            left,
+            ledger.transaction(lasting=False) as transaction,
+            ledger.own_errors(),
+            transaction.cursor() as cursor,
+        ):
+            cursor.execute(f"set local lock_timeout = '{_CLEAR_LOCK_MILLISECONDS}ms'")
+            cursor.execute(statement)
 
 
 def _tagged(

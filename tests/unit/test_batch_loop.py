@@ -1,0 +1,133 @@
+"""The batch loop where something goes wrong beside the landing, over the simulation's ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from exactlyonce.api.spec import Delivery
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRefused, LedgerUnreachable
+from exactlyonce.ledger.fence import Fenced, raise_epoch
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce_spark import tasks
+from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan
+from exactlyonce_spark.target import DeadLetter
+from tests.ledgers import IDS, P0, P1, new_stream, started
+from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTarget, MemoryTransaction
+from tests.simulation.source import MemoryTopic
+
+SOURCE = MemoryTopic({P0: 100, P1: 0}, topic_id=IDS["orders"])
+
+
+class Target(MemoryTarget):
+    """A target that keeps dead letters as rows, and whose staging cannot be cleared where `uncleared` says why."""
+
+    uncleared: ExactlyOnceError | None = None
+
+    def write_dead_letters(
+        self,
+        transaction: MemoryTransaction,
+        batch: BatchNumber,
+        letters: Sequence[DeadLetter],
+        topic_ids: Mapping[str, str],
+    ) -> int:
+        assert topic_ids == IDS
+        return transaction.append([("letter", letter.offset) for letter in letters])
+
+    def clear_staging(self, batch: BatchNumber) -> None:
+        if self.uncleared is not None:
+            raise self.uncleared
+
+
+@dataclass
+class Batch:
+    """Five records of one task, the last one malformed; `meanwhile` happens after the rows were read."""
+
+    ledger: MemoryLedger
+    target: Target
+    number: BatchNumber
+    meanwhile: Callable[[], object] = lambda: None
+    rows: list[Hashable] = field(default_factory=list)
+
+    def plan(self) -> ExecutedPlan:
+        first = 5 * (self.number - 1)
+        self.rows = [("row", offset) for offset in range(first, first + 4)]
+        return ExecutedPlan(Ranges({P0: OffsetRange(first, first + 5), P1: OffsetRange(0, 0)}), None, stateful=False)
+
+    def collect(self) -> None:
+        raise AssertionError("no batch is small enough here")
+
+    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
+        tools = tasks.TaskTools(self.ledger, self.target, SOURCE)
+        return [job.run(tools, tasks.TaskPlace(0, 0), self.rows)]
+
+    def run_without_rows(self) -> None:
+        raise AssertionError("the query keeps no state")
+
+    def records_read(self) -> int | None:
+        return 5
+
+    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        self.meanwhile()
+        return [DeadLetter(P0, ranges[P0].until_offset - 1, None, None, b"x", "malformed")]
+
+
+@dataclass
+class Stage:
+    """A stream at its start and what runs it."""
+
+    database: MemoryDatabase = field(default_factory=MemoryDatabase)
+
+    def __post_init__(self) -> None:
+        self.ledger = MemoryLedger(self.database)
+        self.permit = started(self.ledger)
+        self.target = Target(self.database, 1)
+
+    def loop(self, delivery: Delivery = Delivery.EXACTLY_ONCE) -> BatchLoop:
+        settings = BatchSettings(delivery, dead_letters=True, small_batch_records=0)
+        return BatchLoop(self.ledger, self.permit, self.target, SOURCE, settings)
+
+    def batch(self, number: int, meanwhile: Callable[[], object] = lambda: None) -> Batch:
+        return Batch(self.ledger, self.target, BatchNumber(number), meanwhile)
+
+    def counts(self, kind: str) -> list[int]:
+        """The offsets that are in the table as rows or as letters, each as often as it is there."""
+        return [offset for offset in range(100) for _ in range(self.database.tables.target[(kind, offset)])]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [LedgerUnreachable("it does not answer"), LedgerRefused("no right"), CommitOutcomeUnknown("lost at COMMIT")],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_a_batch_that_has_landed_does_not_fail_for_staging_that_stays(
+    problem: ExactlyOnceError, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+    stage.target.uncleared = problem
+    loop = stage.loop()
+    for number in (1, 2):
+        loop.run(stage.batch(number))
+        assert loop.in_hand is None, "nothing is blamed on it by what comes after"
+    assert stage.counts("row") == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert stage.counts("letter") == [4, 9]
+    assert str(problem) in caplog.text
+
+
+def test_dead_letters_of_at_most_once_are_written_while_the_driver_may_land() -> None:
+    stage = Stage()
+    stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1))
+    assert (stage.counts("row"), stage.counts("letter")) == ([0, 1, 2, 3], [4])
+
+
+def test_a_driver_with_a_successor_writes_no_dead_letters_of_at_most_once() -> None:
+    stage = Stage()
+
+    def succeeded() -> None:
+        raise_epoch(stage.ledger, new_stream(stage.ledger), Epoch(2))
+
+    with pytest.raises(Fenced):
+        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1, meanwhile=succeeded))
+    assert stage.counts("letter") == []
