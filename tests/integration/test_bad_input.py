@@ -118,6 +118,21 @@ def test_a_batch_that_never_fits_into_its_transactions_time_halts_the_stream(rig
     rig.assert_exactly_once()
 
 
+def test_a_marker_that_is_damaged_halts_the_stream_and_is_left_as_it_is(rig: Rig) -> None:
+    rig.produce(400)
+    rig.location.mkdir()
+    marker = rig.location / "stream.json"
+    marker.write_text('{"streamId": ')
+    sentence = halting(rig)
+    assert sentence == (
+        f"{rig.location}/stream.json is not readable as this project's marker; restore it or choose another location."
+    )
+    assert marker.read_text() == '{"streamId": '
+    assert_nothing_landed(rig)
+    marker.unlink()
+    assert verdict_now(rig) == "FirstStart"
+
+
 def test_a_table_that_is_missing_or_does_not_fit_halts_the_stream(rig: Rig) -> None:
     rig.sql("alter table orders rename to others")
     rig.produce(400)

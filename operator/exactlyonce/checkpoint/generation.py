@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
-from exactlyonce.errors import StoreUnreachable
+from exactlyonce.errors import Refused, StoreUnreachable
 from exactlyonce.offsets import BatchNumber, Epoch, Positions
 
 MARKER = "stream.json"
@@ -50,7 +50,7 @@ class Marker:
         return json.dumps({"streamId": self.stream_id, "token": self.token}, indent=2).encode() + b"\n"
 
 
-class MarkerUnreadable(StoreUnreachable):
+class MarkerUnreadable(Refused):
     """`stream.json` exists and is not what this project writes."""
 
 
