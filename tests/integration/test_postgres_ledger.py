@@ -115,6 +115,26 @@ def test_a_holder_of_another_role_is_not_ended_but_named(server: Postgres, name:
     assert landed(server, name)[1] == [1], "the holder's transaction was left alone"
 
 
+def test_a_target_table_that_others_keep_locked_is_told_from_a_ledger_that_they_keep(
+    server: Postgres, name: str
+) -> None:
+    ledger = ledger_on(server, name)
+    hurried = PostgresLedger(ledger.address, limits=Limits(connect_seconds=3, lock_seconds=1))
+
+    def write() -> None:
+        with hurried.transaction() as transaction, transaction.cursor() as cursor:
+            cursor.execute("insert into target values (1)")
+
+    with ledger.transaction() as other, other.cursor() as cursor:
+        cursor.execute("alter table target add column note text")
+        with pytest.raises(LockHeldByOther) as caught:
+            write()
+    assert str(caught.value) == (
+        f"The target table at {ledger.address}, or rows of it, are kept locked by another session (canceling statement due to "
+        "lock timeout), as an ALTER or a VACUUM FULL does; it is tried again. End that session if it should not be."
+    )
+
+
 @pytest.mark.parametrize("cut", list(Cut))
 def test_a_commit_with_unknown_outcome_lands_once(server: Postgres, name: str, cut: Cut) -> None:
     with PostgresProxy(server.port) as proxy:

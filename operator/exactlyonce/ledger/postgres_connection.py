@@ -127,10 +127,26 @@ def named_errors(where: str, *, own: bool = False) -> Iterator[None]:
     try:
         yield
     except psycopg2.Error as problem:
-        named = _named(problem, where) or (_of_the_ledger(problem, where) if own else None)
+        named = _locked(problem, where, own=own) or _named(problem, where)
+        if named is None and own:
+            named = _of_the_ledger(problem, where)
         if named is None:
             raise
         raise named from problem
+
+
+def _locked(problem: psycopg2.Error, where: str, *, own: bool) -> LockHeldByOther | None:
+    if not isinstance(problem, psycopg2.errors.LockNotAvailable):
+        return None
+    said = first_line(problem)
+    if own:
+        return LockHeldByOther(
+            f"The ledger at {where} keeps a row of this stream locked ({said}); end the session that holds it."
+        )
+    return LockHeldByOther(
+        f"The target table at {where}, or rows of it, are kept locked by another session ({said}), as an ALTER or a VACUUM "
+        "FULL does; it is tried again. End that session if it should not be."
+    )
 
 
 def _of_the_ledger(problem: psycopg2.Error, where: str) -> ExactlyOnceError:
@@ -149,10 +165,6 @@ def _unreachable(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
 def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
     said = first_line(problem)
     match problem:
-        case psycopg2.errors.LockNotAvailable():
-            return LockHeldByOther(
-                f"The ledger at {where} keeps a row of this stream locked ({said}); end the session that holds it."
-            )
         case psycopg2.errors.InsufficientPrivilege():
             return LedgerRefused(
                 f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema (and "
