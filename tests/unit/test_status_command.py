@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,13 @@ def test_a_cluster_that_does_not_answer_is_one_sentence_and_status_1(tmp_path: P
     result = CliRunner().invoke(main, ["status", "--kubeconfig", str(tmp_path / "config")])
     assert (result.exit_code, result.stdout) == (1, "")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_every_command_is_there_where_the_module_is_run_as_the_image_does() -> None:
+    command = [sys.executable, "-m", "exactlyonce.cli.main", "--help"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    listed = {line.split()[0] for line in shown.partition("Commands:")[2].splitlines() if line.strip()}
+    assert main.commands.keys() <= listed
 
 
 def test_one_stream_of_all_namespaces_is_refused() -> None:

@@ -154,10 +154,6 @@ def _looked_at(file: Path, name: str | None, state: Path, secrets: Path) -> Loca
     return open_stream(choose_stream(file, name), state, secrets, read_only=True)
 
 
-if __name__ == "__main__":
-    main()
-
-
 @main.command()
 @click.argument("name", required=False, shell_complete=stream_names)
 @click.option("-n", "--namespace", help="Whose streams; the default is the context's.", shell_complete=namespaces)
@@ -219,3 +215,7 @@ def completion(shell: str) -> None:
 def plugin() -> None:
     """The program kubectl-exactlyonce, which kubectl runs as `kubectl exactlyonce`."""
     main(prog_name="kubectl exactlyonce")
+
+
+if __name__ == "__main__":
+    main()
