@@ -19,7 +19,7 @@ from testbed.cluster import Cluster
 from tests.cluster.operators import MakeOperator, MakeStream
 from tests.cluster.streams import ServerRefused, Streams, install
 from tests.resource_cases import VALID, Document, Refused, changed, document, refused
-from tests.rig import eventually
+from tests.rig import TookTooLong, eventually
 
 SEED = int(os.environ.get("FUZZ_SEED", "7"))
 RESOURCES = 300
@@ -145,7 +145,10 @@ def test_invalid_resources_that_an_older_definition_let_in_are_held_in_a_conditi
                 del waiting[stream]
         return not waiting
 
-    eventually(all_are_held, f"each of {len(stored)} is held {told(list(waiting.values()))}", 120)
+    try:
+        eventually(all_are_held, f"each of {len(stored)} is held", 120)
+    except TookTooLong as problem:
+        raise AssertionError(f"{told(list(waiting.values()))}\n{operator.log[-3000:]}") from problem
     for stream in stored:
         streams.delete(stream)
     eventually(lambda: not _names(cluster, namespace), "each is gone, though its spec is invalid", 120)
