@@ -38,7 +38,9 @@ def ensure(package: str, program: str) -> Path:
             shutil.copy(installed, complete / program)
         else:
             _unpack(package, Path(scratch), complete)
-        if not cached.exists():
+        if cached.exists():  # with another program of the package
+            shutil.copytree(complete, cached, symlinks=True, dirs_exist_ok=True)
+        else:
             complete.rename(cached)
     return cached
 
