@@ -31,7 +31,7 @@ def table(figures: list[Figure]) -> str:
     lines = [f"{'':<{width}}  {'value':>12} {'unit':<8} {'ratio':>6}  against"]
     for figure in figures:
         ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-        value = f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:,.2f}"
+        value = f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:,.{2 if figure.value >= 1 else 4}f}"
         lines.append(
             f"{figure.name:<{width}}  {value:>12} {figure.unit:<8} {ratio:>6}  {figure.against or ''}".rstrip()
         )

@@ -22,7 +22,7 @@ import psutil
 from bench.figures import Figure, table, write
 from bench.operator_launches import Round, bare_pods, deaths, launches, many
 from bench.operator_stage import BUCKET, TOPIC, OperatorStage, connected, operator_process
-from exactlyonce.launch.api_server import Answered
+from exactlyonce.launch.api_server import Answered, ApiServerUnreachable
 from scripts import generate_crd
 from testbed import cluster_tools, processes
 from testbed.cluster import Cluster
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=1000, help="streams in the end (default: %(default)s)")
     parser.add_argument("--deaths", type=int, default=30, help="drivers that die (default: %(default)s)")
     parser.add_argument("--steady", type=int, default=120, help="seconds of steady state (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where logs stay; a temporary one without it")
     parser.add_argument("--only", choices=RUNS, action="append", help="one run only")
     options = parser.parse_args()
     lack = cluster_tools.missing()
@@ -49,7 +50,8 @@ def main() -> int:
         return 1
     figures: list[Figure] = []
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-bench-")))
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-bench-")))
+        folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
         stage = stack.enter_context(_stage(folder))
         print("Bare pods", flush=True)
@@ -64,7 +66,8 @@ def main() -> int:
                     if run == "whole":
                         figures += deaths(round_, pods, options.deaths)
                         figures += many(round_, operator, pods, options.streams, options.steady)
-    print(f"\n{table(figures)}\n\n{write(figures, 'operator')}")
+            file = write(figures, "operator")
+    print(f"\n{table(figures)}\n\n{file}")
     return 0
 
 
@@ -90,7 +93,7 @@ def _stage(folder: Path) -> Iterator[OperatorStage]:
 def _is_served(stage: OperatorStage) -> bool:
     try:
         stage.request("GET", f"/apis/{generate_crd.GROUP}/{generate_crd.VERSION}/{generate_crd.PLURAL}")
-    except Answered:
+    except (Answered, ApiServerUnreachable):  # until it is served, the answer is no JSON
         return False
     return True
 

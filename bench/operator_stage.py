@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 from kubernetes import client, config
+from urllib3.exceptions import HTTPError
 
 from exactlyonce.launch.api_server import asked
 from testbed import processes
@@ -27,7 +28,8 @@ from testbed.postgres import Postgres
 
 TOPIC = "orders"
 BUCKET = "lake"
-PATIENCE_SECONDS = 600.0
+ACCOUNT = "exactlyonce-driver"
+PATIENCE_SECONDS = 300.0
 STREAMS = "/apis/exactlyonce.dev/v1alpha1/namespaces/{namespace}/exactlyoncestreams"
 _MERGE = "application/merge-patch+json"
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -65,6 +67,8 @@ class OperatorStage:
         """Make a namespace with the secrets that streams name."""
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         made = Namespace(self, name, s3_endpoint)
+        account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": ACCOUNT}}
+        self.request("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
         login = {"host": "127.0.0.1", "port": str(self.postgres.port), "dbname": self.database, "user": "postgres"}
         made.secret("warehouse", {**login, "password": self.postgres.password})
         made.secret("lake", {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"})
@@ -112,7 +116,12 @@ class Namespace:
     def create_bare_pod(self, name: str) -> None:
         """Create a pod that is nobody's."""
         container = {"name": "driver", "image": "none", "resources": {"requests": {"memory": "64Mi"}}}
-        body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name}, "spec": {"containers": [container]}}
+        body = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "metadata": {"name": name},
+            "spec": {"containers": [container], "serviceAccountName": ACCOUNT},
+        }
         self.stage.request("POST", f"/api/v1/namespaces/{self.name}/pods", body)
 
     def runs(self, pod: str) -> None:
@@ -149,7 +158,7 @@ class Namespace:
     @contextmanager
     def watched(self) -> Iterator[Pods]:
         """Write down when each pod is created."""
-        pods, stop = Pods(), threading.Event()
+        pods = Pods()
         path = f"/api/v1/namespaces/{self.name}/pods?watch=1&timeoutSeconds=7200"
         known: Any = self.stage.api
         headers = {"Accept": _ONLY_METADATA}
@@ -159,10 +168,8 @@ class Namespace:
         )
 
         def run() -> None:
-            for line in answer:
+            for line in _lines(answer):
                 moment = time.monotonic()
-                if stop.is_set():
-                    return
                 event = json.loads(line)
                 if event["type"] == "ADDED":
                     with pods.changed:
@@ -170,10 +177,7 @@ class Namespace:
                         pods.changed.notify_all()
 
         threading.Thread(target=run, daemon=True).start()
-        try:
-            yield pods
-        finally:
-            stop.set()
+        yield pods
 
     def _pod_status(self, pod: str, status: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         container = {"name": "driver", "image": "none", "imageID": "", "restartCount": 0, "state": state}
@@ -223,6 +227,12 @@ def operator_process(stage: OperatorStage, namespace: Namespace, module: str) ->
         yield psutil.Process(process.pid)
     finally:
         processes.stop(process, signal.SIGTERM, 60)
+
+
+def _lines(answer: Any) -> Iterator[bytes]:
+    """Yield the lines of a watch until the server ends it."""
+    with suppress(HTTPError):
+        yield from answer
 
 
 def settled(operator: psutil.Process, quiet: float = 0.08, seconds: float = 5.0) -> None:
