@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.postgres import PostgresLedger
@@ -68,7 +70,7 @@ def batch_row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
 
 def sessions_where(ledger: PostgresLedger, condition: str) -> int:
     """How many sessions of the ledger's database are as the condition on pg_stat_activity says."""
-    with ledger.session() as connection, connection.cursor() as cursor:
+    with closing(ledger.open_connection()) as connection, connection.cursor() as cursor:
         cursor.execute(
             "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
             f"and {condition}"

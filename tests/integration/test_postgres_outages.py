@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -221,8 +223,61 @@ def test_limits_are_set_inside_the_transaction_and_are_gone_after_it(
 
     with ledger.transaction() as transaction:
         assert settings(transaction.connection) == expected
-    with ledger.session() as connection:
+    with contextlib.closing(transaction.connection) as connection:
         assert settings(connection) == dict.fromkeys(expected, "0"), "a pooler hands the session to someone else"
+
+
+HURRIED = Limits(connect_seconds=3, transaction_seconds=1, answer_seconds=1)
+
+
+@contextlib.contextmanager
+def frozen(server: Postgres, name: str) -> Iterator[None]:
+    """Every session of the database's is frozen; the kernel goes on answering for them."""
+    sessions = server.execute(
+        "select pid from pg_stat_activity where datname = %s and state is not null", "postgres", (name,)
+    )
+    for (pid,) in sessions:
+        os.kill(int(str(pid)), signal.SIGSTOP)
+    assert sessions
+    try:
+        yield
+    finally:
+        for (pid,) in sessions:
+            os.kill(int(str(pid)), signal.SIGCONT)
+
+
+def test_a_question_behind_a_lock_ends_in_time(server: Postgres, name: str) -> None:
+    ledger = ledger_on(server, name)
+    started(ledger)
+    hurried = PostgresLedger(ledger.address, limits=HURRIED)
+    expected = hurried.look(STREAM)
+    with ledger.transaction() as transaction, transaction.cursor() as cursor:
+        cursor.execute("lock table exactlyonce.streams in access exclusive mode")
+        with pytest.raises(
+            LedgerUnreachable, match=r"does not answer \(canceling statement due to statement timeout\)"
+        ):
+            hurried.look(STREAM)
+    assert hurried.look(STREAM) == expected
+
+
+def test_a_question_to_a_session_that_is_frozen_is_asked_again_on_a_fresh_one(postgres_18: Postgres, name: str) -> None:
+    ledger = ledger_on(postgres_18, name)
+    started(ledger)
+    hurried = PostgresLedger(ledger.address, limits=HURRIED)
+    expected = hurried.look(STREAM)
+    ledger.close()
+    with frozen(postgres_18, name):
+        assert hurried.look(STREAM) == expected
+
+
+def test_a_transaction_in_a_session_that_is_frozen_has_an_end(postgres_18: Postgres, name: str) -> None:
+    ledger = ledger_on(postgres_18, name)
+    started(ledger)
+    ledger.close()
+    hurried = PostgresLedger(ledger.address, limits=HURRIED)
+    with contextlib.ExitStack() as until_the_end, pytest.raises(LedgerUnreachable):
+        interrupted(hurried, lambda: until_the_end.enter_context(frozen(postgres_18, name)))
+    assert landed(postgres_18, name) == ([], [])
 
 
 Given = Callable[[Postgres, str], dict[str, str]]
@@ -314,7 +369,7 @@ def test_a_server_without_a_free_connection_is_tried_again(own_server: Postgres,
     def take_all() -> None:
         with contextlib.ExitStack() as held:
             for _ in range(20):
-                held.enter_context(ledger.session())
+                held.enter_context(contextlib.closing(ledger.open_connection()))
 
     with pytest.raises(LedgerUnreachable, match="remaining connection slots are reserved"):
         take_all()

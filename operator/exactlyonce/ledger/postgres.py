@@ -17,6 +17,7 @@ from exactlyonce.ledger.postgres_pool import ConnectionPool
 from exactlyonce.ledger.postgres_rows import LOOK, view_from
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
+from exactlyonce.ledger.postgres_waits import answering_within
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 
 DEFAULT_SCHEMA = "exactlyonce"
@@ -63,7 +64,7 @@ class PostgresLedger:
         transaction = PostgresTransaction(self, connection, evicting)
         began = time.monotonic()
         try:
-            with named_errors(str(self.address)):
+            with named_errors(str(self.address)), answering_within(connection, self._longest_seconds):
                 yield transaction
         except (LedgerUnreachable, psycopg2.errors.QueryCanceled) as problem:
             self._roll_back(connection)
@@ -75,18 +76,6 @@ class PostgresLedger:
             self._roll_back(connection)
             raise
         self._commit(connection)
-
-    @contextmanager
-    def session(self) -> Iterator[psycopg2.extensions.connection]:
-        """Lend a connection in autocommit mode, for statements that need no transaction."""
-        connection = self._pool.idle() or self.open_connection()
-        try:
-            with named_errors(str(self.address)):
-                yield connection
-        except BaseException:
-            connection.close()
-            raise
-        self._pool.give_back(connection)
 
     def look(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream, in one query."""
@@ -117,15 +106,12 @@ class PostgresLedger:
         """Delete every row of a stream; done again, it finds none. The target table is left as it is.
 
         Raises:
-            LedgerUnreachable: if the database does not answer.
+            LedgerUnreachable, CommitOutcomeUnknown: if the database does not answer.
         """
-
-        def question(cursor: psycopg2.extensions.cursor) -> None:
+        with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
             cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
             if _only_row(cursor)[0] is not None:
                 cursor.execute(self.named("delete from {schema}.streams where stream_id = %s"), (stream_id,))
-
-        self._pool.ask(question)
 
     def prepare(self) -> None:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
@@ -204,6 +190,11 @@ class PostgresLedger:
             self._send_begin(connection, lasting)
         return connection
 
+    @property
+    def _longest_seconds(self) -> int:
+        """After which a server that has not kept its own limits is left."""
+        return self.limits.transaction_seconds + 2 * _MARGIN_SECONDS
+
     def _too_long(self, problem: Exception) -> TransactionTooLong:
         return TransactionTooLong(
             f"A transaction at {self.address} took longer than {self.limits.transaction_seconds} seconds and was ended "
@@ -225,12 +216,12 @@ class PostgresLedger:
         if not lasting:
             settings["synchronous_commit"] = "off"
         assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
-        with connection.cursor() as cursor:
+        with answering_within(connection, limits.answer_seconds), connection.cursor() as cursor:
             cursor.execute(f"begin isolation level read committed; {assignments}")
 
     def _commit(self, connection: psycopg2.extensions.connection) -> None:
         try:
-            with connection.cursor() as cursor:
+            with answering_within(connection, self._longest_seconds), connection.cursor() as cursor:
                 cursor.execute("commit")
                 status = cursor.statusmessage
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:
@@ -251,7 +242,7 @@ class PostgresLedger:
 
     def _roll_back(self, connection: psycopg2.extensions.connection) -> None:
         with suppress(psycopg2.Error):
-            with connection.cursor() as cursor:
+            with answering_within(connection, self.limits.answer_seconds), connection.cursor() as cursor:
                 cursor.execute("rollback")
             self._pool.give_back(connection)
             return

@@ -40,7 +40,8 @@ class Limits:
     """Bounds on every wait for the database, in seconds.
 
     `transaction_seconds` is for each statement of a transaction, and within a few seconds for the whole of it where the server
-    can bound that. `patience_seconds` is how long a lock's holder is waited for before it is ended where that is allowed.
+    can bound that; `answer_seconds` is for what is asked outside of transactions. `patience_seconds` is how long a lock's
+    holder is waited for before it is ended where that is allowed.
     """
 
     connect_seconds: int = 10
@@ -48,6 +49,7 @@ class Limits:
     patience_seconds: float = 3.0
     transaction_seconds: int = 900
     network_seconds: int = 30
+    answer_seconds: int = 30
 
     @classmethod
     def of_batches(cls, sink: PostgresSink) -> Limits:

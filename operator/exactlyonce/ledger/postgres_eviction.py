@@ -13,6 +13,9 @@ from contextlib import contextmanager
 import psycopg2
 import psycopg2.extensions
 
+from exactlyonce.ledger.postgres_waits import answering_within
+
+_ANSWER_SECONDS = 10
 _END_BLOCKERS = "select pg_terminate_backend(pid) from unnest(pg_blocking_pids(%s)) as blocker(pid)"
 
 
@@ -46,7 +49,7 @@ def _watch(
         except Exception:  # noqa: S112 - the block's own lock timeout reports what is wrong; this helper only hastens it
             continue
         try:
-            with connection.cursor() as cursor:
+            with answering_within(connection, _ANSWER_SECONDS), connection.cursor() as cursor:
                 cursor.execute(_END_BLOCKERS, (backend_pid,))
         except psycopg2.Error:
             pass  # not allowed to end that session: the lock timeout reports it

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +12,7 @@ import psycopg2.extensions
 from psycopg2 import sql
 
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, named_errors
+from exactlyonce.ledger.postgres_waits import answering_within
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.offsets import BatchNumber, TopicPartition
 
@@ -127,7 +126,7 @@ class PostgresFleet:
             limits = Limits(connect_seconds=self._timeout, network_seconds=self._timeout)
             self._connection = connect(self._address, limits, "exactlyonce-monitor")
         statement = sql.SQL(_LANDED).format(schema=sql.Identifier(schema))
-        with _cut_after(self._connection, self._timeout), self._connection.cursor() as cursor:
+        with answering_within(self._connection, self._timeout + 1), self._connection.cursor() as cursor:
             # Settings of one transaction only: a transaction pooler may stand between.
             cursor.execute(f"begin read only; set local statement_timeout = '{self._timeout}s'")
             try:
@@ -136,30 +135,6 @@ class PostgresFleet:
             finally:
                 with suppress(psycopg2.Error):
                     cursor.execute("rollback")
-
-
-@contextmanager
-def _cut_after(connection: psycopg2.extensions.connection, seconds: float) -> Iterator[None]:
-    """End the block's wait for a server that is frozen: its kernel still answers for it, so no other limit would."""
-    guard, ended = threading.Lock(), threading.Event()
-
-    def cut() -> None:
-        with guard:  # never the socket of a block that has ended, whose number may be another's by now
-            if not ended.is_set():
-                held = socket.socket(fileno=connection.fileno())
-                with suppress(OSError):
-                    held.shutdown(socket.SHUT_RDWR)
-                held.detach()
-
-    timer = threading.Timer(seconds + 1, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        with guard:
-            ended.set()
-        timer.cancel()
 
 
 def _landed_from(row: tuple[Any, ...]) -> Landed:

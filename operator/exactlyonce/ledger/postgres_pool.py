@@ -6,15 +6,17 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg2
 import psycopg2.extensions
+from psycopg2.sql import Composable
 
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, named_errors
+from exactlyonce.ledger.postgres_waits import answering_within
 
 _IDLE_SECONDS = 60.0
+_MARGIN_SECONDS = 5  # the server's limit goes first, since it says what it is
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +46,7 @@ class ConnectionPool:
         return connect(self._address, self._limits, self._application)
 
     def ask(self, question: Callable[[psycopg2.extensions.cursor], Answer]) -> Answer:
-        """Ask outside of any transaction, each statement on its own; `question` is safe to repeat.
+        """Ask outside of any transaction, each statement on its own and within its time; `question` is safe to repeat.
 
         A connection that was idle may have died without a sign; then it is asked once more on a fresh one.
 
@@ -54,8 +56,12 @@ class ConnectionPool:
         with named_errors(str(self._address), own=True):
             connection = self.idle()
             if connection is not None:
-                with suppress(psycopg2.OperationalError, psycopg2.InterfaceError):
+                try:
                     return self._asked(connection, question)
+                except psycopg2.errors.QueryCanceled:
+                    raise  # it is alive, and something is in the way
+                except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                    pass
                 self.close_idle()  # what has ended one of them has most likely ended all
             return self._asked(self.open(), question)
 
@@ -94,14 +100,30 @@ class ConnectionPool:
     def _asked(
         self, connection: psycopg2.extensions.connection, question: Callable[[psycopg2.extensions.cursor], Answer]
     ) -> Answer:
+        seconds = self._limits.answer_seconds
         try:
-            with connection.cursor() as cursor:
+            with (
+                answering_within(connection, seconds + _MARGIN_SECONDS),
+                connection.cursor(cursor_factory=_LimitedCursor) as cursor,
+            ):
+                cursor.limit = f"set local statement_timeout = '{seconds}s'; "
                 answer = question(cursor)
         except BaseException:
             connection.close()
             raise
         self.give_back(connection)
         return answer
+
+
+class _LimitedCursor(psycopg2.extensions.cursor):
+    """Sends its limit along with each statement: one message is one transaction, so a transaction pooler may stand between."""
+
+    limit = ""
+
+    def execute(self, query: str | bytes | Composable, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
+        """Execute a statement within its limit."""
+        assert isinstance(query, str), "what is asked outside of transactions is plain text"
+        super().execute(self.limit + query, vars)
 
 
 def _is_alive(connection: psycopg2.extensions.connection) -> bool:
