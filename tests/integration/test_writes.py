@@ -232,3 +232,20 @@ def test_batches_of_which_no_row_is_left_move_the_positions_alone(
     )
     assert rig.landed_batch() == 3
     assert rig.sql("select next_offset from exactlyonce.offsets") == [(2 * LARGE + TINY,)]
+
+
+@pytest.mark.parametrize("where", ["PostgreSQL 16", "behind a pooler"])
+def test_a_whole_stream_lands_once_through_kills(
+    kafka: Kafka, tmp_path: Path, name: str, where: str, request: pytest.FixtureRequest
+) -> None:
+    """Staged by tasks and moved, and a last batch that the driver copies; elsewhere the tests use PostgreSQL 18 itself."""
+    server: Postgres = request.getfixturevalue("postgres_16" if "16" in where else "postgres_18")
+    rig = Rig(kafka, server, tmp_path, name)
+    if "pooler" in where:
+        rig.write_secret(port=str(request.getfixturevalue("pooler").port))
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = LARGE
+    rig.produce(2 * LARGE + TINY)
+    crash = "batch.rows-written@1=kill-driver batch.landed@2=kill-driver land.before-commit@3=kill-driver"
+    assert rig.run(crash=crash, seconds=400) == Done(completed=True), rig.story()
+    rig.assert_exactly_once()
+    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded", "ReplayBatch"]
