@@ -6,6 +6,7 @@ FUZZ_SEED repeats a run.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def test_fuzzed_resources_are_refused_by_a_sentence_or_held_in_a_condition_while
 
 
 @pytest.mark.timeout(900)
-def test_invalid_resources_that_an_older_definition_let_in_are_held_in_a_condition_and_can_be_deleted(
+def test_invalid_resources_that_an_older_definition_let_in_are_held_or_told_in_an_event_and_can_be_deleted(
     lax: None, make_operator: MakeOperator, cluster: Cluster, api: client.ApiClient, namespace: str
 ) -> None:
     streams = Streams(api, namespace)
@@ -143,6 +144,10 @@ def test_invalid_resources_that_an_older_definition_let_in_are_held_in_a_conditi
             if stalled and stalled[0]["status"] == "True" and stalled[0]["reason"] == "SpecInvalid":
                 assert case.sentence in stalled[0]["message"], f"(FUZZ_SEED={SEED}) {case.name}: {stalled}"
                 del waiting[stream]
+        for event in json.loads(cluster.kubectl("get", "events", f"--namespace={namespace}", "--output=json"))["items"]:
+            if event["reason"] == "NotAccepted":  # of another type than the definition's: nobody can write its status
+                assert "is invalid" in event["message"]
+                waiting.pop(event["involvedObject"]["name"], None)
         return not waiting
 
     try:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import Phase, StreamStatus
-from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable
+from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER, Deletion
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
@@ -143,6 +143,17 @@ def test_an_operator_without_the_lease_writes_nothing() -> None:
 )
 def test_an_api_server_that_does_not_help_puts_the_pass_off(problem: Exception, seconds: float) -> None:
     assert passes(ServerInMemory(resource(), problem=problem)).run(KEY) == Next(seconds)
+
+
+def test_a_resource_whose_status_nobody_can_write_is_told_in_an_event() -> None:
+    server = ServerInMemory(resource())
+
+    def refused(*_: object) -> dict[str, Any]:
+        raise ResourceNotAccepted("The API server takes no change of it.")
+
+    server.put_status = refused  # type: ignore[method-assign,assignment] # what a server may do
+    assert passes(server).run(KEY) == Next(REFUSED_SECONDS)
+    assert "NotAccepted" in server.events
 
 
 def test_a_resource_that_is_gone_is_not_looked_at_again() -> None:

@@ -31,6 +31,10 @@ class ClusterRefused(Refused):
     """The API server says that the operator may not, or that what it sent is wrong."""
 
 
+class ResourceNotAccepted(Refused):
+    """A resource is stored in a form that its definition no longer knows, so that nobody can write its status either."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """One API server, by the blocking client; safe to use from several threads."""
@@ -160,10 +164,12 @@ def _asked(ask: Callable[[], dict[str, Any]], what: str) -> dict[str, Any]:
         raise _told(problem, what) from problem
 
 
-def _told(problem: ExactlyOnceError, what: str) -> ClusterUnreachable | ClusterRefused:
+def _told(problem: ExactlyOnceError, what: str) -> ClusterUnreachable | ClusterRefused | ResourceNotAccepted:
     """Turn an answer of the API server into an error; what it may say later is not known, unless it forbids."""
     if not isinstance(problem, Answered):
         return ClusterUnreachable(str(problem))
     if problem.status == FORBIDDEN:
         return ClusterRefused(f"The operator may not use {what}: its role lacks a right ({problem}).")
+    if problem.blames_manifest:
+        return ResourceNotAccepted(f"The API server takes no change of {what} as it is stored: {problem}.")
     return ClusterUnreachable(f"The API server answered {problem.status} for {what}: {problem}.")

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from exactlyonce.api.resource import ADOPT, FRESH, ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
-from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.resource_status import NotLeading, ResourceStatus
@@ -101,7 +101,7 @@ class StreamPasses:
                 self.observer.gone(key)
                 self.forget(key)
                 return Next(None, "gone")
-            return self._pass(key, document)
+            return self._run(key, document)
         except StatusConflict:
             return Next(0.0, "conflict")
         except NotLeading:
@@ -110,6 +110,13 @@ class StreamPasses:
             return self._put_off(key, problem, 5.0)
         except ExactlyOnceError as problem:
             return self._put_off(key, problem, REFUSED_SECONDS)
+
+    def _run(self, key: Key, document: dict[str, Any]) -> Next:
+        try:
+            return self._pass(key, document)
+        except ResourceNotAccepted as problem:
+            self.cluster.tell(document, "NotAccepted", str(problem), warning=True)
+            raise
 
     def _put_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
         """The API server did not answer, or says that the operator may not: there is no status to tell it in."""
