@@ -248,7 +248,7 @@ def test_explain_beside_a_running_driver_says_so_and_leaves_it_alone(running_dri
 
 
 def test_a_source_that_cannot_be_asked_is_one_sentence_and_status_1(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KafkaBounds.__init__, "__defaults__", (2.0, None))  # seconds; how long is not what this is about
+    monkeypatch.setattr(KafkaBounds.__init__, "__defaults__", (2.0, None))  # seconds
     rig.produce(40)
     resumable(OfflineStream(rig))
     before = Everything.of(rig)
