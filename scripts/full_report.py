@@ -1,7 +1,7 @@
 """`make test-full`: everything `make test` runs and what takes longer, and a report of it in docs/reports/.
 
 Takes hours: 200,000 schedules of the simulation (SEEDS=…), every value of every field of the resource, 200 kills at random
-(KILLS=…). The report says how many it were.
+(KILLS=…), every crash point in every mode (EVERY_MODE=1). The report says how many it were.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ LONG = {
     "SEEDS": os.environ.get("SEEDS", "200000"),
     "AGREEMENT_DRAWS": os.environ.get("AGREEMENT_DRAWS", "0"),
     "KILLS": os.environ.get("KILLS", "200"),
+    "EVERY_MODE": "1",
 }
 PARTS = ("lint", "unit", "simulation", "integration", "faults", "cluster")
 STEPS = {
