@@ -28,7 +28,7 @@ demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; f
 	@$(RUN) -m demo
 
 test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
-	@$(RUN) scripts/run_parts.py lint unit simulation integration faults
+	@$(RUN) scripts/run_parts.py lint unit simulation integration faults cluster
 
 test-unit: setup ## tests without servers; seconds
 	@$(RUN) scripts/run_parts.py unit

@@ -34,11 +34,10 @@ from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.logs import configure_logs
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.own_writes import OwnWrites
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.stream_pass import StreamPasses
-from exactlyonce.control.wakeups import Key, WakeUps
+from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.monitor.series import StreamCollector
@@ -65,18 +64,13 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     monitor = Monitor(on_problem=metrics.store_failed)
     registry.register(StreamCollector(monitor, lambda: lease.is_held, time.time, settings.partition_series))
     observer = Observer(monitor, metrics)
-    bulkheads, own_writes = Bulkheads(settings.workers), OwnWrites()
+    bulkheads = Bulkheads(settings.workers)
     parts = ClusterParts(
         cluster, settings.defaults, watch=observer.watch, troubled=metrics.troubled, bulkheads=bulkheads
     )
     deletion = Deletion(
         cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), lambda: lease.is_held
     )
-
-    def forget(key: Key) -> None:
-        parts.forget(key)
-        own_writes.forget(key)
-
     passes = StreamPasses(
         cluster,
         parts.of,
@@ -85,15 +79,12 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         lambda: lease.is_held,
         observer,
         settings.selector,
-        forget,
-        own_writes.wrote,
+        parts.forget,
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
-    return Operator(
-        wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds, own_writes
-    )
+    return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
 
 
 def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:

@@ -17,7 +17,6 @@ import kopf
 from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.own_writes import OwnWrites
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import ExactlyOnceError
@@ -27,7 +26,7 @@ log = logging.getLogger("exactlyonce.operator")
 
 _SWEEP_SECONDS = 300.0
 _LIST_AGAIN_SECONDS = 5.0
-_PEOPLES = ("uid", "generation", "deletionTimestamp", "annotations", "labels", "finalizers")
+_PEOPLES = ("uid", "generation", "deletionTimestamp", "annotations", "labels")
 _HEAD_START_SECONDS = 30.0
 """What has changed goes before what is only tried again, unless that has waited for so long."""
 _ON_ITS_WAY_SECONDS = 0.5
@@ -56,7 +55,6 @@ class Operator:
     every_stream: Callable[[], Iterable[Key]]
     observer: Observer
     monitor_seconds: float = 30.0
-    own_writes: OwnWrites = field(default_factory=OwnWrites)
     pulse: Pulse = field(default_factory=Pulse)
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -164,7 +162,6 @@ class Operator:
                 await asyncio.sleep(0.2)
                 continue
             begun = self.pulse.in_hand[due.key] = time.monotonic()
-            self.own_writes.begins(due.key)
             after_seconds: float | None = 30.0
             outcome = "failed"
             try:
@@ -176,8 +173,6 @@ class Operator:
                 self.pulse.in_hand.pop(due.key, None)
                 self.pulse.last_pass = time.monotonic()
                 self.pulse.passes += 1
-                if self.own_writes.ends(due.key):
-                    self.wakeups.wake(due.key)
                 self.observer.metrics.passed(outcome, self.pulse.last_pass - begun, due.late_seconds)
                 self.wakeups.done(due.key)
             if after_seconds is not None:

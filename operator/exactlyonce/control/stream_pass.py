@@ -89,7 +89,6 @@ class StreamPasses:
     observer: Observer
     selector: str = ""
     forget: Callable[[Key], None] = lambda key: None
-    wrote: Callable[[Key, str], None] = lambda key, version: None
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -131,11 +130,9 @@ class StreamPasses:
             return Next(self.deletion(document), "deleting")
         if FINALIZER not in metadata.get("finalizers", []):
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
-            self.wrote(key, document["metadata"]["resourceVersion"])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
 
         def written(before: StreamStatus, after: StreamStatus) -> None:
-            self.wrote(key, statuses.document["metadata"]["resourceVersion"])
             self.observer.written(key, before, after)
 
         statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act, written)
