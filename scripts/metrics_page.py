@@ -9,6 +9,8 @@ from pathlib import Path
 from exactlyonce.control import metrics
 from exactlyonce.monitor import series
 from exactlyonce.monitor.series import Series
+from exactlyonce_spark import metrics as driver
+from exactlyonce_spark.metrics import DriverSeries
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 MARK = "<!-- made: do not edit below -->\n"
@@ -25,6 +27,11 @@ PARTS = (
         series.OF_PARTITIONS,
     ),
     ("The operator", "Exported by every operator process.", metrics.ALL),
+    (
+        "The driver",
+        "Served by each driver's pod at `/metrics` of port 7080; they begin at 0 with each attempt.",
+        driver.ALL,
+    ),
 )
 
 
@@ -33,14 +40,14 @@ def page() -> str:
     return PAGE.read_text().split(MARK)[0] + MARK + "".join(_part(*part) for part in PARTS)
 
 
-def _part(title: str, says: str, listed: Iterable[Series]) -> str:
+def _part(title: str, says: str, listed: Iterable[Series | DriverSeries]) -> str:
     rows = [f"| `{it.name}` | {it.kind} | {_labels(it)} | {it.says} |" for it in listed]
     return "\n".join(
         ["", f"## {title}", "", says, "", "| Name | Type | Labels | What it says |", "|---|---|---|---|", *rows, ""]
     )
 
 
-def _labels(listed: Series) -> str:
+def _labels(listed: Series | DriverSeries) -> str:
     return ", ".join(f"`{label}`" for label in listed.labels) or "none"
 
 

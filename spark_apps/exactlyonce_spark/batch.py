@@ -105,6 +105,14 @@ class BatchSettings:
     small_batch_records: int = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What a batch that has landed held: the offsets of its ranges, and the rows it wrote where that is known."""
+
+    records: int
+    rows: int | None
+
+
 class BatchLoop:
     """Lands one batch after another under one permit."""
 
@@ -119,6 +127,7 @@ class BatchLoop:
         self._topic_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
+        self._rows: int | None = None
 
     def check_still_valid(self) -> None:
         """Between batches: require that this process may still land, and that the ledger has not gone back.
@@ -136,8 +145,8 @@ class BatchLoop:
                 f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
             )
 
-    def run(self, batch: SparkBatch) -> None:
-        """Land a batch, or recognise that it has landed; any error means that it has not landed by this call.
+    def run(self, batch: SparkBatch) -> Landing | None:
+        """Land a batch, or recognise that it has landed (None); any error means that it has not landed by this call.
 
         Raises:
             Fenced: this process may not land any more.
@@ -154,7 +163,7 @@ class BatchLoop:
             if plan.stateful:
                 batch.run_without_rows()
             self._landed, self.in_hand = batch.number, None
-            return
+            return None
         if by_partition:
             self._require_partitions(batch, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
@@ -170,6 +179,7 @@ class BatchLoop:
             self._land_staged(batch, planned)
         reached("batch.landed", batch.number)
         self._landed, self.in_hand = batch.number, None
+        return Landing(planned.ranges.record_count, self._rows)
 
     @property
     def _by_partition(self) -> bool:
@@ -228,7 +238,7 @@ class BatchLoop:
         land_batch(self._ledger, self._permit, planned, lambda _: Written(None), status=BatchStatus.TAKEN)
         reached("batch.landed", batch.number)
         reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=True))
-        rows = sum(report.rows for report in reports)
+        rows = self._rows = sum(report.rows for report in reports)
         reached("batch.rows-written", batch.number)
         letters = self._letters(batch, planned.ranges, certain=False)
         if letters:
@@ -274,6 +284,7 @@ class BatchLoop:
             reports = batch.run_tasks(job)
             all_known = not begun.finished and all(report.known for report in reports)
             rows = sum(report.rows for report in reports) if all_known else None
+        self._rows = rows
         reached("batch.rows-written", batch.number)
         records_read = batch.records_read() if remaining else None
         finish_partitions(self._ledger, self._permit, planned, Written(rows, len(letters)), records_read)
@@ -287,7 +298,7 @@ class BatchLoop:
         incarnation: str | None = None,
     ) -> None:
         def write_all(transaction: LedgerTransaction) -> Written:
-            rows = write(transaction)
+            rows = self._rows = write(transaction)
             if letters:
                 self._target.write_dead_letters(transaction, planned.number, letters, planned.topic_ids)
             return Written(rows, len(letters))

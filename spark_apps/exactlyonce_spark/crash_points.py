@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,10 +70,19 @@ class Crash:
 _asked = [Crash.parse(word) for word in os.environ.get(VARIABLE, "").split()]
 _trace = os.open(os.environ[TRACE], os.O_CREAT | os.O_WRONLY) if os.environ.get(TRACE) else None
 _TRACE_WIDTH = 64
+_watcher: Callable[[str], None] | None = None
+
+
+def watch(watcher: Callable[[str], None]) -> None:
+    """Tell `watcher` of every point from now on: the driver's metrics are cut there."""
+    global _watcher
+    _watcher = watcher
 
 
 def reached(point: str, batch: int | None = None) -> None:
     """Tell that the process is at `point` of `batch`; returns at once unless a test asked for a crash here."""
+    if _watcher is not None:
+        _watcher(point)
     if _trace is not None:
         os.pwrite(_trace, f"{point} {batch}".ljust(_TRACE_WIDTH).encode(), 0)
     for crash in _asked:

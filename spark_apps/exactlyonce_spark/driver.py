@@ -15,6 +15,7 @@ from typing import Any
 
 from exactlyonce.api.source import OnMalformed
 from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
@@ -24,11 +25,12 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.source.kafka import KafkaBounds
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from exactlyonce_spark.crash_points import DRIVER_PID, reached
+from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.metrics import DriverMetrics, serve
 from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
 from exactlyonce_spark.postgres.table import Table, read_table
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
@@ -98,6 +100,10 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     imports.start()
     session = start_session(parts.driver, ensure_jars(report=log.info))
     reached("driver.session-started")
+    metrics = DriverMetrics()
+    watch(metrics.reached)
+    if parts.driver.kubernetes is not None:
+        serve(metrics, os.environ[POD_IP], METRICS_PORT)
     secret = read_secret(Path(os.environ[SECRETS_FOLDER]), spec.source.kafka.secret_ref)
     rows = streaming_rows(session, spec, secret, len(parts.source.view().selected))
     yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
@@ -109,7 +115,7 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)
     imports.join()
-    return _Query(parts, session, rows, columns, plan, loop, drain).run()
+    return _Query(parts, session, rows, columns, plan, loop, drain, metrics).run()
 
 
 def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[PostgresTarget, TargetPlan]:
@@ -141,6 +147,7 @@ class _Query:
         plan: TargetPlan,
         loop: BatchLoop,
         drain: Drain,
+        metrics: DriverMetrics,
     ) -> None:
         from exactlyonce_spark.worker import WorkerPlan
 
@@ -150,6 +157,7 @@ class _Query:
         self._columns = columns
         self._loop = loop
         self._drain = drain
+        self._metrics = metrics
         self._worker = WorkerPlan(plan, parts.driver.spec.source.kafka)
         self._started = threading.Event()
         self._problem: BaseException | None = None
@@ -199,7 +207,10 @@ class _Query:
                 self._worker,
                 lambda ranges: malformed_records(self._session, source.kafka, source.format, secret, ranges),
             )
-            self._loop.run(batch)
+            self._metrics.begun()
+            landing = self._loop.run(batch)
+            if landing is not None:
+                self._metrics.landed(landing.records, landing.rows)
         except BaseException as problem:
             self._problem = problem
             raise

@@ -29,6 +29,14 @@ DEFAULTS = {
 }
 """Settings that a resource may change."""
 
+_SERVLET = {
+    "spark.metrics.conf.*.sink.prometheusServlet.class": "org.apache.spark.metrics.sink.PrometheusServlet",
+    "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+    "spark.metrics.conf.driver.source.jvm.class": "org.apache.spark.metrics.source.JvmSource",
+    # Part of each name; by default it is the application's id, another one in each attempt.
+    "spark.metrics.namespace": "exactlyonce",
+}
+
 
 class NotInAPod(Refused):
     """The process is not where the document says that it is."""
@@ -92,7 +100,15 @@ def _executors(place: KubernetesPlace) -> dict[str, str]:
 
 
 def _ui(place: KubernetesPlace) -> dict[str, str]:
-    return {"spark.ui.enabled": "true", "spark.ui.port": str(UI_PORT)} if place.ui else {"spark.ui.enabled": "false"}
+    """The user interface serves Spark's own metrics too: of the driver and, from its heartbeats, of the executors."""
+    if not place.ui:
+        return {"spark.ui.enabled": "false"}
+    return {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(UI_PORT),
+        "spark.ui.prometheus.enabled": "true",
+        **_SERVLET,
+    }
 
 
 def _in_url(address: str) -> str:

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.chart_values import CHART
 from testbed.programs import ensure_programs
 from tests.cluster.charts import Helm, HelmFailed
 from tests.unit.test_alerts import DASHBOARD, RULES
 
+GOLDEN_PODS = CHART.parents[1] / "tests" / "golden" / "driver_pods"
 ALL_ON = {
     "metrics": {
         "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
+        "podMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
         "dashboard": {"enabled": True},
     }
@@ -46,6 +49,23 @@ def test_prometheus_finds_every_replica_and_keeps_the_streams_own_namespace(helm
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
     assert (endpoint["honorLabels"], endpoint["interval"], endpoint["path"]) == (True, "15s", "/metrics")
+
+
+def test_prometheus_finds_the_drivers_that_the_operator_makes_and_no_executor(helm: Helm) -> None:
+    (monitor,) = rendered(helm, "PodMonitor", ALL_ON)
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    made = list(yaml.safe_load_all((GOLDEN_PODS / "smallest.yaml").read_text()))
+    (driver,) = [it for it in made if it["kind"] == "Pod"]
+    executor = yaml.safe_load(next(it for it in made if it["kind"] == "ConfigMap")["data"]["executor.yaml"])
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= driver["metadata"]["labels"].items()
+    assert not wanted.items() <= executor["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in driver["spec"]["containers"][0]["ports"]]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
+    assert monitor["spec"]["namespaceSelector"] == {"any": True}
+    (chosen,) = rendered(helm, "PodMonitor", {**ALL_ON, "watch": {"namespaces": ["shop", "billing"]}})
+    assert chosen["spec"]["namespaceSelector"] == {"matchNames": ["shop", "billing"]}
 
 
 def test_the_rules_and_the_dashboard_arrive_as_they_are(helm: Helm) -> None:

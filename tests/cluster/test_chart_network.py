@@ -72,8 +72,9 @@ def test_nobody_else_reaches_them_but_who_may_see_the_user_interface(
         for source in (STRANGER, MONITORING, elsewhere, operator):
             assert not may_connect(policies, source, target, 7078)
             assert not may_connect(policies, source, target, 7079)
-    assert may_connect(policies, MONITORING, spark["driver"], 4040)
-    assert not may_connect(policies, STRANGER, spark["driver"], 4040)
+    for port in (4040, 7080):
+        assert may_connect(policies, MONITORING, spark["driver"], port)
+        assert not may_connect(policies, STRANGER, spark["driver"], port)
 
 
 def test_the_ports_are_those_that_the_driver_opens(policies: list[Document]) -> None:

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
     name: str,
     tmp_path: Path,
 ) -> None:
-    stream = make_stream(name, {"spec.objectives": {"lagSeconds": OBJECTIVE_SECONDS}})
+    settled = {"spec.objectives": {"lagSeconds": OBJECTIVE_SECONDS}, "spec.sparkUi": {"enabled": True}}
+    stream = make_stream(name, settled)
     rig = stream.rig
     operator = make_operator(environment=QUICK_MONITOR)
     stream.operators.append(operator)
@@ -103,6 +105,14 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         stream.until(lambda: asked("exactlyonce_stream_lag_records") == [0.0], "nothing waits")
         stream.until(lambda: not firing("ExactlyOnceLagHigh"), "nothing fires")
         assert not firing("ExactlyOnceOperatorDown")
+        stream.until(
+            lambda: f"\nexactlyonce_driver_rows_total {rig.landed()}\n" in page(stream, "metrics"), "it counts"
+        )
+        assert 'exactlyonce_driver_batch_seconds_count{part="commit"}' in page(stream, "metrics")
+        of_spark = page(stream, "spark-ui", "/metrics/prometheus/")
+        assert "metrics_exactlyonce_driver_jvm_heap_used_Value{" in of_spark, of_spark
+        of_executors = page(stream, "spark-ui", "/metrics/executors/prometheus")
+        assert "metrics_executor_totalTasks_total{" in of_executors, of_executors
 
         stream.change({"spec.image": NO_SUCH_IMAGE})
         stream.until(lambda: stream.status["attempt"] == 2 and bool(stream.pods("driver")), "no driver runs")
@@ -164,6 +174,14 @@ def dashboard_queries() -> Iterator[tuple[str, str]]:
 def has_data(values: Any) -> bool:
     """Whether a panel would draw something: a quantile of nothing is not a number."""
     return any(not math.isnan(value) for value in values)
+
+
+def page(stream: WholeStream, port: str, path: str = "/metrics") -> str:
+    """A page of the one driver, of the port that its pod calls so."""
+    (driver,) = stream.pods("driver")
+    (number,) = [it["containerPort"] for it in driver["spec"]["containers"][0]["ports"] if it["name"] == port]
+    with urllib.request.urlopen(f"http://{driver['status']['podIP']}:{number}{path}", timeout=20) as answer:
+        return str(answer.read(), "utf-8")
 
 
 def shown_by_kubectl(stream: WholeStream) -> dict[str, str]:

@@ -12,7 +12,7 @@ from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRef
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan
+from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing
 from exactlyonce_spark.target import DeadLetter
 from tests.ledgers import IDS, P0, P1, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTarget, MemoryTransaction
@@ -114,6 +114,15 @@ def test_a_batch_that_has_landed_does_not_fail_for_staging_that_stays(
     assert stage.counts("row") == [0, 1, 2, 3, 5, 6, 7, 8]
     assert stage.counts("letter") == [4, 9]
     assert str(problem) in caplog.text
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_batch_tells_once_what_it_landed(delivery: Delivery) -> None:
+    stage = Stage()
+    loop = stage.loop(delivery)
+    assert loop.run(stage.batch(1)) == Landing(records=5, rows=4)
+    assert loop.run(stage.batch(1)) is None, "it has landed before"
+    assert stage.counts("row") == [0, 1, 2, 3]
 
 
 def test_dead_letters_of_at_most_once_are_written_while_the_driver_may_land() -> None:

@@ -121,6 +121,9 @@ def test_sparks_user_interface_is_on_by_choice(tmp_path: Path, enabled: bool) ->
     settings = session_settings(in_a_pod(tmp_path, changes), JARS, POD)
     assert settings["spark.ui.enabled"] == str(enabled).lower()
     assert settings["spark.ui.port"] == ("4040" if enabled else "9999")
+    assert ("spark.metrics.conf.*.sink.prometheusServlet.class" in settings) is enabled, (
+        "Spark's own metrics are served there"
+    )
 
 
 @pytest.mark.parametrize("place", [here, in_a_pod])

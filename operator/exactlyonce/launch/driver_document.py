@@ -19,7 +19,7 @@ CHECKPOINT_VARIABLE = "EXACTLYONCE_CHECKPOINT_SECRET"
 SCRATCH = "/var/spark"
 """Spark's local folder in a pod, and the working folder: the root file system is read-only."""
 
-RPC_PORT, BLOCK_PORT, UI_PORT = 7078, 7079, 4040  # fixed, so that a NetworkPolicy can name them
+RPC_PORT, BLOCK_PORT, METRICS_PORT, UI_PORT = 7078, 7079, 7080, 4040  # fixed, so that a NetworkPolicy can name them
 
 
 @dataclass(frozen=True, slots=True)

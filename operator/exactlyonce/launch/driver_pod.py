@@ -15,6 +15,7 @@ import yaml
 from exactlyonce.launch.driver_document import (
     BLOCK_PORT,
     CHECKPOINT_VARIABLE,
+    METRICS_PORT,
     POD_IP,
     RPC_PORT,
     SCRATCH,
@@ -212,7 +213,11 @@ def _pod_security(settings: PodSettings) -> dict[str, Any]:
 
 
 def _ports(settings: PodSettings) -> list[Manifest]:
-    ports = [{"name": "driver-rpc", "containerPort": RPC_PORT}, {"name": "blockmanager", "containerPort": BLOCK_PORT}]
+    ports = [
+        {"name": "driver-rpc", "containerPort": RPC_PORT},
+        {"name": "blockmanager", "containerPort": BLOCK_PORT},
+        {"name": "metrics", "containerPort": METRICS_PORT},
+    ]
     return [*ports, {"name": "spark-ui", "containerPort": UI_PORT}] if settings.ui else ports
 
 
