@@ -152,8 +152,8 @@ class SimulatedWorld:
         self.struck.add(hazard)
         for key in self.topic.ends:
             gone = ((self.topic.topic_id, key.partition, offset) for offset in range(self.topic.earliest(key)))
-            # With AtLeastOnce a record may be in the table before the stream stands behind it.
-            uncounted = self.scenario.delivery is Delivery.AT_LEAST_ONCE
+            # Else a record may be in the table before the stream stands behind it.
+            uncounted = self.scenario.delivery is not Delivery.EXACTLY_ONCE
             self.taken |= {record for record in gone if uncounted or not self.database.tables.target[record]}
 
     @property
