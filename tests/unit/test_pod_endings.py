@@ -285,6 +285,9 @@ CASES: dict[str, Case] = {
         pod(RUNNING, phase="Failed", ready="False", **disrupted("DeletionByPodGC", "node is gone")), Gone, "NodeLost"
     ),
     "its container was not found": Case(pod(UNKNOWN, phase="Failed"), Gone, "RecordLost", "does not say how"),
+    "it was deleted while its image was pulled": Case(
+        pod(UNKNOWN, phase="Failed", deleted=5), Gone, "Deleted", "nothing says that its driver had begun"
+    ),
     "it was evicted and its container not found": Case(
         pod(UNKNOWN, phase="Failed", reason="Evicted", message="ephemeral local storage usage exceeds"), Gone, "Evicted"
     ),

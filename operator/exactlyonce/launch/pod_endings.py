@@ -214,8 +214,16 @@ def _without_proof(pod: Manifest) -> Gone:
     reason = pod["status"].get("reason")
     if reason is not None and not _driver(pod):
         return Gone(f"Its node refused {_name(pod)} ({reason}){_note(pod)}.", str(Reason.REJECTED_BY_NODE))
+    if "deletionTimestamp" in pod["metadata"] and not _has_been_seen_to_run(pod):
+        told = f"{_name(pod)} was deleted, and nothing says that its driver had begun{_note(pod)}."
+        return Gone(_sentence(told), str(Reason.DELETED))
     told = f"{_name(pod)} is over, and its record does not say how its container ended{_note(pod)}."
     return Gone(_sentence(told), str(Reason.RECORD_LOST))
+
+
+def _has_been_seen_to_run(pod: Manifest) -> bool:
+    terminated = _terminated(pod) or {}
+    return bool(terminated.get("startedAt")) or "running" in _driver(pod).get("state", {})
 
 
 def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Gone | None:
