@@ -32,6 +32,10 @@ from exactlyonce.offsets import Epoch
 _CREATED = {"ConfigMap": "start.config-map-created", "Pod": "start.pod-created"}
 
 
+class NotCreated(LaunchFailed):
+    """The API server said no, so that nothing was created."""
+
+
 class ManifestRefused(Refused):
     """The API server refuses a manifest for what is in it; the resource has to be changed."""
 
@@ -78,7 +82,12 @@ class KubernetesLauncher:
             Refused: if a pod template or a manifest cannot be taken as it is.
         """
         for manifest in self.manifests_of(attempt, brief).all():
-            self._create(manifest, attempt)
+            try:
+                self._create(manifest, attempt)
+            except (NotCreated, ManifestRefused):
+                if manifest["kind"] == "Pod":
+                    self._take_back(attempt)
+                raise
             if manifest["kind"] in _CREATED:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
@@ -143,7 +152,17 @@ class KubernetesLauncher:
                     f"The API server refuses {kind} {name}: {answer}; change the stream's resource."
                 ) from answer
             else:
-                raise LaunchFailed(f"{kind} {self.namespace}/{name} cannot be created: {answer}.") from answer
+                raise NotCreated(f"{kind} {self.namespace}/{name} cannot be created: {answer}.") from answer
+
+    def _take_back(self, attempt: Epoch) -> None:
+        """Remove the ConfigMap of an attempt whose pod was refused: it would say that the pod was there and got lost."""
+        name = driver_name(self.stream, attempt)
+        try:
+            config_map = self._read("ConfigMap", name) if self._read("Pod", name) is None else None
+            if config_map is not None and self._is_ours(config_map, attempt):
+                self._delete(config_map, "ConfigMap")
+        except ApiServerUnreachable:
+            return  # the attempt is told as lost then, which costs a word only
 
     def _require_ours(self, kind: str, name: str, attempt: Epoch | None) -> None:
         found = self._read(kind, name)
