@@ -8,7 +8,7 @@ SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
-	format soak bench bench-operator requirements build clean
+	format soak bench bench-operator bench-monitor requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: setup ## rows a second, milliseconds a batch and a restart, against what 
 
 bench-operator: cluster-tools ## what a launch by the operator takes, on a cluster without nodes, against its goals
 	@$(RUN) -m bench.operator
+
+bench-monitor: setup ## what measuring 1,000 streams takes, with one client a store and with one a stream
+	@$(RUN) -m bench.monitor
 
 requirements: setup ## pin the requirements anew (needs uv)
 	@sh scripts/pin_requirements.sh

@@ -1,0 +1,116 @@
+"""`make bench-monitor`: what measuring streams takes. Prints a table and writes bench/out/monitor.json.
+
+One process measures 1,000 streams, each with a ledger row and a topic of its own, on one real Kafka and one real Postgres,
+and is scraped, with the series of partitions: once a 30 s interval each. Goals, for the whole operator: below 300 MB and a
+tenth of a core. Two states of the streams: nothing waits; and every partition of every stream has moved since the last round
+and has records that wait, so that the age of each must be fetched: the most that an interval can ask for.
+
+Against it stands the same process with a Kafka client and a connection a stream, on fewer streams, where nothing waits (for
+the age of records it would need a consumer a stream too). What it takes is scaled to the number of streams: core-seconds and
+connections by their number, memory by what more streams add to it.
+
+Rounds and scrapes are asked for one by one, and the process is left alone for a while: what an interval takes is the sum of
+their core-seconds. So a busy machine makes the benchmark longer, and its figures only a little larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.figures import Figure, compared, table, write
+from bench.monitor_stage import RECORDS, Interval, Stage
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+
+MEMORY_LIMIT = Figure("limit of memory", 300.0, "MB")
+CPU_LIMIT = Figure("limit of CPU", 10.0, "% core")
+# The index files of a segment are made at their full size, 10 MB, unless that is less.
+_SMALL_INDEXES = {"log.index.size.max.bytes": "65536"}
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m bench.monitor", description=__doc__.split("\n")[0])
+    parser.add_argument("--streams", type=int, default=1000, help="streams (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=3, help="partitions of each topic (default: %(default)s)")
+    parser.add_argument("--own", type=int, default=100, help="streams with own clients (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds measured in each state (default: %(default)s)")
+    parser.add_argument("--rest", type=float, default=15, help="seconds of rest in each state (default: %(default)s)")
+    given = parser.parse_args()
+    if not 5 <= given.own <= given.streams:
+        parser.error(f"--own is {given.own}; give a number from 5 to --streams ({given.streams})")
+    connections = {"max_connections": str(given.own + 50)}
+    with tempfile.TemporaryDirectory(prefix="exactlyonce-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with (
+            Kafka(folder / "kafka", settings=_SMALL_INDEXES) as kafka,
+            Postgres(folder / "postgres", settings=connections) as postgres,
+        ):
+            stage = Stage(folder, kafka, postgres, given.streams, given.partitions, given.rounds, given.rest)
+            print(f"{given.streams:,} topics of {given.partitions} partitions", flush=True)
+            stage.prepare()
+            print("One client a store", flush=True)
+            quiet, figures = shared(stage)
+            write(figures, "monitor")
+            print("One client a stream", flush=True)
+            figures += own(stage, given.own, quiet)
+            kafka.stop(signal.SIGKILL)  # nothing of it is kept
+    file = write(figures, "monitor")
+    print(f"\n{table(figures)}\n\n{file}")
+    return 0
+
+
+def shared(stage: Stage) -> tuple[Interval, list[Figure]]:
+    """Measure the monitor as it is, in both states; return what it takes where nothing waits, and the figures."""
+
+    def moved(number: int) -> int:
+        """Have each stream stand elsewhere than in the round before, with records behind that."""
+        offset = number % RECORDS
+        stage.land_until(offset)
+        return RECORDS - offset
+
+    with stage.process("shared") as measured:
+        figures = [Figure("memory with no stream", measured.megabytes, "MB")]
+        quiet, busy = measured.interval(stage.streams), measured.interval(stage.streams, moved)
+    for interval, name in ((quiet, _quiet(stage)), (busy, f"{stage.streams:,} streams, all move and wait")):
+        figures.append(compared(f"CPU at a 30 s interval, {name}", interval.share, "% core", CPU_LIMIT))
+        figures.append(compared(f"memory, {name}", interval.megabytes, "MB", MEMORY_LIMIT))
+        figures += interval.parts(name)
+    return quiet, figures
+
+
+def own(stage: Stage, streams: int, against: Interval) -> list[Figure]:
+    """Measure one client and one connection a stream where nothing waits, and scale what they take."""
+    stage.land_until(RECORDS)
+    fewer = streams // 5
+    with stage.process("own") as measured:
+        with_fewer = measured.interval(fewer)
+        found = measured.interval(streams)
+    name = f"{streams:,} streams with own clients"
+    scaled = f"{stage.streams:,} streams with own clients, scaled"
+    times = stage.streams / streams
+    each = (found.megabytes - with_fewer.megabytes) / (streams - fewer)
+    memory = found.megabytes + each * (stage.streams - streams)
+    one = _quiet(stage)
+    return [
+        Figure(f"CPU at a 30 s interval, {name}", found.share, "% core"),
+        Figure(f"memory, {fewer:,} streams with own clients", with_fewer.megabytes, "MB"),
+        Figure(f"memory, {name}", found.megabytes, "MB"),
+        *found.parts(name),
+        compared(f"CPU, {scaled}", found.share * times, "% core", Figure(f"CPU, {one}", against.share, "% core")),
+        compared(f"memory, {scaled}", memory, "MB", Figure(f"memory, {one}", against.megabytes, "MB")),
+        compared(f"connections, {scaled}", found.connections * times, "", Figure(f"of {one}", against.connections, "")),
+    ]
+
+
+def _quiet(stage: Stage) -> str:
+    return f"{stage.streams:,} streams, nothing waits"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
