@@ -19,6 +19,10 @@ from exactlyonce_spark.target import TaskRange
 _SCAN = "MicroBatchScanExec"
 _STATEFUL = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
 _EXCHANGE = "org.apache.spark.sql.execution.exchange.Exchange"
+_NONDETERMINISTIC = "org.apache.spark.sql.catalyst.expressions.Nondeterministic"
+_SAME_AGAIN = (
+    "SparkPartitionID",
+)  # nondeterministic to Spark, and the same whenever a task is run again: formats._STAYS
 _NOT_ONE_TO_ONE = ("CoalesceExec", "UnionExec", "CartesianProductExec")
 
 
@@ -99,20 +103,30 @@ class PlanReader:
             stateful = stateful or stateful_class.isInstance(node)
             is_exchange = exchange_class.isInstance(node)
             if is_exchange:
-                _require_deterministic(node)
+                _require_deterministic(node, self._class.forName(_NONDETERMINISTIC))
             chain = chain and not is_exchange and node.children().size() <= 1 and _name(node) not in _NOT_ONE_TO_ONE
         return stateful, chain
 
 
-def _require_deterministic(exchange: Any) -> None:
+def _require_deterministic(exchange: Any, by_itself: Any) -> None:
     """A shuffle whose input differs when a task is run again loses and doubles rows (SPARK-23207)."""
     for node in _nodes(exchange):
         for expression in _items(node.expressions()):
-            if not expression.deterministic():
+            if any(_name(cause) not in _SAME_AGAIN for cause in _nondeterministic(expression, by_itself)):
                 raise PlanRefused(
                     f"The transform feeds {expression.toString()} into a shuffle, which gives other rows when a task is run "
                     "again; compute it from the record, or after the shuffle."
                 )
+
+
+def _nondeterministic(expression: Any, by_itself: Any) -> Iterator[Any]:
+    """Yield what makes an expression nondeterministic: the parts that are so by themselves, not by what is in them."""
+    if expression.deterministic():
+        return
+    below = [cause for child in _items(expression.children()) for cause in _nondeterministic(child, by_itself)]
+    yield from below
+    if not below or by_itself.isInstance(expression):
+        yield expression
 
 
 def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...]) -> Ranges:
