@@ -252,6 +252,8 @@ def test_sql_that_cannot_be_used_halts_the_stream(rig: Rig) -> None:
     assert "transform.sql does not parse" in sentence
     assert "SELEC" in sentence
     assert "Correct the statement" in sentence
+    sentence = halting(rig, {"spec.transform": {"sql": "SELECT id, customer FROM source DISTRIBUTE BY rand()"}})
+    assert "into a shuffle, which gives other rows when a task is run again" in sentence
     assert_nothing_landed(rig)
     completing(rig, {"spec.transform": {"sql": "SELECT id, customer FROM source"}})
     rig.assert_exactly_once()
