@@ -12,6 +12,7 @@ import yaml
 
 from exactlyonce.control import metrics
 from exactlyonce.monitor import series
+from exactlyonce.monitor.checkpoints import MOST_OBJECTS
 from exactlyonce.monitor.series import Kind
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,18 @@ def test_each_page_belongs_to_an_alert_and_its_links_lead_somewhere() -> None:
     for page in RUNBOOKS.glob("*.md"):
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_chart_replaces_the_sizes_that_the_rules_have_and_counting_stops_where_they_say() -> None:
+    template = (RULES.parents[1] / "templates" / "prometheusrule.yaml").read_text()
+    replaced = dict(re.findall(r'replace "> (\d+)" \$(\w+)', template))
+    values = yaml.safe_load((RULES.parents[1] / "values.yaml").read_text())["metrics"]["prometheusRule"]
+    assert replaced == {str(values["checkpointObjects"]): "objects", str(values["checkpointBytes"]): "bytes"}
+    (rule,) = [it for it in ALERTS if it["alert"] == "ExactlyOnceCheckpointGrows"]
+    for number, what in replaced.items():
+        assert RULES.read_text().count(f"> {number}") == 1
+        assert f"(exactlyonce_checkpoint_{what}[1h])) > {number}\n" in rule["expr"]
+    assert f">= {MOST_OBJECTS}\n" in rule["expr"]
 
 
 @pytest.mark.parametrize(("title", "query"), queries(), ids=lambda value: str(value)[:40])

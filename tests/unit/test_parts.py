@@ -11,6 +11,7 @@ import pytest
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.status import StreamStatus
+from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
 from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.resource_status import ResourceStatus
@@ -76,10 +77,22 @@ def watched() -> list[Target]:
 
 
 @pytest.fixture
-def put_together(secrets: Secrets, clock: Clock, watched: list[Target]) -> Callable[..., Parts]:
+def sized() -> list[SizedStore | None]:
+    return []
+
+
+@pytest.fixture
+def put_together(
+    secrets: Secrets, clock: Clock, watched: list[Target], sized: list[SizedStore | None]
+) -> Callable[..., Parts]:
     """Puts the parts of one pass together."""
     cluster: Any = secrets
-    parts = ClusterParts(cluster, PodDefaults("driver", Image("spark")), watch=watched.append, clock=clock)
+
+    def watch(target: Target, checkpoint: SizedStore | None) -> None:
+        watched.append(target)
+        sized.append(checkpoint)
+
+    parts = ClusterParts(cluster, PodDefaults("driver", Image("spark")), watch=watch, clock=clock)
 
     def made(resource: dict[str, Any] = RESOURCE) -> Parts:
         render = lambda status, given: rendered(status, given, NOW)  # noqa: E731 - a word for the line below
@@ -174,6 +187,19 @@ def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_fr
     with pytest.raises(StoreUnreachable, match="only the stream's own pods reach"):
         parts.world.stores.checkpoints.list("")
     assert not put_together().world.in_pod
+
+
+def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_none_that_is_on_a_claim(
+    put_together: Callable[..., Parts], sized: list[SizedStore | None]
+) -> None:
+    parts = put_together()
+    assert [None if store is None else store.location for store in sized] == ["s3a://lake/checkpoints/orders"]
+    of_a_pass = opened(parts).checkpoints
+    assert isinstance(of_a_pass, SizedStore)
+    assert sized[0] is of_a_pass
+    claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
+    put_together(changed(RESOURCE, {"spec.checkpoint": claim, "metadata.generation": 2}))
+    assert sized[1:] == [None]
 
 
 def test_a_path_without_a_claim_is_refused_with_what_to_do(put_together: Callable[..., Parts]) -> None:

@@ -28,7 +28,7 @@ from botocore.exceptions import (
 )
 
 from exactlyonce.api.checkpoint import S3_PREFIX
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
 from exactlyonce.errors import Refused, SecretMissing, StoreUnreachable
 
 _CONNECT_SECONDS, _TRIES = 5, 2
@@ -116,6 +116,15 @@ class S3LogStore:
         # An object with the folder's own name is the mark of a folder, as Hadoop makes them.
         kept = [entry for entry in found if entry.name and (folder or entry.name != PROBE)]
         return tuple(sorted(kept, key=lambda entry: entry.name))
+
+    def sizes(self) -> Iterator[Size]:
+        """Return how much is below the location, one answer of up to 1,000 objects after another; hidden ones count."""
+        with self._named("measured", ""):
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix
+            ):
+                found = page.get("Contents", ())
+                yield Size(len(found), sum(item["Size"] for item in found))
 
     def read(self, path: str) -> bytes:
         """Return a file's content, or raise FileMissing."""

@@ -6,8 +6,9 @@ location, with `/` between the parts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class FileMissing(KeyError):
@@ -36,6 +37,18 @@ class AlreadyExists:
 
 
 CreateOutcome = Created | AlreadyExists
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is: objects, and the bytes in them."""
+
+    objects: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        """Return both together."""
+        return Size(self.objects + other.objects, self.size_bytes + other.size_bytes)
 
 
 class LogStore(Protocol):
@@ -76,4 +89,21 @@ class ErasableStore(LogStore, Protocol):
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all that is in it; what is not there is as good as removed."""
+        ...
+
+
+@runtime_checkable
+class SizedStore(Protocol):
+    """A store that tells cheaply how much it holds."""
+
+    @property
+    def location(self) -> str:
+        """The folder as the user names it."""
+        ...
+
+    def sizes(self) -> Iterator[Size]:
+        """Return how much is below the location at any depth, in parts: each is one question to the store.
+
+        Raises StoreUnreachable, at any part, when the storage does not answer.
+        """
         ...

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from exactlyonce.api.status import Progress, StreamStatus
+from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.transitions import happened_between
 from exactlyonce.control.wakeups import Key
@@ -26,9 +27,9 @@ class Observer:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
 
-    def watch(self, target: Target) -> None:
-        """Measure a stream there from now on."""
-        self.monitor.watch(target)
+    def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
+        """Measure a stream there from now on; `checkpoint` is None where it is out of reach."""
+        self.monitor.watch(target, checkpoint)
 
     def written(self, key: Key, before: StreamStatus, after: StreamStatus) -> None:
         """Count what a write of a status says."""

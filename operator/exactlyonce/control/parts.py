@@ -16,7 +16,7 @@ from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
 from exactlyonce.checkpoint.locations import StoreInPods, open_store, store_name
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
@@ -81,14 +81,15 @@ def _put_together() -> Iterator[None]:
 class ClusterParts:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
-    `watch` is told where each stream is measured, `troubled` of each error that ends a pass. A launch reads every secret anew;
-    a pass over a driver that runs reads none, unless it is the first over this version of the resource.
+    `watch` is told where each stream is measured, with the store of its checkpoint where that tells its size; `troubled` of
+    each error that ends a pass. A launch reads every secret anew; a pass over a driver that runs reads none, unless it is the
+    first over this version of the resource.
     """
 
     cluster: Cluster
     defaults: PodDefaults
     patience: Patience = field(default_factory=Patience)
-    watch: Callable[[Target], None] = lambda target: None
+    watch: Callable[[Target, SizedStore | None], None] = lambda target, checkpoint: None
     troubled: Callable[[Exception], None] = lambda problem: None
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
     clients: SharedClients = field(default_factory=SharedClients)
@@ -172,7 +173,8 @@ class ClusterParts:
                 self.clients.source(kafka, kafka_secret),
                 at_source,
             )
-            self.watch(target_of(stream, kafka_secret, address))
+            sized = opened.checkpoints if isinstance(opened.checkpoints, SizedStore) else None
+            self.watch(target_of(stream, kafka_secret, address), sized)
         self.bulkheads.belongs(key, *names)
         self.known[key] = _Known.of(document, address, self.clock())
         return opened

@@ -2,6 +2,7 @@
 
 Each Kafka and each database is asked once a round for all of its streams, by one client. A round that a store makes slow is
 its own: the others go on, and stores that did not answer share half of the threads, so that they cannot take them all.
+Checkpoints are measured beside the rounds, see `monitor.checkpoints`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.postgres_fleet import PostgresFleet
+from exactlyonce.monitor.checkpoints import CheckpointSizes
 from exactlyonce.monitor.gathering import Brokers, Database, Watched, ask_brokers, ask_database
 from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
 from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
@@ -50,6 +53,7 @@ class StreamView:
     target: Target | None
     life: Life | None
     snapshot: Snapshot | None
+    checkpoint: Size | None = None
 
 
 @dataclass
@@ -92,12 +96,13 @@ class _Store(Generic[Client]):
 class Monitor:
     """Measures streams. `run` and `round` are for one event loop, everything else may come from any thread.
 
-    `on_problem` is told of each store that did not answer: "kafka" or "postgres".
+    `on_problem` is told of each store that did not answer: "kafka", "postgres" or "checkpoint".
     """
 
     clients: Clients = field(default_factory=Clients)
     workers: int = 4
     on_problem: Callable[[str], None] = lambda store: None
+    checkpoints: CheckpointSizes = field(default_factory=CheckpointSizes)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _watched: dict[StreamKey, Watched] = field(default_factory=dict)
     _lives: dict[StreamKey, Life] = field(default_factory=dict)
@@ -105,8 +110,12 @@ class Monitor:
     _executor: ThreadPoolExecutor | None = None
     _silent: asyncio.Semaphore | None = None
 
-    def watch(self, target: Target) -> None:
-        """Measure a stream from now on, or measure it there from now on; what was known of the same ledger stays."""
+    def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
+        """Measure a stream from now on, or measure it there from now on; what was known of the same ledger stays.
+
+        `checkpoint` is None where the operator does not reach it.
+        """
+        self.checkpoints.watch(target.key, checkpoint)
         with self._guard:
             known = self._watched.get(target.key)
             if known is None:
@@ -129,6 +138,7 @@ class Monitor:
         with self._guard:
             self._watched.pop(key, None)
             self._lives.pop(key, None)
+        self.checkpoints.forget(key)
 
     def snapshot(self, key: StreamKey) -> Snapshot | None:
         """Return what is known of a stream; None where it is not watched or nothing was asked yet."""
@@ -144,7 +154,7 @@ class Monitor:
         return [
             StreamView(key, None, life, None)
             if watched is None
-            else StreamView(key, watched.target, life, watched.snapshot)
+            else StreamView(key, watched.target, life, watched.snapshot, self.checkpoints.size(key))
             for key, watched, life in known
         ]
 
@@ -182,7 +192,7 @@ class Monitor:
             self._asked(self._store_of(key), those, [ledgers[stream.target.database] for stream in those])
             for key, those in brokers.items()
         ]
-        return [*ledgers.values(), *sources]
+        return [*ledgers.values(), *sources, *self.checkpoints.begin(self.on_problem)]
 
     def _store_of(self, key: BrokersKey | DatabaseKey) -> _Store[Any]:
         if key not in self._stores:
@@ -218,6 +228,7 @@ class Monitor:
 
     async def _end(self) -> None:
         """Close what is idle; a store that does not answer is left to the end of the process."""
+        self.checkpoints.end()
         if self._executor is not None:
             self._close_unused(set())
             await asyncio.to_thread(self._executor.shutdown, wait=not any(it.is_busy for it in self._stores.values()))

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from exactlyonce.api.status import Phase
+from exactlyonce.checkpoint.store import Size
 from exactlyonce.ledger.postgres_fleet import Landed
 from exactlyonce.monitor.lag import StreamLag
 from exactlyonce.monitor.monitor import Monitor, StreamView
@@ -71,6 +72,10 @@ def _ledger(read: Callable[[Landed], Value]) -> Reader:
 
 def _life(read: Callable[[Life], Value]) -> Reader:
     return lambda view, at: None if view.life is None else read(view.life)
+
+
+def _checkpoint(read: Callable[[Size], Value]) -> Reader:
+    return lambda view, at: None if view.checkpoint is None else read(view.checkpoint)
 
 
 def _oldest(view: StreamView, at: float) -> Value:
@@ -159,6 +164,20 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge("batch_failures", "How often the batch that fails now has failed; 0 while none does."),
         _life(lambda life: life.batch_failures),
+    ),
+    (
+        Series(
+            "exactlyonce_checkpoint_objects",
+            Kind.GAUGE,
+            "Objects below the checkpoint's location, all generations together, up to 1,000,000; measured every 10 minutes. "
+            "While the store does not answer, what was last known; absent for a checkpoint that is not on S3.",
+            _STREAM,
+        ),
+        _checkpoint(lambda size: size.objects),
+    ),
+    (
+        Series("exactlyonce_checkpoint_bytes", Kind.GAUGE, "Bytes in those objects.", _STREAM),
+        _checkpoint(lambda size: size.size_bytes),
     ),
 )
 """Every series with one value a stream, and how it is read; None leaves it out."""
