@@ -89,7 +89,7 @@ def test_connections_that_died_without_a_sign_are_not_noticed(
     with ledger.transaction() as transaction:
         assert transaction.read_positions(STREAM).positions == before.landed.positions
     end_sessions(postgres_18, name)
-    ledger.forget(STREAM)
+    ledger.forget(STREAM, before.stream.owner)
     assert ledger.look(STREAM) is None
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from exactlyonce.control.lease import Lease, LeaseConflict, LeaseRecord, LeaseTimes, LeaseUnreachable
+from exactlyonce.control.lease import (
+    KubernetesLeaseStore,
+    Lease,
+    LeaseConflict,
+    LeaseRecord,
+    LeaseTimes,
+    LeaseUnreachable,
+)
 
 TIMES = LeaseTimes(15.0, 10.0, 2.0)
 
@@ -126,3 +136,18 @@ def test_releasing_what_another_one_holds_leaves_it(store: Store, clock: Clock) 
     first.step()
     second.release()
     assert store.record.holder == "a"
+
+
+def test_the_moments_of_a_lease_go_back_as_the_api_server_takes_them() -> None:
+    """Go reads a MicroTime with six digits, a T and a Z only; the Python client gives a datetime."""
+    renewed = datetime(2026, 3, 1, 12, 0, 1, tzinfo=UTC)
+    spec = SimpleNamespace(holder_identity="a", lease_transitions=1, renew_time=renewed, acquire_time=renewed)
+    lease = SimpleNamespace(spec=spec, metadata=SimpleNamespace(resource_version="7"))
+    sent: list[dict[str, Any]] = []
+    api = SimpleNamespace(
+        read_namespaced_lease=lambda *_, **__: lease,
+        replace_namespaced_lease=lambda name, namespace, body, **_: sent.append(body),
+    )
+    store = KubernetesLeaseStore(api, "eo", "lease")
+    store.write(replace(store.read(), holder=None), 1)
+    assert sent[0]["spec"]["renewTime"] == sent[0]["spec"]["acquireTime"] == "2026-03-01T12:00:01.000000Z"

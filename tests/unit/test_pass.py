@@ -12,7 +12,7 @@ from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch, release
 from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, StreamRow
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, Owner, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching, predecessor_of
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
@@ -181,6 +181,29 @@ def test_what_only_a_person_can_mend_halts_the_stream_with_that_sentence() -> No
     assert machine.reports == [("Halted", "There is no topic orders; create it.")]
 
 
+def test_a_resource_that_names_anothers_stream_halts_and_fences_nobody() -> None:
+    machine = started()
+    before = machine.view()
+    copy = Machine()
+    copy.ledger, copy.owner, copy.owner_is_gone = machine.ledger, Owner("cluster-2", "uid-9"), False
+    copy.topic.view = missing  # type: ignore[method-assign,assignment] # it does not even reach the brokers
+    assert isinstance(copy.run_pass(), Halted)
+    status = copy.statuses.status
+    assert status.verdict is not None
+    assert (status.phase, status.verdict.kind) == (Phase.HALTED, "Contradiction")
+    assert "belongs to the resource" in status.message
+    assert machine.view() == before, "neither its epoch nor its claim has changed"
+
+
+def test_a_driver_that_somebody_else_has_drained_is_followed_by_another_and_never_at_rest() -> None:
+    machine = started()
+    machine.asks_again = True
+    machine.drivers.states[FIRST] = Ended("reaped", LastWords(Ending.DRAINED, "as asked"), "it ended")
+    assert isinstance(machine.run_pass(), Waiting)
+    assert machine.statuses.status.phase is Phase.PENDING
+    machine.run_until_a_driver_runs()
+
+
 def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer() -> None:
     machine = ended()
     machine.asks_again = True
@@ -199,7 +222,9 @@ def test_a_ledger_that_does_not_answer_when_a_driver_has_ended_loses_no_ending()
     machine.end(FIRST)
     machine.database.up = False
     assert isinstance(machine.run_pass(), Waiting)
-    assert machine.statuses.status.phase is Phase.RUNNING, "that is the last thing known"
+    assert machine.statuses.status.phase is Phase.BACKING_OFF, (
+        "a driver that has ended is not said to run, or to be ready"
+    )
     machine.database.up = True
     machine.run_pass()
     assert [kind for kind, _ in machine.reports] == ["PutOff", "Died"]

@@ -134,7 +134,7 @@ def test_a_spec_that_turns_invalid_is_told_once_and_its_driver_left_alone() -> N
 
 def test_an_operator_without_the_lease_writes_nothing() -> None:
     server = ServerInMemory(resource())
-    assert passes(server, may_act=lambda: False).run(KEY) == Next(None)
+    assert passes(server, may_act=lambda: False).run(KEY) == Next(2.0), "it may lead again a moment later"
     assert (server.writes, server.events) == (0, [])
 
 
@@ -160,16 +160,20 @@ def test_a_resource_that_is_gone_is_not_looked_at_again() -> None:
     assert passes(ServerInMemory(None)).run(KEY) == Next(None)
 
 
+NONE_YET = Epoch(0)
+
+
 @dataclass
 class OneDriver:
     """A launcher with one driver in a state."""
 
     state: DriverState
     asked: list[str] = field(default_factory=list)
+    trace: Epoch = NONE_YET
 
     def latest(self) -> Epoch:
-        """Refuse, as `start`."""
-        raise AssertionError
+        """Return the attempt that has left a trace."""
+        return self.trace
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return its state."""
@@ -243,6 +247,14 @@ def test_a_store_that_is_silent_delays_a_deletion_for_a_bounded_time_and_an_even
     assert late.events == ["LeftBehind"]
     assert late.resource is not None
     assert late.resource["metadata"]["finalizers"] == []
+
+
+def test_a_deleted_stream_whose_status_is_lost_still_drains_its_driver() -> None:
+    server, driver = ServerInMemory(deleted(1, status={})), OneDriver(Running("it runs"), trace=Epoch(7))
+    assert delete(server, driver, nothing_to_erase) is not None
+    driver.state = Gone("its node is lost")
+    assert delete(server, driver, nothing_to_erase) is None
+    assert driver.asked == ["drain", "clean up to 7, keep 0"]
 
 
 def test_a_finalizer_of_somebody_else_stays() -> None:

@@ -34,6 +34,7 @@ from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.logs import configure_logs
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.orphans import release_orphans
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.stream_pass import StreamPasses
@@ -80,6 +81,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         observer,
         settings.selector,
         parts.forget,
+        functools.partial(release_orphans, cluster),
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)

@@ -56,8 +56,8 @@ class Deletion:
         since = datetime.now(UTC) - datetime.fromisoformat(metadata["deletionTimestamp"])
         status = status_of(document)
         launcher = self.launcher_of(document)
-        attempt = Epoch(status.attempt)
-        if status.attempt and isinstance(launcher.look(attempt), Running):
+        attempt = Epoch(max(status.attempt, launcher.latest()))  # a status may be lost
+        if attempt and isinstance(launcher.look(attempt), Running):
             launcher.drain(attempt)
             reached("deletion.drained", metadata["namespace"], metadata["name"])
             if since > self.drain_timeout_of(document) + _DRAIN_MARGIN:

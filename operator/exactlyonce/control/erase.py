@@ -1,4 +1,4 @@
-"""`deletionPolicy: Delete`: take away a stream's ledger rows and its checkpoint."""
+"""`deletionPolicy: Delete`: take away a stream's ledger rows and its checkpoint, where they are this resource's own."""
 
 from __future__ import annotations
 
@@ -6,30 +6,54 @@ from collections.abc import Mapping
 from typing import Any
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.checkpoint.generation import MARKER, list_generations
+from exactlyonce.checkpoint.generation import MARKER, list_generations, read_marker
+from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.stream_pass import owner_of
+from exactlyonce.ledger.rows import StreamRow
 
 
 def erase(parts: ClusterParts, document: Mapping[str, Any]) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
-    The rows go last: they tell what the checkpoint is, if this is interrupted. Returns a sentence for what is left behind,
-    which is what stands on a volume: only pods of the stream reach that, and it has none any more.
+    A resource that only names another one's stream (a copy that was halted for it) takes nothing away. The rows go last: they
+    tell whose the checkpoint is, if this is interrupted. Returns a sentence for what is left behind; what stands on a
+    volume is: only pods of the stream reach that, and it has none any more.
 
     Raises:
         ExactlyOnceError: if the spec is invalid, a secret is missing, or a store does not answer.
     """
-    stream = parse_stream(document, "the resource")
+    stream, owner = parse_stream(document, "the resource"), owner_of(parts.cluster, document)
     ledger, store = parts.stores_of(stream)
+    view = ledger.look(stream.stream_id)
+    if view is None:
+        return None  # it never ran, or all of it is gone already
+    if view.stream.owner != owner:
+        return (
+            f"The ledger's {stream.stream_id} and its checkpoint belong to {view.stream.owner}, and not to this resource, "
+            "which takes nothing of them away."
+        )
     claim = stream.spec.checkpoint.persistent_volume_claim
     if claim is not None:
-        ledger.forget(stream.stream_id)
-        return (
+        left: str | None = (
             f"The checkpoint stays in {store.location} on the claim {claim.claim_name}, which the operator does not reach; "
             "delete that folder, or the claim, before another stream uses it."
         )
-    for generation in list_generations(store):
+    else:
+        left = _erase_checkpoint(store, view.stream)
+    ledger.forget(stream.stream_id, owner)
+    return left
+
+
+def _erase_checkpoint(store: ErasableStore, row: StreamRow) -> str | None:
+    """Remove every generation, then the marker, which says whose they are."""
+    marker = read_marker(store)
+    generations = list_generations(store)
+    if marker is None and not generations:
+        return None
+    if marker is None or marker.token != row.token:
+        return f"The checkpoint in {store.location} is not marked as this stream's, so it stays; delete it by hand."
+    for generation in generations:
         store.remove(generation.folder)
     store.remove(MARKER)
-    ledger.forget(stream.stream_id)
     return None

@@ -13,6 +13,7 @@ from exactlyonce.control.lifecycle import Operator
 
 _STUCK_PASS_SECONDS = 900.0
 _STUCK_QUEUE_SECONDS = 120.0
+_STALE_LIST_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,17 @@ class Health:
             return f"{waiting} streams are due and no pass has ended for {now - pulse.last_pass:.0f} s"
         return None
 
+    def lack(self) -> str | None:
+        """Return what is missing for this replica to do its work or to take over, or None.
+
+        kopf says that it has begun to watch, not that the API server lets it, so the streams have to be listed too.
+        """
+        if not self.is_watching():
+            return "not watching yet"
+        if self.clock() - self.operator.pulse.last_list > _STALE_LIST_SECONDS:
+            return "the streams could not be listed of late"
+        return None
+
     def application(self) -> web.Application:
         """Return the pages: /livez, /readyz, /metrics."""
 
@@ -45,8 +57,8 @@ class Health:
             return web.Response(text=problem or "ok", status=200 if problem is None else 503)
 
         async def ready(_: web.Request) -> web.Response:
-            watching = self.is_watching()
-            return web.Response(text="ok" if watching else "not watching yet", status=200 if watching else 503)
+            lack = self.lack()
+            return web.Response(text=lack or "ok", status=200 if lack is None else 503)
 
         async def metrics(_: web.Request) -> web.Response:
             # With a thousand streams this takes a while, in which the event loop has other things to do.

@@ -113,7 +113,7 @@ class Lease:
         if record.holder not in (None, "", self.identity) and not self._is_silent(record):
             self._held_until = float("-inf")
             return
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = _moment(datetime.now(UTC))
         taken_over = record.holder != self.identity
         renewed = LeaseRecord(
             self.identity,
@@ -131,6 +131,11 @@ class Lease:
         if self._seen != (record.holder, record.renewed):
             self._seen, self._seen_at = (record.holder, record.renewed), now
         return now - self._seen_at >= self.times.duration_seconds
+
+
+def _moment(time: datetime) -> str:
+    """Return a time as the API server takes a MicroTime: with six digits, a T and a Z."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class KubernetesLeaseStore:
@@ -158,9 +163,9 @@ class KubernetesLeaseStore:
         return LeaseRecord(
             spec.holder_identity,
             spec.lease_transitions or 0,
-            str(spec.renew_time),
+            "" if spec.renew_time is None else _moment(spec.renew_time),
             lease.metadata.resource_version,
-            "" if spec.acquire_time is None else spec.acquire_time.isoformat().replace("+00:00", "Z"),
+            "" if spec.acquire_time is None else _moment(spec.acquire_time),
         )
 
     def write(self, record: LeaseRecord, duration_seconds: int) -> LeaseRecord:

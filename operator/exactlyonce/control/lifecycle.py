@@ -25,6 +25,7 @@ from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 log = logging.getLogger("exactlyonce.operator")
 
 _SWEEP_SECONDS = 300.0
+_LIST_SECONDS = 60.0
 _LIST_AGAIN_SECONDS = 5.0
 _PEOPLES = ("uid", "generation", "deletionTimestamp", "annotations", "labels")
 _HEAD_START_SECONDS = 30.0
@@ -39,7 +40,7 @@ class Pulse:
 
     last_pass: float = 0.0
     last_event: float = 0.0
-    last_list: float = 0.0
+    last_list: float = float("-inf")
     passes: int = 0
     in_hand: dict[Key, float] = field(default_factory=dict)
 
@@ -137,18 +138,23 @@ class Operator:
 
     async def _sweep(self) -> None:
         """Wake every stream when this operator begins to lead, and now and then: what a watch has missed costs time only."""
+        swept = float("-inf")
         while True:
-            await self._leading.wait()
+            leads = self._leading.is_set()
             try:
-                for key in await asyncio.to_thread(lambda: list(self.every_stream())):
-                    self.wakeups.wake(key)
-                self.pulse.last_list = time.monotonic()
-                pause = _SWEEP_SECONDS
+                keys = await asyncio.to_thread(lambda: list(self.every_stream()))
+                self.pulse.last_list, pause = time.monotonic(), _LIST_SECONDS
+                if leads and self.pulse.last_list - swept >= _SWEEP_SECONDS:
+                    swept = self.pulse.last_list
+                    for key in keys:
+                        self.wakeups.wake(key)
             except ExactlyOnceError as problem:
                 log.warning("the streams cannot be listed: %s", problem)
                 pause = _LIST_AGAIN_SECONDS
+            if not leads:
+                swept = float("-inf")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), pause)
+                await asyncio.wait_for((self._lost if leads else self._leading).wait(), pause)
 
     async def _work(self, executor: ThreadPoolExecutor) -> None:
         """Run one pass after another while this operator leads."""

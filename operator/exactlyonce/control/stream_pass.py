@@ -38,6 +38,7 @@ log = logging.getLogger("exactlyonce.operator")
 WATCH_SECONDS = 60.0
 REST_SECONDS = 300.0
 REFUSED_SECONDS = 30.0
+_NOT_LEADING_SECONDS = 2.0
 _SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
     "FirstStart", "Resume", "ReplayBatch", "SkipLanded", "FinishBatch", "Draining", "Drained", "Completed", "Fenced",
@@ -89,6 +90,7 @@ class StreamPasses:
     observer: Observer
     selector: str = ""
     forget: Callable[[Key], None] = lambda key: None
+    orphans: Callable[[Key], None] = lambda key: None
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -99,12 +101,13 @@ class StreamPasses:
                 self.cleaned.pop(key, None)
                 self.observer.gone(key)
                 self.forget(key)
+                self.orphans(key)
                 return Next(None, "gone")
             return self._run(key, document)
         except StatusConflict:
             return Next(0.0, "conflict")
         except NotLeading:
-            return Next(None, "not_leading")
+            return Next(_NOT_LEADING_SECONDS, "not_leading")  # it may lead again a moment later, and nothing would tell
         except Unreachable as problem:
             return self._put_off(key, problem, 5.0)
         except ExactlyOnceError as problem:
@@ -140,7 +143,7 @@ class StreamPasses:
             stream = parse_stream(document, "the resource")
         except ResourceInvalid as problem:
             return self._invalid(statuses, problem)
-        self._begin_anew_if_asked(statuses)
+        self._begin_anew_if_asked(statuses, stream)
         wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
         try:
             parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
@@ -200,10 +203,10 @@ class StreamPasses:
         metadata = statuses.document["metadata"]
         self.observer.seen(Key(metadata["namespace"], metadata["name"]), statuses.read()[0], has_driver=False)
 
-    def _begin_anew_if_asked(self, statuses: ResourceStatus) -> None:
+    def _begin_anew_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""
         status, version = statuses.read()
-        asked = _what_a_person_asks(statuses.document)
+        asked = _what_a_person_asks(stream)
         if (status.acted_on, status.spec_problem) == (asked, None):
             return
         changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
@@ -262,10 +265,11 @@ def recorded_attempt(status: StreamStatus) -> Epoch:
     return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
 
 
-def _what_a_person_asks(document: Mapping[str, Any]) -> str:
-    annotations = document["metadata"].get("annotations", {})
+def _what_a_person_asks(stream: Stream) -> str:
+    """Return a hash of what a person wrote; a default that a new release's definition fills in is none of that."""
+    annotations = stream.metadata.annotations
     asked = {key: annotations[key] for key in (ADOPT, FRESH) if key in annotations}
-    return plan_of(document.get("spec"), asked)
+    return plan_of(stream.spec.differences(), asked)
 
 
 def _next(result: PassResult, wanted: Wanted) -> Next:

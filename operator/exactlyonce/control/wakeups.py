@@ -78,7 +78,9 @@ class WakeUps:
     def waiting(self) -> int:
         """How many streams are due now and have no worker."""
         now = self.clock()
-        return sum(1 for key, moment in self._due.items() if moment <= now and key not in self._running)
+        # It is asked for in the thread that serves the metrics, while the event loop changes both.
+        due, running = list(self._due.items()), set(self._running)
+        return sum(1 for key, moment in due if moment <= now and key not in running)
 
     async def next(self) -> Due:
         """Wait for a stream that is due and may run, and take it; the caller owes `done`.

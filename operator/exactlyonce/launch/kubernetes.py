@@ -127,6 +127,12 @@ class KubernetesLauncher:
             if attempt <= recorded and attempt not in kept and self._is_ours(config_map):
                 self._delete(config_map, "ConfigMap")
 
+    def release_all(self) -> None:
+        """Let every driver's pod of this name go: there is no stream any more whose status could record its end."""
+        for pod in self._listed("Pod"):
+            if _role_of(pod) == DRIVER:
+                self.release(pod)
+
     def remove_service(self) -> None:
         """Remove the Service of Spark's user interface, if there is one of this stream."""
         service = self._read("Service", ui_service_name(self.stream))

@@ -18,7 +18,7 @@ from exactlyonce.ledger.postgres_rows import LOOK, view_from
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.postgres_waits import answering_within
-from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
 
 DEFAULT_SCHEMA = "exactlyonce"
 _MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
@@ -102,8 +102,8 @@ class PostgresLedger:
 
         return DatabaseIdentity(*self._pool.ask(question))
 
-    def forget(self, stream_id: str) -> None:
-        """Delete every row of a stream; done again, it finds none. The target table is left as it is.
+    def forget(self, stream_id: str, owner: Owner) -> None:
+        """Delete every row of a stream that belongs to `owner`; done again, it finds none. The target table is left as it is.
 
         Raises:
             LedgerUnreachable, CommitOutcomeUnknown: if the database does not answer.
@@ -111,7 +111,8 @@ class PostgresLedger:
         with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
             cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
             if _only_row(cursor)[0] is not None:
-                cursor.execute(self.named("delete from {schema}.streams where stream_id = %s"), (stream_id,))
+                deleted = "delete from {schema}.streams where (stream_id, owner_cluster, owner_uid) = (%s, %s, %s)"
+                cursor.execute(self.named(deleted), (stream_id, owner.cluster, owner.uid))
 
     def prepare(self) -> None:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.

@@ -9,7 +9,7 @@ from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.checkpoint.generation import Marker
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import (
     Action,
     Contradiction,
@@ -116,13 +116,25 @@ def location_holds_something_else(seen: Observation) -> Conflict | None:
 def owner_is_another(seen: Observation) -> Conflict | None:
     """The ledger's row belongs to a resource that is not this one and may still exist."""
     row = _row(seen)
-    if row is None or row.owner == seen.request.owner or _succeeds(seen, row):
+    return None if row is None else _other_owner(seen.request, row, seen.owner_is_gone)
+
+
+def before_the_raise(request: Request, row: StreamRow, owner_is_gone: bool) -> Contradiction | None:
+    """Return the contradiction that the row alone tells: an owner elsewhere keeps its driver, and its epoch."""
+    conflict = _other_owner(request, row, owner_is_gone)
+    if conflict is None or conflict.token in (request.adopt, request.fresh):
         return None
+    return _contradiction(conflict)
+
+
+def _other_owner(request: Request, row: StreamRow, owner_is_gone: bool) -> Conflict | None:
+    if row.owner == request.owner or (row.owner.cluster == request.owner.cluster and owner_is_gone):
+        return None  # its own, or that of a resource in whose place this one was made, in this very cluster
     return Conflict(
         ContradictionReason.OTHER_OWNER,
-        f"The ledger's {row.stream_id} belongs to the resource {row.owner}, and this is {seen.request.owner}",
+        f"The ledger's {row.stream_id} belongs to the resource {row.owner}, and this is {request.owner}",
         row.token,
-        {"ledger": str(row.owner), "resource": str(seen.request.owner)},
+        {"ledger": str(row.owner), "resource": str(request.owner)},
     )
 
 
@@ -179,8 +191,3 @@ def _published(seen: Observation) -> bool:
 def _token(seen: Observation) -> str:
     row = _row(seen)
     return seen.new_token if row is None else row.token
-
-
-def _succeeds(seen: Observation, row: StreamRow) -> bool:
-    """Whether this resource was made again in the place of one that is gone from this very cluster."""
-    return row.owner.cluster == seen.request.owner.cluster and seen.owner_is_gone

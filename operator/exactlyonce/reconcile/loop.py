@@ -22,6 +22,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import new_token, observe, request_of
@@ -77,6 +78,7 @@ class StreamLoop:
     def __init__(self, stream: Stream, world: World) -> None:
         self._stream = stream
         self._world = world
+        self._is_over = False
 
     def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
         """Look, and do what is to be done now. Never raises for what the outside world does.
@@ -109,6 +111,7 @@ class StreamLoop:
             return Done(completed=True)
         attempt = Epoch(status.attempt)
         state = self._world.launcher.look(attempt) if attempt else NeverStarted()
+        self._is_over = not isinstance(state, Running)
         match state:
             case Running():
                 return self._watch(status, version, state, wanted, plan)
@@ -198,7 +201,7 @@ class StreamLoop:
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
         ended = {"ended": kind, "proof": proof, "message": told}
-        goes_on = wanted is Wanted.RUN and is_replaced(status, plan)
+        goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
         status = status.model_copy(update={"progress": progress_of(view, status.progress)})
         match step:
@@ -225,6 +228,12 @@ class StreamLoop:
         world, stream_id = self._world, self._stream.stream_id
         world.stores.ledger.prepare()
         before = world.stores.ledger.look(stream_id)
+        if before is not None:
+            row, request = before.stream, request_of(self._stream, world.owner)
+            is_gone = row.owner != world.owner and world.owner_is_gone(row.owner)
+            foreign = before_the_raise(request, row, is_gone)
+            if foreign is not None:
+                return self._leave_to_its_owner(status, version, Decision(foreign))
         known = Epoch(0) if before is None else before.stream.epoch
         # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
         attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)
@@ -265,6 +274,12 @@ class StreamLoop:
         self._reached("pass.driver-recorded")
         world.launcher.start(attempt)
         return Watching(attempt)
+
+    def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
+        """Halt without a raise, which would fence the driver of whom the stream belongs to."""
+        status, version = self._record_verdict(status, version, decision, Epoch(status.attempt), {})
+        self._write(status, version, phase=Phase.HALTED)
+        return Halted(decision.verdict.reason)
 
     def _launch_in_pod(self, status: StreamStatus, version: str, raised: Raised, plan: str | None) -> PassResult:
         """The driver's pod reconciles, where the checkpoint's volume is, and starts the driver or not; its word follows."""
@@ -342,7 +357,8 @@ class StreamLoop:
         try:
             status, version = self._world.statuses.read()
             step = after_trouble(status.trouble, self._stream.spec.recovery, self._world.now())
-            phase = Phase.RUNNING if status.phase is Phase.RUNNING else Phase.BACKING_OFF
+            runs = status.phase is Phase.RUNNING and not self._is_over
+            phase = Phase.RUNNING if runs else Phase.BACKING_OFF
             self._write(status, version, phase=phase, message=reason, trouble=step.trouble)
         except StatusConflict as problem:
             return Waiting(self._world.now(), str(problem))

@@ -12,6 +12,7 @@ from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import DatabaseIdentity, Owner
 from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.observation import LocationView, Observation
 from exactlyonce.reconcile.verdicts import (
     Action,
@@ -285,3 +286,23 @@ def test_an_empty_location_is_one_where_nothing_was_ever_put() -> None:
     assert EMPTY.empty
     for view in (location(), location(None), FOREIGN, LocationView(Marker(STREAM, TOKEN))):
         assert not view.empty
+
+
+@pytest.mark.parametrize(
+    ("facts", "halts"),
+    [
+        pytest.param(seen(ledger=ledger()), False, id="its own"),
+        pytest.param(MADE_AGAIN, False, id="of one that is gone from this cluster"),
+        pytest.param(STILL_THERE, True, id="of one that is still there"),
+        pytest.param(OWNED_ELSEWHERE, True, id="of one in another cluster"),
+    ],
+)
+def test_before_the_raise_the_row_alone_tells_whether_the_stream_is_anothers(facts: Observation, halts: bool) -> None:
+    assert facts.ledger is not None
+    row, gone = facts.ledger.stream, facts.owner_is_gone
+    verdict = before_the_raise(facts.request, row, gone)
+    assert (verdict is not None) is halts
+    if verdict is not None:
+        assert verdict == decide(facts).verdict, "in the very words of the decision"
+    for asks in (replace(facts.request, adopt=row.token), replace(facts.request, fresh=row.token)):
+        assert before_the_raise(asks, row, gone) is None, "a person has settled it"

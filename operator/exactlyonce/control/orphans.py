@@ -1,0 +1,26 @@
+"""Pods whose stream is gone: nobody will record how they ended, so nothing keeps their records any more."""
+
+from __future__ import annotations
+
+from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.wakeups import Key
+from exactlyonce.launch.api_server import ApiServer
+from exactlyonce.launch.driver_pod import Manifests
+from exactlyonce.launch.kubernetes import KubernetesLauncher
+from exactlyonce.offsets import Epoch
+
+
+def release_orphans(cluster: Cluster, key: Key) -> None:
+    """Take the finalizer off the driver pods of a stream that is gone, as far as it really is.
+
+    A stream that has only lost the labels of this operator's shard is another one's business.
+
+    Raises:
+        ClusterUnreachable, ApiServerUnreachable: if the API server does not answer.
+    """
+    if cluster.stream(key) is None:
+        KubernetesLauncher(ApiServer(cluster.api), key.namespace, key.name, "", _nothing).release_all()
+
+
+def _nothing(attempt: Epoch, brief: str | None) -> Manifests:
+    raise AssertionError(f"attempt {attempt} of a stream that is gone is not started; brief {brief}")

@@ -1,0 +1,94 @@
+"""`deletionPolicy: Delete` takes away what is the resource's own, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from exactlyonce.checkpoint.generation import Marker, create_marker
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.control.erase import erase
+from exactlyonce.ledger.rows import Owner
+from tests.resource_cases import changed, document
+
+OURS = Owner("cluster-1", "shop/orders/u-1")
+COPY = changed(document(), {"metadata.uid": "u-1"})
+TOKEN = "token-1"
+
+
+@dataclass
+class OneRow:
+    """A ledger with the row of one stream, or none."""
+
+    owner: Owner | None
+    forgotten: list[Owner] = field(default_factory=list)
+
+    def look(self, stream_id: str) -> Any:
+        """Return the row."""
+        assert stream_id == "shop/orders"
+        return None if self.owner is None else SimpleNamespace(stream=SimpleNamespace(owner=self.owner, token=TOKEN))
+
+    def forget(self, stream_id: str, owner: Owner) -> None:
+        """Write it down."""
+        self.forgotten.append(owner)
+
+
+def location(folder: Path, token: str | None = TOKEN) -> LocalLogStore:
+    """Return a location with one generation, marked as a stream's."""
+    store = LocalLogStore(str(folder))
+    store.create("generation-000001-a1/metadata", b"{}")
+    if token is not None:
+        create_marker(store, Marker("shop/orders", token))
+    return store
+
+
+def files(folder: Path) -> set[str]:
+    """Return the files below a folder."""
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def erased(ledger: OneRow, store: LocalLogStore) -> str | None:
+    """Erase what the resource names."""
+    parts: Any = SimpleNamespace(
+        cluster=SimpleNamespace(cluster_id="cluster-1"), stores_of=lambda stream: (ledger, store)
+    )
+    return erase(parts, COPY)
+
+
+def test_what_is_its_own_goes_and_doing_it_again_is_harmless(tmp_path: Path) -> None:
+    ledger, store = OneRow(OURS), location(tmp_path)
+    assert erased(ledger, store) is None
+    assert files(tmp_path) == set()
+    assert ledger.forgotten == [OURS]
+    ledger.owner = None
+    assert erased(ledger, store) is None
+
+
+def test_a_copy_of_anothers_resource_takes_nothing_away(tmp_path: Path) -> None:
+    ledger, store = OneRow(Owner("cluster-2", "shop/orders/u-9")), location(tmp_path)
+    before = files(tmp_path)
+    left = erased(ledger, store)
+    assert left is not None
+    assert "belong to" in left
+    assert (files(tmp_path), ledger.forgotten) == (before, [])
+
+
+def test_a_resource_that_never_ran_takes_nothing_away(tmp_path: Path) -> None:
+    ledger, store = OneRow(None), location(tmp_path)
+    before = files(tmp_path)
+    erased(ledger, store)
+    assert (files(tmp_path), ledger.forgotten) == (before, [])
+
+
+@pytest.mark.parametrize("token", ["token-of-another", None])
+def test_a_checkpoint_that_is_not_marked_as_its_own_stays(token: str | None, tmp_path: Path) -> None:
+    ledger, store = OneRow(OURS), location(tmp_path, token)
+    before = files(tmp_path)
+    left = erased(ledger, store)
+    assert left is not None
+    assert "stays" in left
+    assert (files(tmp_path), ledger.forgotten) == (before, [OURS])
