@@ -115,6 +115,20 @@ def test_a_missing_secret_is_told_once_and_looked_for_again() -> None:
     assert (server.events, server.writes) == (["PutOff"], writes)
 
 
+@pytest.mark.parametrize("spec", [{"history": 6}, {"history": 3}], ids=["another value", "the default, written out"])
+def test_each_generation_of_a_resource_is_said_to_have_been_looked_at(spec: dict[str, Any]) -> None:
+    server = ServerInMemory(resource())
+    passes(server).run(KEY)
+    assert server.resource is not None
+    changes = {"metadata.generation": 2, **{f"spec.{key}": value for key, value in spec.items()}}
+    server.resource = changed(server.resource, changes)
+    passes(server).run(KEY)
+    assert server.resource["status"]["observedGeneration"] == 2
+    writes = server.writes
+    passes(server).run(KEY)
+    assert server.writes == writes, "once"
+
+
 def test_a_driver_that_runs_is_still_said_to_run_while_a_secret_is_missing() -> None:
     server = ServerInMemory(resource(Phase.RUNNING))
     passes(server).run(KEY)

@@ -60,8 +60,9 @@ class ResourceStatus:
         self._carried = status
 
     def flush(self) -> None:
-        """Write what is carried, where no write has come since."""
-        if self._carried is not None:
+        """Write what is carried, where no write has come since, and that this generation of the resource has been looked at."""
+        observed = status_of(self.document).observed_generation
+        if self._carried is not None or observed != self.document["metadata"]["generation"]:
             self.write(*self.read())
 
 

@@ -196,6 +196,7 @@ class StreamPasses:
             phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
             statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
             self._reporter(statuses)("PutOff", str(problem))
+        statuses.flush()
         self._seen(statuses)
         return Next(15.0, "not_put_together")
 
