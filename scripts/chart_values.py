@@ -1,6 +1,6 @@
 """Make the chart's values.yaml, and the table of values in its README, from its values.schema.json.
 
-    python scripts/chart_values.py [--check]
+    python -m scripts.chart_values [--check]
 
 `--check` only tells whether both are up to date.
 """
@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.generated import ROOT, write_or_check
+
 CHART = ROOT / "charts" / "exactlyonce-operator"
 SCHEMA, VALUES, PAGE = CHART / "values.schema.json", CHART / "values.yaml", CHART / "README.md"
 MARK = "<!-- made by scripts/chart_values.py: do not edit below -->\n"
@@ -73,16 +74,7 @@ def _leaves(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
 def main() -> int:
     """Write both files, or check them."""
     made = {VALUES: values_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
-    if "--check" not in sys.argv[1:]:
-        for file, text in made.items():
-            file.write_text(text)
-        return 0
-    stale = [
-        str(file.relative_to(ROOT)) for file, text in made.items() if not file.exists() or file.read_text() != text
-    ]
-    if stale:
-        print(f"{' and '.join(stale)} are not what values.schema.json says: python scripts/{Path(__file__).name}")
-    return 1 if stale else 0
+    return write_or_check(made, "values.schema.json says", "chart_values")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent.parent / "charts/exactlyonce-operator/dashboards/exactlyonce.json"
+from scripts.generated import ROOT, write_or_check
+
+FILE = ROOT / "charts/exactlyonce-operator/dashboards/exactlyonce.json"
 _COLUMNS = 24
 _ALL = '{namespace=~"$namespace"}'
 _ONE = '{namespace=~"$namespace",stream=~"$stream"}'
@@ -235,15 +236,7 @@ def _variables() -> list[dict[str, Any]]:
 
 def main() -> int:
     """Write the dashboard, or check it."""
-    made = json.dumps(dashboard(), indent=2) + "\n"
-    if "--check" in sys.argv[1:]:
-        if FILE.read_text() != made:
-            print(f"{FILE.name} is not what its panels are; make it anew: python scripts/{Path(__file__).name}")
-            return 1
-        return 0
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(made)
-    return 0
+    return write_or_check({FILE: json.dumps(dashboard(), indent=2) + "\n"}, "its panels are", "dashboard")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Make the CustomResourceDefinition, the chart's copy and the reference page from the models in operator/exactlyonce/api.
 
-    python scripts/generate_crd.py [--check]
+    python -m scripts.generate_crd [--check]
 
 `--check` only tells whether all are up to date.
 """
@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,8 +19,8 @@ from exactlyonce.api.resource import API_VERSION, KIND, NAME_RULE
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.api.structural_schema import Schema, structural_schema
+from scripts.generated import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
 GROUP, VERSION = API_VERSION.split("/")
 PLURAL = "exactlyoncestreams"
 CRD = ROOT / "crds" / f"{PLURAL}.{GROUP}.yaml"
@@ -239,16 +238,7 @@ def _phases() -> list[str]:
 def main() -> int:
     """Write the files, or check them."""
     made = {CRD: crd_text(), CHART: chart_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
-    if "--check" not in sys.argv[1:]:
-        for file, text in made.items():
-            file.write_text(text)
-        return 0
-    stale = [
-        str(file.relative_to(ROOT)) for file, text in made.items() if not file.exists() or file.read_text() != text
-    ]
-    if stale:
-        print(f"{', '.join(stale)}: not what the models say; make them: python scripts/{Path(__file__).name}")
-    return 1 if stale else 0
+    return write_or_check(made, "the models say", "generate_crd")
 
 
 if __name__ == "__main__":

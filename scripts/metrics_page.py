@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from exactlyonce.control import metrics
 from exactlyonce.monitor import series
 from exactlyonce.monitor.series import Series
 from exactlyonce_spark import metrics as driver
 from exactlyonce_spark.metrics import DriverSeries
+from scripts.generated import ROOT, write_or_check
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "metrics.md"
 MARK = "<!-- made: do not edit below -->\n"
 
 PARTS = (
@@ -53,14 +53,7 @@ def _labels(listed: Series | DriverSeries) -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    made = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text() != made:
-            print(f"{PAGE.name} is not what the code exports; make it anew: python scripts/{Path(__file__).name}")
-            return 1
-        return 0
-    PAGE.write_text(made)
-    return 0
+    return write_or_check({PAGE: page()}, "the code exports", "metrics_page")
 
 
 if __name__ == "__main__":

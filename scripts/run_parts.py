@@ -21,16 +21,13 @@ from typing import Self
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 
+GENERATORS = ("spark_settings_page", "generate_crd", "metrics_page", "dashboard", "chart_values")
 LINT = [
     [str(BIN / "ruff"), "check", "--quiet", "."],
     [str(BIN / "ruff"), "format", "--quiet", "--check", "."],
     [str(BIN / "mypy")],
     [str(BIN / "lint-imports")],
-    [sys.executable, "scripts/spark_settings_page.py", "--check"],
-    [sys.executable, "scripts/generate_crd.py", "--check"],
-    [sys.executable, "scripts/metrics_page.py", "--check"],
-    [sys.executable, "scripts/dashboard.py", "--check"],
-    [sys.executable, "scripts/chart_values.py", "--check"],
+    *([sys.executable, "-m", f"scripts.{module}", "--check"] for module in GENERATORS),
 ]
 
 # Every branch of the decision is taken by its tables alone.

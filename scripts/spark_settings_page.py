@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from exactlyonce.api import refused_conf
+from scripts.generated import ROOT, write_or_check
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "spark-settings.md"
+PAGE = ROOT / "docs" / "spark-settings.md"
 MARK = "<!-- made: do not edit below -->\n"
 
 
@@ -23,14 +23,7 @@ def page() -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    made = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text() != made:
-            print(f"{PAGE.name} is not what the code refuses; make it anew: python scripts/{Path(__file__).name}")
-            return 1
-        return 0
-    PAGE.write_text(made)
-    return 0
+    return write_or_check({PAGE: page()}, "the code refuses", "spark_settings_page")
 
 
 if __name__ == "__main__":

@@ -59,13 +59,14 @@ _asked = [Crash.parse(word) for word in os.environ.get(VARIABLE, "").split()]
 def reached(point: str, namespace: str, name: str) -> None:
     """Tell that a stream's pass is at `point`; returns at once unless a test asked for a crash here."""
     for crash in _asked:
-        if crash.point == point and crash.stream in (None, f"{namespace}/{name}") and _first_time(crash):
+        if crash.point == point and crash.stream in (None, f"{namespace}/{name}") and first_time(crash.fired_file):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _first_time(crash: Crash) -> bool:
+def first_time(fired_file: str) -> bool:
+    """Whether a point fires now: it creates its file, and whoever finds that there has fired before."""
     try:
-        os.close(os.open(crash.fired_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(fired_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
     return True

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from exactlyonce.crash_points import first_time
+
 VARIABLE = "EXACTLYONCE_CRASH"
 TRACE = "EXACTLYONCE_TRACE_POINTS"
 DRIVER_PID = "EXACTLYONCE_DRIVER_PID"
@@ -86,16 +88,8 @@ def reached(point: str, batch: int | None = None) -> None:
     if _trace is not None:
         os.pwrite(_trace, f"{point} {batch}".ljust(_TRACE_WIDTH).encode(), 0)
     for crash in _asked:
-        if crash.point == point and crash.batch in (None, batch) and _first_time(crash):
+        if crash.point == point and crash.batch in (None, batch) and first_time(crash.fired_file):
             _carry_out(crash)
-
-
-def _first_time(crash: Crash) -> bool:
-    try:
-        os.close(os.open(crash.fired_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
-        return False
-    return True
 
 
 def _carry_out(crash: Crash) -> None:

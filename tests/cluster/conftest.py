@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +156,26 @@ def make_stream(
             stream.streams.delete(stream.name)
         except ServerRefused:
             continue
+
+
+@pytest.fixture
+def admin(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    """A client of an administrator; the definition is the chart's to install."""
+    connect: Any = config.new_client_from_config
+    with connect(str(kubeconfig)) as made:
+        yield made
+
+
+@pytest.fixture
+def stream(
+    cluster: Cluster, admin: client.ApiClient, namespace: str, name: str, kafka: Kafka, postgres_18: Postgres, s3: S3,
+    tmp_path: Path,
+) -> Iterator[WholeStream]:  # fmt: skip
+    """A stream that names no image and no account: both are the chart's."""
+    s3.create_bucket("lake")
+    rig = Rig(kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}")
+    made = whole_stream(rig, cluster, admin, namespace, {}, s3, with_account=False)
+    yield made
+    with suppress(ServerRefused):
+        made.streams.patch(made.name, {"metadata": {"finalizers": None}})
+        made.streams.delete(made.name)

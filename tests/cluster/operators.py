@@ -205,21 +205,18 @@ class WholeStream:
 
     def events(self) -> list[tuple[str, str]]:
         """The events of the resource: reason and message, in no order."""
-        found = json.loads(self.kubectl("get", "events", "--output=json"))["items"]
-        return [
-            (item["reason"], item["message"])
-            for item in found
-            if (item["involvedObject"]["kind"], item["involvedObject"]["name"]) == (KIND, self.name)
-        ]
+        return [(event["reason"], event["message"]) for event in self._events()]
 
     def reasons(self) -> Counter[str]:
         """How often each event was told."""
-        found = json.loads(self.kubectl("get", "events", "--output=json"))["items"]
         told: Counter[str] = Counter()
-        for item in found:
-            if item["involvedObject"]["name"] == self.name and item["involvedObject"]["kind"] == KIND:
-                told[item["reason"]] += item["count"] or 1
+        for event in self._events():
+            told[event["reason"]] += event["count"] or 1
         return told
+
+    def _events(self) -> list[dict[str, Any]]:
+        about = f"--field-selector=involvedObject.kind={KIND},involvedObject.name={self.name}"
+        return list(json.loads(self.kubectl("get", "events", about, "--output=json"))["items"])
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
         """Wait for `condition`; operators that a crash point has killed are started again meanwhile."""

@@ -6,9 +6,8 @@ Where only the pod's life matters, a program of a few lines stands in for the dr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,25 +19,14 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.port import Ended, Gone, LaunchFailed, NeverStarted, Running
 from exactlyonce.offsets import Epoch
-from scripts import generate_crd
 from testbed.cluster import Cluster
 from testbed.images import Images
 from tests.cluster.drivers import ACCOUNT, DRIVER_RIGHTS, LAUNCHER_RIGHTS, WAITS, Drivers, rights, secret
 from tests.cluster.pods import apply
-from tests.cluster.streams import install
 from tests.rig import eventually
 
 Make = Callable[..., Drivers]
 IMPATIENT = Patience(start=timedelta(seconds=5), image=timedelta(seconds=5))
-
-
-@pytest.fixture(scope="module")
-def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
-    """A client of an administrator, with the definition installed."""
-    connect: Any = config.new_client_from_config
-    with connect(str(kubeconfig)) as made:
-        install(made, generate_crd.definition())
-        yield made
 
 
 @pytest.fixture

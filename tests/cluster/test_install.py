@@ -5,37 +5,24 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.client import ApiException
 
 from testbed.cluster import Cluster
 from testbed.images import Images
-from testbed.kafka import Kafka
-from testbed.postgres import Postgres
-from testbed.s3 import S3
 from tests.cluster.charts import Document, Helm, Release
-from tests.cluster.operators import WholeStream, watching_drivers, whole_stream
-from tests.cluster.streams import ServerRefused
-from tests.rig import Rig, eventually
+from tests.cluster.operators import WholeStream, watching_drivers
+from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1500)
 
 SYSTEM = "exactlyonce-system"
 DEFINITION = "exactlyoncestreams.exactlyonce.dev"
 TOO_MANY_REQUESTS = 429
-
-
-@pytest.fixture
-def admin(kubeconfig: Path) -> Iterator[client.ApiClient]:
-    """A client of an administrator; the definition is the chart's to install."""
-    connect: Any = config.new_client_from_config
-    with connect(str(kubeconfig)) as made:
-        yield made
 
 
 @pytest.fixture
@@ -48,27 +35,6 @@ def release(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) ->
     yield made
     made.uninstall()
     cluster.kubectl("delete", "namespace", SYSTEM, "--wait=false")
-
-
-@pytest.fixture
-def stream(
-    cluster: Cluster,
-    admin: client.ApiClient,
-    namespace: str,
-    name: str,
-    kafka: Kafka,
-    postgres_18: Postgres,
-    s3: S3,
-    tmp_path: Path,
-) -> Iterator[WholeStream]:
-    """A stream that names no image and no account: both are the chart's."""
-    s3.create_bucket("lake")
-    rig = Rig(kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}")
-    made = whole_stream(rig, cluster, admin, namespace, {}, s3, with_account=False)
-    yield made
-    with suppress(ServerRefused):
-        made.streams.patch(made.name, {"metadata": {"finalizers": None}})
-        made.streams.delete(made.name)
 
 
 def test_from_helm_install_to_rows_in_postgres_and_on_without_the_operator(

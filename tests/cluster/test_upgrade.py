@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kubernetes import client, config
 
 from testbed.cluster import Cluster
 from testbed.images import ROOT, Images, ensure_images
-from testbed.kafka import Kafka
-from testbed.postgres import Postgres
-from testbed.s3 import S3
 from tests.cluster.charts import Helm, Release
-from tests.cluster.operators import WholeStream, watching_drivers, whole_stream
-from tests.cluster.streams import ServerRefused
-from tests.rig import Rig, eventually
+from tests.cluster.operators import WholeStream, watching_drivers
+from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -42,29 +34,6 @@ def previous_tree(tmp_path: Path) -> Path:
     if not (folder / CHART / "Chart.yaml").exists():
         pytest.skip("The commit before this one has no chart.")
     return folder
-
-
-@pytest.fixture
-def admin(kubeconfig: Path) -> Iterator[client.ApiClient]:
-    """A client of an administrator; the definition is the chart's to install."""
-    connect: Any = config.new_client_from_config
-    with connect(str(kubeconfig)) as made:
-        yield made
-
-
-@pytest.fixture
-def stream(
-    cluster: Cluster, admin: client.ApiClient, namespace: str, name: str, kafka: Kafka, postgres_18: Postgres, s3: S3,
-    tmp_path: Path,
-) -> Iterator[WholeStream]:  # fmt: skip
-    """A stream that names no image and no account: both are the chart's."""
-    s3.create_bucket("lake")
-    rig = Rig(kafka, postgres_18, tmp_path / name, name, user=f"{name}_lands", password=f"hidden-password-of-{name}")
-    made = whole_stream(rig, cluster, admin, namespace, {}, s3, with_account=False)
-    yield made
-    with suppress(ServerRefused):
-        made.streams.patch(made.name, {"metadata": {"finalizers": None}})
-        made.streams.delete(made.name)
 
 
 def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_attempt_is_of_the_new_release(

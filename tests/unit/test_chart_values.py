@@ -32,9 +32,9 @@ def objects(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
 
 
 def test_what_is_made_of_the_schema_is_up_to_date() -> None:
-    assert chart_values.VALUES.read_text() == chart_values.values_text(), "python scripts/chart_values.py"
+    assert chart_values.VALUES.read_text() == chart_values.values_text(), "python -m scripts.chart_values"
     head = chart_values.PAGE.read_text().partition(chart_values.MARK)[0]
-    assert chart_values.PAGE.read_text() == chart_values.page_text(head), "python scripts/chart_values.py"
+    assert chart_values.PAGE.read_text() == chart_values.page_text(head), "python -m scripts.chart_values"
 
 
 def test_a_default_that_was_changed_by_hand_fails_the_check_and_is_named(
@@ -43,7 +43,7 @@ def test_a_default_that_was_changed_by_hand_fails_the_check_and_is_named(
     edited = tmp_path / "values.yaml"
     edited.write_text(chart_values.values_text().replace("replicas: 2", "replicas: 1"))
     monkeypatch.setattr(chart_values, "VALUES", edited)
-    monkeypatch.setattr(chart_values, "ROOT", tmp_path)
+    monkeypatch.setattr("scripts.generated.ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["chart_values.py", "--check"])
     assert chart_values.main() == 1
     assert "values.yaml" in capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_values_yaml_holds_the_defaults_and_nothing_else() -> None:
 
 def test_the_charts_definition_is_the_one_in_crds_and_stays_when_the_chart_goes() -> None:
     text = generate_crd.CHART.read_text()
-    assert text == generate_crd.chart_text(), "python scripts/generate_crd.py"
+    assert text == generate_crd.chart_text(), "python -m scripts.generate_crd"
     assert text.startswith("{{- if .Values.crds.install }}\n")
     assert "helm.sh/resource-policy: keep" in text
     plain = [line for line in text.splitlines() if "{{" not in line and "resource-policy" not in line]

@@ -39,9 +39,7 @@ class Pulse:
     """What the health of the process is told by: moments of the process's own clock."""
 
     last_pass: float = 0.0
-    last_event: float = 0.0
     last_list: float = float("-inf")
-    passes: int = 0
     in_hand: dict[Key, float] = field(default_factory=dict)
 
 
@@ -108,7 +106,6 @@ class Operator:
             await asyncio.to_thread(self.lease.release)
 
     def _woken(self, namespace: str | None, name: str | None, after_seconds: float = 0.0) -> None:
-        self.pulse.last_event = time.monotonic()
         if namespace and name:
             self.wakeups.wake(Key(namespace, name), after_seconds, 0.0 if after_seconds else _HEAD_START_SECONDS)
 
@@ -178,7 +175,6 @@ class Operator:
             finally:
                 self.pulse.in_hand.pop(due.key, None)
                 self.pulse.last_pass = time.monotonic()
-                self.pulse.passes += 1
                 self.observer.metrics.passed(outcome, self.pulse.last_pass - begun, due.late_seconds)
                 self.wakeups.done(due.key)
             if after_seconds is not None:

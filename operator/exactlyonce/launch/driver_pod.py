@@ -158,38 +158,40 @@ def _driver_pod(settings: PodSettings) -> Manifest:
 
 
 def _driver_container(settings: PodSettings) -> Manifest:
-    arguments = ["driver", "--spec", f"{ATTEMPT_FOLDER}/{DRIVER_FILE}", "--epoch", str(settings.attempt)]
-    container: Manifest = {
-        "name": DRIVER,
-        "image": settings.image.name,
-        "args": [*arguments, "--last-words", TERMINATION_LOG],
-        "workingDir": SCRATCH,
-        "env": [
-            *_variables(),
-            {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH},
-            {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        ],
-        "ports": _ports(settings),
-        "resources": _resources(settings.driver),
-        "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
-        "terminationMessagePath": TERMINATION_LOG,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": OWN_SECURITY,
-    }
-    if settings.image.pull_policy is not None:
-        container["imagePullPolicy"] = settings.image.pull_policy
-    return container
+    arguments = [
+        "driver",
+        "--spec",
+        f"{ATTEMPT_FOLDER}/{DRIVER_FILE}",
+        *_epoch(settings),
+        "--last-words",
+        TERMINATION_LOG,
+    ]
+    environment: list[Manifest] = [
+        *_variables(),
+        {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH},
+        {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    return _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
 
 
 def _reconcile_container(settings: PodSettings) -> Manifest:
     """It needs less than the driver, and a pod is given room for the greater of the two."""
-    arguments = [RECONCILE, "--brief", f"{ATTEMPT_FOLDER}/{BRIEF_FILE}", "--epoch", str(settings.attempt)]
+    arguments = [RECONCILE, "--brief", f"{ATTEMPT_FOLDER}/{BRIEF_FILE}", *_epoch(settings), "--word", TERMINATION_LOG]
+    return _container(settings, RECONCILE, arguments, {"env": _variables()})
+
+
+def _epoch(settings: PodSettings) -> list[str]:
+    return ["--epoch", str(settings.attempt)]
+
+
+def _container(settings: PodSettings, name: str, arguments: list[str], own: Manifest) -> Manifest:
+    """Return a container of the driver's pod: what both have, and what is its own."""
     container: Manifest = {
-        "name": RECONCILE,
+        "name": name,
         "image": settings.image.name,
-        "args": [*arguments, "--word", TERMINATION_LOG],
+        "args": arguments,
         "workingDir": SCRATCH,
-        "env": _variables(),
+        **own,
         "resources": _resources(settings.driver),
         "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
         "terminationMessagePath": TERMINATION_LOG,
