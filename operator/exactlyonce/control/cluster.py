@@ -171,5 +171,7 @@ def _told(problem: ExactlyOnceError, what: str) -> ClusterUnreachable | ClusterR
     if problem.status == FORBIDDEN:
         return ClusterRefused(f"The operator may not use {what}: its role lacks a right ({problem}).")
     if problem.blames_manifest:
-        return ResourceNotAccepted(f"The API server takes no change of {what} as it is stored: {problem}.")
+        return ResourceNotAccepted(
+            f"The API server takes no change of {what} as it is stored: {problem}. Correct its spec."
+        )
     return ClusterUnreachable(f"The API server answered {problem.status} for {what}: {problem}.")
