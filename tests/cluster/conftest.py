@@ -6,9 +6,10 @@ nobody's time limit.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from tests.rig import Rig
 HERE = Path(__file__).parent
 MADE = pytest.StashKey[tuple[Images, Path]]()
 """The images of the tree as it was when the run began, and the store that has them."""
+
+WithoutRules = Callable[[], AbstractContextManager[None]]
 
 _numbers = itertools.count(1)
 
@@ -118,6 +121,28 @@ def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
     with connect(str(kubeconfig)) as made:
         install(made, generate_crd.definition())
         yield made
+
+
+@pytest.fixture
+def without_rules(api: client.ApiClient) -> WithoutRules:
+    """For a while the definition has no rules, as an old release's may have been."""
+    definition = copy.deepcopy(generate_crd.definition())
+    for version in definition["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+        version["schema"]["openAPIV3Schema"].pop("x-kubernetes-validations", None)
+
+    @contextmanager
+    def made() -> Iterator[None]:
+        try:
+            install(api, definition)
+            yield
+        finally:
+            install(api, generate_crd.definition())
+
+    return made
 
 
 @pytest.fixture

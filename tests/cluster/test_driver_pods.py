@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
+from exactlyonce.api.resource import parse_stream
 from exactlyonce.launch.api_server import ApiServerUnreachable
 from exactlyonce.launch.kubernetes import ManifestRefused
 from exactlyonce.launch.last_words import Ending
@@ -139,7 +140,9 @@ def test_an_image_that_cannot_be_pulled_is_given_up_and_its_pod_taken_away(make:
     assert "The image registry.invalid/nothing:1 cannot be pulled" in gone.why
     drivers.launcher.clean_up(Epoch(1), keep=3)
     eventually(lambda: drivers.names("pods") == [], "a pod that never ran is not kept")
-    assert drivers.names("configmaps") == []
+    assert drivers.names("configmaps") == [drivers.pod_name()], (
+        "what it was made of is kept, as the last that could be used"
+    )
 
 
 def test_a_pod_that_no_node_takes_is_given_up_and_its_pod_taken_away(make: Make) -> None:
@@ -234,8 +237,13 @@ def test_the_last_ended_drivers_are_kept_for_their_logs(make: Make) -> None:
     eventually(lambda: drivers.names("pods") == kept, "5, whose end is not recorded, and the two before it")
     assert drivers.names("configmaps") == kept
     assert "attempt" in drivers.kubectl("logs", drivers.pod_name(3))
+    kept_spec = drivers.launcher.spec_of(Epoch(5))
+    assert kept_spec is not None
+    was = parse_stream(drivers.resource, "the test").spec
+    assert parse_stream({**drivers.resource, "spec": kept_spec}, "what is kept").spec == was
     drivers.launcher.clean_up(Epoch(5), keep=0)
     eventually(lambda: drivers.names("pods") == [], "none is kept")
+    assert drivers.launcher.spec_of(Epoch(5)) is None
     assert isinstance(drivers.look(3), NeverStarted)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from testbed.cluster import Cluster
 from testbed.postgres import Postgres
+from tests.cluster.conftest import WithoutRules
 from tests.cluster.operators import FINALIZER, MakeOperator, MakeStream, WholeStream, watching_drivers
 from tests.rig import eventually
 
@@ -198,7 +199,7 @@ def test_a_database_that_is_down_for_a_minute_and_a_password_that_has_changed_co
 NOWHERE = {"spec": {"nodeSelector": {"disk": "none-such"}}}
 
 
-def test_a_stream_without_its_secret_waits_for_it_and_one_with_an_invalid_spec_keeps_its_driver(
+def test_a_stream_without_its_secret_waits_for_it_and_rests_without_it(
     make_stream: MakeStream, make_operator: MakeOperator, name: str
 ) -> None:
     stream = make_stream(name)
@@ -213,6 +214,53 @@ def test_a_stream_without_its_secret_waits_for_it_and_one_with_an_invalid_spec_k
     stream.kubectl("apply", "--filename=-", stdin=login)
     stream.until_landed_all()
     stream.until(lambda: stream.phase == "Running", "it runs")
+    rig.assert_exactly_once()
+
+    stream.kubectl("delete", "secret", "warehouse")
+    stream.change({"spec.restartNonce": 1})
+    stream.until(lambda: "warehouse is not there; create it" in stream.status["message"], "it is told again")
+    assert (stream.phase, stream.status["attempt"]) == ("Running", 1), "no driver is ended for one that cannot be made"
+    stream.cluster.kill_container(stream.namespace, stream.driver_name(1))
+    stream.until(lambda: stream.phase == "BackingOff", "its death is seen")
+    assert stream.status["attempt"] == 1
+    stream.kubectl("apply", "--filename=-", stdin=login)
+    rig.produce(500)
+    stream.until_landed_all()
+    stream.kubectl("delete", "secret", "warehouse")
+    stream.change({"spec.suspend": True})
+    stream.until(lambda: stream.phase == "Suspended", "it rests without a secret")
+    rig.assert_exactly_once()
+
+
+def test_a_spec_that_turns_invalid_leaves_the_last_valid_one_in_force(
+    make_stream: MakeStream, make_operator: MakeOperator, name: str, without_rules: WithoutRules
+) -> None:
+    """An older release's definition has let it in, or a newer operator knows better."""
+    stream = make_stream(name)
+    rig = stream.rig
+    stream.operators.append(make_operator())
+    rig.produce(1_000)
+    stream.apply()
+    stream.until_landed_all()
+    with without_rules():
+        stream.change({"spec.delivery": "Sometimes"})
+    stream.until(lambda: stream.holding_condition == "Stalled: SpecInvalid", "it is told")
+    assert "Sometimes" in stream.status["specProblem"]
+    assert (stream.phase, stream.status["attempt"]) == ("Running", 1), "its driver runs on"
+    stream.cluster.kill_container(stream.namespace, stream.driver_name(1))
+    stream.until(lambda: stream.status["attempt"] == 2 and stream.phase == "Running", "the next attempt runs")
+    assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded")
+    rig.produce(1_000)
+    stream.until_landed_all()
+    assert stream.holding_condition == "Stalled: SpecInvalid"
+    with without_rules():
+        stream.change({"spec.suspend": True})
+    stream.until(lambda: stream.phase == "Suspended", "it rests, as the latest spec asks")
+    assert stream.reasons()["SpecInvalid"] == 1
+    stream.change({"spec.suspend": False, "spec.delivery": "ExactlyOnce"})
+    stream.until(lambda: stream.holding_condition == "Ready: Running", "a spec that is valid again is followed")
+    rig.produce(500)
+    stream.until_landed_all()
     rig.assert_exactly_once()
 
 

@@ -131,7 +131,9 @@ def test_nothing_at_all_is_left_of_a_location_whose_content_was_removed(
     store.create("stream.json", b"{}")
     for number in range(1001):
         s3.client().put_object(Bucket=BUCKET, Key=f"{location.removeprefix('s3a://lake/')}/g/state/{number}", Body=b"")
-    store.remove("g")
+    assert not store.remove("g", lambda: True), "a page has gone, and there is more"
+    assert [entry.name for entry in store.list("g")] == ["state"]
+    assert store.remove("g")
     store.remove("stream.json")
     left = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=f"{location.removeprefix('s3a://lake/')}/")
     assert left["KeyCount"] == 0

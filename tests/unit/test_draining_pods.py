@@ -50,7 +50,7 @@ def test_a_driver_is_given_the_time_that_its_resource_gives_it_now(
     server = OnePod(made("5m").pod)
     resource = document({"spec.drainTimeout": now})
     resource["metadata"]["uid"] = OWNER_UID
-    monkeypatch.setattr("exactlyonce.control.parts.ApiServer", lambda api: server)
+    monkeypatch.setattr("exactlyonce.control.parts.ApiServer", lambda api, before_act: server)
     parts = ClusterParts(cast(Cluster, type("NoCluster", (), {"api": None})()), DEFAULTS)
     parts.launcher_of(resource).drain(FIRST)
     assert server.graces == [grace]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ import pytest
 
 from exactlyonce.checkpoint.generation import Marker, create_marker
 from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.control.bulkheads import Bulkheads
+from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.ledger.rows import Owner
 from tests.resource_cases import changed, document
@@ -53,9 +56,11 @@ def files(folder: Path) -> set[str]:
 
 def erased(ledger: OneRow, store: LocalLogStore) -> str | None:
     """Erase what the resource names."""
-    parts: Any = SimpleNamespace(
-        cluster=SimpleNamespace(cluster_id="cluster-1"), stores_of=lambda stream: (ledger, store)
+    places = Bulkheads(1)
+    erasable = SimpleNamespace(
+        ledger=ledger, at_ledger=places.store("ledger"), checkpoints=store, at_checkpoints=places.store("lake")
     )
+    parts: Any = SimpleNamespace(cluster=SimpleNamespace(cluster_id="cluster-1"), erasable=lambda stream: erasable)
     return erase(parts, COPY)
 
 
@@ -92,3 +97,34 @@ def test_a_checkpoint_that_is_not_marked_as_its_own_stays(token: str | None, tmp
     assert left is not None
     assert "stays" in left
     assert (files(tmp_path), ledger.forgotten) == (before, [OURS])
+
+
+class Page(LocalLogStore):
+    """A store that removes a file at a time, and asks after each whether that is enough."""
+
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Remove one file."""
+        for entry in self.list(path) if (Path(self.location) / path).is_dir() else ():
+            super().remove(f"{path}/{entry.name}")
+            if is_enough():
+                return False
+        return super().remove(path)
+
+
+def test_a_large_checkpoint_goes_in_several_passes_and_the_row_that_tells_whose_it_is_goes_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, store = OneRow(OURS), Page(str(location(tmp_path).location))
+    for number in range(3):
+        store.create(f"generation-000001-a1/file-{number}", b"{}")
+    monkeypatch.setattr("exactlyonce.control.erase._ONE_PASS_SECONDS", -1.0)
+    before = len(files(tmp_path))
+    for _ in range(3):
+        with pytest.raises(StillErasing):
+            erased(ledger, store)
+        assert len(files(tmp_path)) < before
+        before = len(files(tmp_path))
+        assert ledger.forgotten == []
+    monkeypatch.setattr("exactlyonce.control.erase._ONE_PASS_SECONDS", 60.0)
+    erased(ledger, store)
+    assert (files(tmp_path), ledger.forgotten) == (set(), [OURS])

@@ -48,7 +48,7 @@ def test_pods_are_let_go_once_their_stream_is_gone(
     found: dict[str, Any] | None, released: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods, streams = Pods(), Streams(found)
-    monkeypatch.setattr("exactlyonce.control.orphans.ApiServer", lambda api: pods)
+    monkeypatch.setattr("exactlyonce.control.orphans.ApiServer", lambda api, before_act: pods)
     cluster: Any = streams
-    release_orphans(cluster, KEY)
+    release_orphans(cluster, lambda: True, KEY)
     assert pods.released == released

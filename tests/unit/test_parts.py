@@ -103,6 +103,18 @@ def put_together(
     return made
 
 
+@pytest.fixture
+def introduced(put_together: Callable[..., Parts]) -> Callable[..., Parts]:
+    """As `put_together`, to the end of the pass."""
+
+    def made(resource: dict[str, Any] = RESOURCE) -> Parts:
+        parts = put_together(resource)
+        parts.introduce()
+        return parts
+
+    return made
+
+
 NOW: Any = None
 
 
@@ -121,15 +133,15 @@ def password(parts: Parts) -> str:
 
 
 def test_a_pass_that_asks_no_store_reads_no_secret_but_the_first_one_over_a_resource_does(
-    put_together: Callable[..., Parts], secrets: Secrets, watched: list[Target]
+    introduced: Callable[..., Parts], secrets: Secrets, watched: list[Target]
 ) -> None:
-    put_together()
+    introduced()
     assert (sorted(secrets.reads), len(watched)) == (["lake", "warehouse"], 1)
     secrets.reads.clear()
     for _ in range(10):
-        put_together()
+        introduced()
     assert (secrets.reads, len(watched)) == ([], 1)
-    put_together(changed(RESOURCE, {"metadata.generation": 2}))
+    introduced(changed(RESOURCE, {"metadata.generation": 2}))
     assert (sorted(secrets.reads), len(watched)) == (["lake", "warehouse"], 2)
 
 
@@ -155,24 +167,22 @@ def test_passes_with_the_same_secrets_share_one_ledger_and_another_password_is_a
 
 
 def test_the_monitor_is_told_of_a_rotated_secret_after_a_while(
-    put_together: Callable[..., Parts], secrets: Secrets, clock: Clock, watched: list[Target]
+    introduced: Callable[..., Parts], secrets: Secrets, clock: Clock, watched: list[Target]
 ) -> None:
-    put_together()
+    introduced()
     secrets.kept["warehouse"]["password"] = "new"
     clock.now += 3600
-    put_together()
+    introduced()
     assert [dict(target.database.parameters)["password"] for target in watched] == ["old", "new"]
 
 
-def test_a_missing_secret_is_told_before_any_store_is_asked(
-    put_together: Callable[..., Parts], secrets: Secrets
-) -> None:
+def test_a_missing_secret_is_told_before_any_store_is_asked(introduced: Callable[..., Parts], secrets: Secrets) -> None:
     del secrets.kept["lake"]
     with pytest.raises(NotPutTogether, match="Secret shop/lake is not there; create it"):
-        put_together()
+        introduced()
     secrets.kept["lake"] = {}
-    put_together()
-    parts = put_together()
+    introduced()
+    parts = introduced()
     del secrets.kept["lake"]
     with pytest.raises(NotPutTogether, match="Secret shop/lake is not there"):
         parts.world.stores.ledger.prepare()
@@ -190,18 +200,18 @@ def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_fr
 
 
 def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_none_that_is_on_a_claim(
-    put_together: Callable[..., Parts], sized: list[SizedStore | None]
+    introduced: Callable[..., Parts], sized: list[SizedStore | None]
 ) -> None:
-    parts = put_together()
+    parts = introduced()
     assert [None if store is None else store.location for store in sized] == ["s3a://lake/checkpoints/orders"]
     of_a_pass = opened(parts).checkpoints
     assert isinstance(of_a_pass, SizedStore)
     assert sized[0] is of_a_pass
     claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
-    put_together(changed(RESOURCE, {"spec.checkpoint": claim, "metadata.generation": 2}))
+    introduced(changed(RESOURCE, {"spec.checkpoint": claim, "metadata.generation": 2}))
     assert sized[1:] == [None]
 
 
-def test_a_path_without_a_claim_is_refused_with_what_to_do(put_together: Callable[..., Parts]) -> None:
+def test_a_path_without_a_claim_is_refused_with_what_to_do(introduced: Callable[..., Parts]) -> None:
     with pytest.raises(NotPutTogether, match=r"name the claim that it is on in checkpoint\.persistentVolumeClaim"):
-        put_together(changed(RESOURCE, {"spec.checkpoint": {"location": "/checkpoints/orders"}}))
+        introduced(changed(RESOURCE, {"spec.checkpoint": {"location": "/checkpoints/orders"}}))

@@ -429,7 +429,26 @@ def test_a_nodes_record_tells_whether_its_kubelet_reports() -> None:
 
 def test_a_node_that_has_just_fallen_silent_is_waited_for() -> None:
     just = NodeState(exists=True, silent_since=NOW - timedelta(seconds=2))
-    assert isinstance(state_of(pod(RUNNING, ready="False"), just, PATIENCE, NOW), Running)
+    state = state_of(pod(RUNNING, ready="False"), just, PATIENCE, NOW)
+    assert isinstance(state, Running)
+    assert state.gives_up_at is not None
+    assert isinstance(state_of(pod(RUNNING, ready="False"), just, PATIENCE, state.gives_up_at), Gone)
+    almost = state.gives_up_at - timedelta(milliseconds=1)
+    assert isinstance(state_of(pod(RUNNING, ready="False"), just, PATIENCE, almost), Running)
+
+
+@pytest.mark.parametrize("record", [pod(None, age=1), pod(waiting("ErrImagePull", "no"), age=1)])
+def test_what_has_not_started_says_when_it_will_be_given_up(record: dict[str, Any]) -> None:
+    state = state_of(record, HEALTHY, PATIENCE, NOW)
+    assert isinstance(state, Running)
+    assert state.gives_up_at is not None
+    assert isinstance(state_of(record, HEALTHY, PATIENCE, state.gives_up_at), Gone)
+
+
+def test_a_driver_that_runs_on_a_node_that_reports_is_never_given_up() -> None:
+    state = state_of(pod(RUNNING), HEALTHY, PATIENCE, NOW)
+    assert isinstance(state, Running)
+    assert state.gives_up_at is None
 
 
 def test_a_log_is_told_in_part_and_its_end_is_the_part() -> None:

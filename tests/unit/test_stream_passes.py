@@ -11,20 +11,32 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exactlyonce.api.conditions import rendered
-from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import Phase, StreamStatus
+from exactlyonce.api.resource import Stream, parse_stream
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
-from exactlyonce.control.deletion import FINALIZER, Deletion
+from exactlyonce.control.deletion import FINALIZER, Deletion, StillErasing
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.parts import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import REFUSED_SECONDS, Next, NotPutTogether, Parts, StreamPasses
+from exactlyonce.control.stream_pass import (
+    REFUSED_SECONDS,
+    WATCH_SECONDS,
+    Next,
+    NotPutTogether,
+    Parts,
+    StreamPasses,
+    _next,
+)
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing, Unreachable
+from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
+from exactlyonce.ledger.rows import Owner
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.offsets import Epoch
-from exactlyonce.reconcile.loop import StatusConflict
+from exactlyonce.reconcile.loop import StatusConflict, Wanted, Watching, World
+from exactlyonce.reconcile.observe import Stores
 from tests.resource_cases import changed, document
 
 KEY = Key("shop", "orders")
@@ -77,16 +89,92 @@ def resource(phase: Phase = Phase.PENDING, **changes: Any) -> dict[str, Any]:
     return changed(made, {path.replace("__", "."): value for path, value in changes.items()})
 
 
-def passes(server: ServerInMemory, may_act: Callable[[], bool] = lambda: True) -> StreamPasses:
-    """Return passes of streams whose secret is missing."""
+NONE_YET = Epoch(0)
 
-    def no_parts(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
-        raise NotPutTogether(SecretMissing("Secret shop/warehouse is not there; create it."))
+
+@dataclass
+class OneDriver:
+    """A launcher with one driver in a state."""
+
+    state: DriverState
+    asked: list[str] = field(default_factory=list)
+    trace: Epoch = NONE_YET
+
+    def latest(self) -> Epoch:
+        """Return the attempt that has left a trace."""
+        return self.trace
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return its state."""
+        return self.state
+
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+        """Refuse: what is deleted is not started."""
+        raise AssertionError
+
+    def drain(self, attempt: Epoch) -> None:
+        """Write it down."""
+        self.asked.append("drain")
+
+    def kill(self, attempt: Epoch) -> None:
+        """Write it down."""
+        self.asked.append("kill")
+
+    def clean_up(self, latest: Epoch, keep: int) -> None:
+        """Write it down."""
+        self.asked.append(f"clean up to {latest}, keep {keep}")
+
+
+class NoLedger:
+    """A ledger whose login nobody knows."""
+
+    def look(self, stream_id: str) -> None:
+        """Refuse."""
+        missing()
+
+
+def missing() -> None:
+    """Tell what every stream of these tests lacks."""
+    raise NotPutTogether(SecretMissing("Secret shop/warehouse is not there; create it."))
+
+
+def passes(
+    server: ServerInMemory,
+    may_act: Callable[[], bool] = lambda: True,
+    driver: OneDriver | None = None,
+    last_valid: Stream | None = None,
+) -> StreamPasses:
+    """Return passes of streams whose secret is missing."""
+    launcher = OneDriver(NeverStarted()) if driver is None else driver
+
+    def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
+        nothing: Any = NoLedger()
+        stores = Stores(nothing, nothing, nothing)
+        world = World(
+            stores,
+            launcher,
+            statuses,
+            Owner("cluster-1", "u-1"),
+            lambda owner: False,
+            report,
+            lambda: NOW,
+            asks_again=True,
+            check=missing,
+        )
+        return Parts(world, driver_plan(stream.spec), launcher.clean_up, missing)
 
     api: Any = server
     observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))
     rendering = lambda status, found: rendered(status, found, NOW)  # noqa: E731 - a word for the line below
-    return StreamPasses(api, no_parts, lambda found: 1.0, rendering, may_act, observer)
+    return StreamPasses(
+        api,
+        parts_of,
+        lambda found: 1.0,
+        rendering,
+        may_act,
+        observer,
+        last_valid=lambda document, attempt: last_valid,
+    )
 
 
 def acted(server: ServerInMemory) -> None:
@@ -129,11 +217,44 @@ def test_each_generation_of_a_resource_is_said_to_have_been_looked_at(spec: dict
     assert server.writes == writes, "once"
 
 
-def test_a_driver_that_runs_is_still_said_to_run_while_a_secret_is_missing() -> None:
-    server = ServerInMemory(resource(Phase.RUNNING))
-    passes(server).run(KEY)
+def running(plan: str | None = None, **changes: Any) -> ServerInMemory:
+    """Return a server whose stream's third driver runs, as far as its status says."""
+    made = resource(Phase.RUNNING, **changes)
+    driver = DriverStatus(attempt=3, plan=plan or driver_plan(parse_stream(document(), "the test").spec))
+    status = StreamStatus(phase=Phase.RUNNING, message="Attempt 3 runs.", attempt=3, driver=driver)
+    return ServerInMemory(changed(made, {"status": rendered(status, made, NOW)}))
+
+
+def shown(server: ServerInMemory) -> tuple[str, str]:
+    """Return phase and message of the stream."""
     assert server.resource is not None
-    assert server.resource["status"]["phase"] == "Running"
+    return server.resource["status"]["phase"], server.resource["status"]["message"]
+
+
+def test_a_driver_that_runs_is_still_said_to_run_while_a_secret_is_missing() -> None:
+    server, driver = running(), OneDriver(Running("it runs"))
+    passes(server, driver=driver).run(KEY)
+    assert shown(server) == ("Running", "Secret shop/warehouse is not there; create it.")
+    assert driver.asked == []
+
+
+def test_a_driver_is_not_drained_for_a_successor_whose_secret_is_missing_and_is_drained_to_rest() -> None:
+    server, driver = running(plan="another"), OneDriver(Running("it runs"))
+    passes(server, driver=driver).run(KEY)
+    assert (shown(server)[0], driver.asked) == ("Running", [])
+    assert server.resource is not None
+    server.resource = changed(server.resource, {"spec.suspend": True, "metadata.generation": 2})
+    passes(server, driver=driver).run(KEY)
+    assert (shown(server)[0], driver.asked) == ("Draining", ["drain"])
+    driver.state = Ended("reaped", LastWords(Ending.DRAINED, "It has drained.", None), "it ended")
+    passes(server, driver=driver).run(KEY)
+    assert shown(server)[0] == "Suspended", "what it did is known without the ledger"
+
+
+def test_a_driver_that_dies_while_a_secret_is_missing_is_not_said_to_run() -> None:
+    server = running()
+    passes(server, driver=OneDriver(Gone("its node is lost"))).run(KEY)
+    assert shown(server) == ("BackingOff", "Secret shop/warehouse is not there; create it.")
 
 
 def test_a_spec_that_turns_invalid_is_told_once_and_its_driver_left_alone() -> None:
@@ -144,6 +265,29 @@ def test_a_spec_that_turns_invalid_is_told_once_and_its_driver_left_alone() -> N
     assert server.resource["status"]["phase"] == "Running"
     assert "Sometimes" in server.resource["status"]["specProblem"]
     assert server.events == ["SpecInvalid"]
+
+
+def test_the_last_spec_that_could_be_used_is_kept_to_while_the_latest_cannot() -> None:
+    last = parse_stream(document({"spec.history": 5}), "the test")
+    server, driver = running(plan="as it was", spec__delivery="Sometimes"), OneDriver(Running("it runs"))
+    passes(server, driver=driver, last_valid=last).run(KEY)
+    assert (shown(server)[0], driver.asked) == ("Running", []), "its plan is the one that it was made of"
+    driver.state = Gone("its node is lost")
+    passes(server, driver=driver, last_valid=last).run(KEY)
+    assert shown(server)[0] == "BackingOff", "its death is seen, and the next attempt waits for the secret"
+    assert server.resource is not None
+    assert "Sometimes" in server.resource["status"]["specProblem"]
+    driver.state = Running("it runs")
+    server.resource = changed(server.resource, {"spec.suspend": True})
+    passes(server, driver=driver, last_valid=last).run(KEY)
+    assert (shown(server)[0], driver.asked) == ("Draining", ["drain"]), "suspend is obeyed"
+
+
+def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=15)
+    assert _next(Watching(Epoch(1), soon), Wanted.RUN).after_seconds == pytest.approx(15, abs=1)
+    assert _next(Watching(Epoch(1), soon + timedelta(hours=1)), Wanted.RUN) == Next(WATCH_SECONDS)
+    assert _next(Watching(Epoch(1)), Wanted.RUN) == Next(WATCH_SECONDS)
 
 
 def test_an_operator_without_the_lease_writes_nothing() -> None:
@@ -172,42 +316,6 @@ def test_a_resource_whose_status_nobody_can_write_is_told_in_an_event() -> None:
 
 def test_a_resource_that_is_gone_is_not_looked_at_again() -> None:
     assert passes(ServerInMemory(None)).run(KEY) == Next(None)
-
-
-NONE_YET = Epoch(0)
-
-
-@dataclass
-class OneDriver:
-    """A launcher with one driver in a state."""
-
-    state: DriverState
-    asked: list[str] = field(default_factory=list)
-    trace: Epoch = NONE_YET
-
-    def latest(self) -> Epoch:
-        """Return the attempt that has left a trace."""
-        return self.trace
-
-    def look(self, attempt: Epoch) -> DriverState:
-        """Return its state."""
-        return self.state
-
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
-        """Refuse: what is deleted is not started."""
-        raise AssertionError
-
-    def drain(self, attempt: Epoch) -> None:
-        """Write it down."""
-        self.asked.append("drain")
-
-    def kill(self, attempt: Epoch) -> None:
-        """Write it down."""
-        self.asked.append("kill")
-
-    def clean_up(self, latest: Epoch, keep: int) -> None:
-        """Write it down."""
-        self.asked.append(f"clean up to {latest}, keep {keep}")
 
 
 def deleted(seconds_ago: float, **changes: Any) -> dict[str, Any]:
@@ -261,6 +369,15 @@ def test_a_store_that_is_silent_delays_a_deletion_for_a_bounded_time_and_an_even
     assert late.events == ["LeftBehind"]
     assert late.resource is not None
     assert late.resource["metadata"]["finalizers"] == []
+
+
+def test_a_checkpoint_that_takes_many_passes_to_erase_is_not_left_behind_however_long_that_takes() -> None:
+    def more(found: Mapping[str, Any]) -> None:
+        raise StillErasing("There is more.")
+
+    late = ServerInMemory(deleted(4000, spec__deletionPolicy="Delete"))
+    assert delete(late, OneDriver(NeverStarted()), more) == 0.0
+    assert late.events == []
 
 
 def test_a_deleted_stream_whose_status_is_lost_still_drains_its_driver() -> None:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,13 +50,14 @@ class LocalLogStore:
             except (FileNotFoundError, IsADirectoryError):
                 raise FileMissing(path) from None
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Remove a file, or a folder with all that is in it, at once."""
         with self._named("removed", path):
             try:
                 (self._root / path).unlink(missing_ok=True)
             except (IsADirectoryError, PermissionError):
                 shutil.rmtree(self._root / path)
+        return True
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
         """Create a file unless its name is taken."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
@@ -46,7 +46,7 @@ class StoreInPods:
         """Answer nothing."""
         raise self._unreachable
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Answer nothing."""
         raise self._unreachable
 

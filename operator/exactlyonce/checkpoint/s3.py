@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -157,7 +157,7 @@ class S3LogStore:
         self._require_conditions()
         return self._put(path, content, IfMatch=version)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""
         with self._named("removed", path):
             self._delete([self._prefix + path])
@@ -166,9 +166,12 @@ class S3LogStore:
             )
             for page in pages:
                 self._delete([item["Key"] for item in page.get("Contents", ())])
+                if page["IsTruncated"] and is_enough():
+                    return False
         if not self.list(""):
             with self._named("removed", PROBE):
                 self._delete([self._prefix + PROBE])
+        return True
 
     def _delete(self, keys: Sequence[str]) -> None:
         """Delete objects, at most as many as one answer lists."""

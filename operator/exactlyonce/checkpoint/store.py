@@ -6,7 +6,7 @@ location, with `/` between the parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -87,8 +87,11 @@ class LogStore(Protocol):
 class ErasableStore(LogStore, Protocol):
     """A store whose content can be taken away, for a stream that is deleted with all it has. No repair ever does."""
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; what is not there is as good as removed."""
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Remove a file, or a folder with all that is in it; what is not there is as good as removed.
+
+        `is_enough` is asked now and then; once it says so, what is left is left, and False is returned.
+        """
         ...
 
 

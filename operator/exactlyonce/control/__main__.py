@@ -66,25 +66,33 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     registry.register(StreamCollector(monitor, lambda: lease.is_held, time.time, settings.partition_series))
     observer = Observer(monitor, metrics)
     bulkheads = Bulkheads(settings.workers)
+
+    def may_act() -> bool:
+        return lease.is_held
+
     parts = ClusterParts(
-        cluster, settings.defaults, watch=observer.watch, troubled=metrics.troubled, bulkheads=bulkheads
+        cluster,
+        settings.defaults,
+        may_act=may_act,
+        watch=observer.watch,
+        troubled=metrics.troubled,
+        bulkheads=bulkheads,
     )
-    deletion = Deletion(
-        cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), lambda: lease.is_held
-    )
+    deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
     passes = StreamPasses(
         cluster,
         parts.of,
         deletion.run,
         lambda status, resource: rendered(status, resource, datetime.now(UTC)),
-        lambda: lease.is_held,
+        may_act,
         observer,
         settings.selector,
         parts.forget,
-        functools.partial(release_orphans, cluster),
+        functools.partial(release_orphans, cluster, may_act),
+        parts.last_valid,
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
-    metrics.measure(lambda: wakeups.waiting, lambda: lease.is_held)
+    metrics.measure(lambda: wakeups.waiting, may_act)
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
     return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
 

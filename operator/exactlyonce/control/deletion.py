@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.resource_status import NotLeading, status_of
+from exactlyonce.control.resource_status import require_lease, status_of
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Launcher, Running
@@ -21,7 +21,12 @@ from exactlyonce.offsets import Epoch
 FINALIZER = "exactlyonce.dev/drain"
 _LOOK_SECONDS = 2.0
 _STORES_SECONDS = 300.0
+_STORES_LOOK_SECONDS = 10.0
 _DRAIN_MARGIN = timedelta(seconds=60)
+
+
+class StillErasing(ExactlyOnceError):
+    """There is more to take away than one pass does; the next one goes on."""
 
 
 class EndableLauncher(Launcher, Protocol):
@@ -48,8 +53,7 @@ class Deletion:
 
     def run(self, document: dict[str, Any]) -> float | None:
         """Do what is to be done now; return the seconds until the next look, or None when the resource may go."""
-        if not self.may_act():
-            raise NotLeading("The Lease is held by another operator.")
+        require_lease(self.may_act)
         metadata = document["metadata"]
         if FINALIZER not in metadata.get("finalizers", []):
             return None
@@ -63,24 +67,29 @@ class Deletion:
             if since > self.drain_timeout_of(document) + _DRAIN_MARGIN:
                 launcher.kill(attempt)
             return _LOOK_SECONDS
-        if (document.get("spec") or {}).get("deletionPolicy") == "Delete" and not self._erased(document, since):
-            return _LOOK_SECONDS * 5
+        if (document.get("spec") or {}).get("deletionPolicy") == "Delete":
+            again = self._erase(document, since)
+            if again is not None:
+                return again
         reached("deletion.erased", metadata["namespace"], metadata["name"])
         launcher.clean_up(attempt, 0)
         reached("deletion.cleaned-up", metadata["namespace"], metadata["name"])
         finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]
+        require_lease(self.may_act)
         self.cluster.put_finalizers(document, finalizers)
         return None
 
-    def _erased(self, document: Mapping[str, Any], since: timedelta) -> bool:
-        """Erase ledger rows and checkpoint; True also when they did not answer for too long and are left behind."""
+    def _erase(self, document: Mapping[str, Any], since: timedelta) -> float | None:
+        """Erase ledger rows and checkpoint; return when to go on, None also where they did not answer for too long."""
         try:
             left = self.erase(document)
             if left is not None:
                 self.cluster.tell(document, "LeftBehind", left, warning=True)
+        except StillErasing:
+            return 0.0
         except ExactlyOnceError as problem:
             if since < timedelta(seconds=_STORES_SECONDS):
-                return False
+                return _STORES_LOOK_SECONDS
             words = f"The ledger rows or the checkpoint are left behind; delete them by hand: {problem}"
             self.cluster.tell(document, "LeftBehind", words, warning=True)
-        return True
+        return None

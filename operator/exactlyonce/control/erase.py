@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.checkpoint.generation import MARKER, list_generations, read_marker
 from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.stream_pass import owner_of
 from exactlyonce.ledger.rows import StreamRow
 
+_ONE_PASS_SECONDS = 2.0
+"""Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
 
-def erase(parts: ClusterParts, document: Mapping[str, Any]) -> str | None:
+
+def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away. The rows go last: they
@@ -21,11 +26,15 @@ def erase(parts: ClusterParts, document: Mapping[str, Any]) -> str | None:
     volume is: only pods of the stream reach that, and it has none any more.
 
     Raises:
+        StillErasing: if this pass has done its share, and there is more.
         ExactlyOnceError: if the spec is invalid, a secret is missing, or a store does not answer.
     """
     stream, owner = parse_stream(document, "the resource"), owner_of(parts.cluster, document)
-    ledger, store = parts.stores_of(stream)
-    view = ledger.look(stream.stream_id)
+    ends = clock() + _ONE_PASS_SECONDS
+    erasable = parts.erasable(stream)
+    ledger, store = erasable.ledger, erasable.checkpoints
+    with erasable.at_ledger.entered():
+        view = ledger.look(stream.stream_id)
     if view is None:
         return None  # it never ran, or all of it is gone already
     if view.stream.owner != owner:
@@ -40,12 +49,14 @@ def erase(parts: ClusterParts, document: Mapping[str, Any]) -> str | None:
             "delete that folder, or the claim, before another stream uses it."
         )
     else:
-        left = _erase_checkpoint(store, view.stream)
-    ledger.forget(stream.stream_id, owner)
+        with erasable.at_checkpoints.entered():
+            left = _erase_checkpoint(store, view.stream, lambda: clock() >= ends)
+    with erasable.at_ledger.entered():
+        ledger.forget(stream.stream_id, owner)
     return left
 
 
-def _erase_checkpoint(store: ErasableStore, row: StreamRow) -> str | None:
+def _erase_checkpoint(store: ErasableStore, row: StreamRow, is_enough: Callable[[], bool]) -> str | None:
     """Remove every generation, then the marker, which says whose they are."""
     marker = read_marker(store)
     generations = list_generations(store)
@@ -54,6 +65,7 @@ def _erase_checkpoint(store: ErasableStore, row: StreamRow) -> str | None:
     if marker is None or marker.token != row.token:
         return f"The checkpoint in {store.location} is not marked as this stream's, so it stays; delete it by hand."
     for generation in generations:
-        store.remove(generation.folder)
+        if not store.remove(generation.folder, is_enough):
+            raise StillErasing(f"The checkpoint in {store.location} is being erased; there is more of it.")
     store.remove(MARKER)
     return None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.resource_status import require_lease
 from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests
@@ -10,7 +14,7 @@ from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.offsets import Epoch
 
 
-def release_orphans(cluster: Cluster, key: Key) -> None:
+def release_orphans(cluster: Cluster, may_act: Callable[[], bool], key: Key) -> None:
     """Take the finalizer off the driver pods of a stream that is gone, as far as it really is.
 
     A stream that has only lost the labels of this operator's shard is another one's business.
@@ -19,7 +23,8 @@ def release_orphans(cluster: Cluster, key: Key) -> None:
         ClusterUnreachable, ApiServerUnreachable: if the API server does not answer.
     """
     if cluster.stream(key) is None:
-        KubernetesLauncher(ApiServer(cluster.api), key.namespace, key.name, "", _nothing).release_all()
+        server = ApiServer(cluster.api, functools.partial(require_lease, may_act))
+        KubernetesLauncher(server, key.namespace, key.name, "", _nothing).release_all()
 
 
 def _nothing(attempt: Epoch, brief: str | None) -> Manifests:

@@ -13,14 +13,14 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
-from exactlyonce.api.resource import Stream
+from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
 from exactlyonce.checkpoint.locations import StoreInPods, open_store, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
-from exactlyonce.control.bulkheads import Bulkheads
+from exactlyonce.control.bulkheads import Bulkheads, Store
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
-from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.resource_status import ResourceStatus, require_lease
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.control.stream_pass import NotPutTogether, Parts, owner_is_gone, owner_of, plan_of
 from exactlyonce.control.wakeups import Key
@@ -69,6 +69,16 @@ class _Known:
         return (self.uid, self.generation) == (metadata["uid"], metadata["generation"]) and now < self.until
 
 
+@dataclass(frozen=True, slots=True)
+class Erasable:
+    """Where a stream's rows and checkpoint are, with the place that each call takes there."""
+
+    ledger: PostgresLedger
+    at_ledger: Store
+    checkpoints: ErasableStore
+    at_checkpoints: Store
+
+
 @contextmanager
 def _put_together() -> Iterator[None]:
     try:
@@ -81,14 +91,15 @@ def _put_together() -> Iterator[None]:
 class ClusterParts:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
-    `watch` is told where each stream is measured, with the store of its checkpoint where that tells its size; `troubled` of
-    each error that ends a pass. A launch reads every secret anew; a pass over a driver that runs reads none, unless it is the
-    first over this version of the resource.
+    `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
+    of its checkpoint where that tells its size; `troubled` of each error that ends a pass. A launch reads every secret anew; a
+    pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
 
     cluster: Cluster
     defaults: PodDefaults
     patience: Patience = field(default_factory=Patience)
+    may_act: Callable[[], bool] = lambda: True
     watch: Callable[[Target, SizedStore | None], None] = lambda target, checkpoint: None
     troubled: Callable[[Exception], None] = lambda problem: None
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
@@ -106,8 +117,8 @@ class ClusterParts:
     ) -> Parts:
         """Return the parts of a stream; its secrets are read when a store is asked for the first time.
 
-        Raises:
-            NotPutTogether: from here, and from the first question to a store, if a secret or an image is missing.
+        What is missing, such as a secret or an image, is told by `NotPutTogether` from the first question to a store, from
+        the world's `check` and from `introduce`: never before the loop has looked at the driver.
         """
         spec, metadata = stream.spec, document["metadata"]
         key = Key(stream.metadata.namespace, stream.metadata.name)
@@ -123,12 +134,16 @@ class ClusterParts:
         def manifests(attempt: Epoch, brief: str | None) -> Manifests:
             return manifests_of(resolve(stream, attempt, uid, self.defaults, brief))
 
-        known = self.known.get(key)
-        if known is None or not known.is_of(document, self.clock()):
-            # What cannot be made of the resource is said before anything is decided.
+        def check() -> None:
             with _put_together():
                 manifests(Epoch(statuses.read()[0].attempt + 1), None)
             _ = opening.opened
+
+        def introduce() -> None:
+            known = self.known.get(key)
+            if known is None or not known.is_of(document, self.clock()):
+                check()
+
         patience = replace(self.patience, start=spec.driver.start_timeout)
         launcher = self._launcher(document, manifests, patience)
         world = World(
@@ -144,8 +159,27 @@ class ClusterParts:
             functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
             in_pod=spec.checkpoint.persistent_volume_claim is not None,
             asks_again=True,
+            check=check,
         )
-        return Parts(world, driver_plan(spec), launcher.clean_up)
+
+        def clean_up(recorded: Epoch, keep: int) -> None:
+            launcher.clean_up(recorded, keep)
+            if not spec.spark_ui.enabled:
+                launcher.remove_service()
+
+        return Parts(world, driver_plan(spec), clean_up, introduce)
+
+    def last_valid(self, document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
+        """Return a stream as the spec of an attempt has it, with the metadata of today; None where it cannot be had.
+
+        Raises:
+            ApiServerUnreachable: if the API server does not answer.
+        """
+        spec = self.launcher_of(document).spec_of(attempt)
+        try:
+            return None if spec is None else parse_stream({**document, "spec": spec}, "the last attempt's ConfigMap")
+        except ResourceInvalid:
+            return None
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a stream that is gone."""
@@ -203,7 +237,7 @@ class ClusterParts:
         self, document: Mapping[str, Any], manifests: Callable[[Epoch, str | None], Manifests], patience: Patience
     ) -> KubernetesLauncher:
         metadata = document["metadata"]
-        server = ApiServer(self.cluster.api)
+        server = ApiServer(self.cluster.api, functools.partial(require_lease, self.may_act))
         # As the resource has it now: a pod that runs was made with what it said then.
         grace_seconds = math.ceil(drain_timeout_of(document).total_seconds()) + START_SECONDS
         return KubernetesLauncher(
@@ -234,7 +268,7 @@ class ClusterParts:
             raise SecretMissing(f"Secret {namespace}/{reference.name} is not there; create it.")
         return found
 
-    def stores_of(self, stream: Stream) -> tuple[PostgresLedger, ErasableStore]:
+    def erasable(self, stream: Stream) -> Erasable:
         """Return where a stream's ledger rows and checkpoint are, to take them away.
 
         Raises:
@@ -243,7 +277,11 @@ class ClusterParts:
         spec, namespace = stream.spec, stream.metadata.namespace
         sink = spec.sink.postgres
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
-        return self.clients.ledger(address, sink.ledger_schema), self._store(spec.checkpoint, namespace)
+        checkpoints = self._store(spec.checkpoint, namespace)
+        names = (f"Postgres {address}", store_name(spec.checkpoint))
+        self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
+        at_ledger, at_checkpoints = (self.bulkheads.store(name) for name in names)
+        return Erasable(self.clients.ledger(address, sink.ledger_schema), at_ledger, checkpoints, at_checkpoints)
 
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:

@@ -17,6 +17,16 @@ class NotLeading(ExactlyOnceError):
     """The Lease was lost: another operator may act from now on, and this one does not."""
 
 
+def require_lease(may_act: Callable[[], bool]) -> None:
+    """Return if this operator may act now.
+
+    Raises:
+        NotLeading: if it may not.
+    """
+    if not may_act():
+        raise NotLeading("The Lease is held by another operator.")
+
+
 @dataclass
 class ResourceStatus:
     """A `StatusStore` over one resource, from the very version that the pass began with.
@@ -44,8 +54,7 @@ class ResourceStatus:
             StatusConflict: if the resource has changed meanwhile.
             NotLeading: if the Lease is no longer held.
         """
-        if not self.may_act():
-            raise NotLeading("The Lease is held by another operator.")
+        require_lease(self.may_act)
         assert version == self.document["metadata"]["resourceVersion"], "a pass writes what it has read"
         self._carried = None
         stored = self.rendered(status, self.document)

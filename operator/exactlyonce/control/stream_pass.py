@@ -15,7 +15,7 @@ from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.resource_status import NotLeading, ResourceStatus
+from exactlyonce.control.resource_status import NotLeading, ResourceStatus, require_lease
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
@@ -39,6 +39,7 @@ WATCH_SECONDS = 60.0
 REST_SECONDS = 300.0
 REFUSED_SECONDS = 30.0
 _NOT_LEADING_SECONDS = 2.0
+_MISSING_SECONDS = 15.0
 _SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
     "FirstStart", "Resume", "ReplayBatch", "SkipLanded", "FinishBatch", "Draining", "Drained", "Completed", "Fenced",
@@ -56,11 +57,16 @@ class NotPutTogether(ExactlyOnceError):
 
 @dataclass(frozen=True)
 class Parts:
-    """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up."""
+    """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up.
+
+    `introduce` lets this version of the resource be known where it is not yet, so that the stream is measured; it raises
+    `NotPutTogether` where it cannot be.
+    """
 
     world: World
     plan: str
     clean_up: Callable[[Epoch, int], None]
+    introduce: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class StreamPasses:
     selector: str = ""
     forget: Callable[[Key], None] = lambda key: None
     orphans: Callable[[Key], None] = lambda key: None
+    last_valid: Callable[[Mapping[str, Any], Epoch], Stream | None] = lambda document, attempt: None
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -132,6 +139,7 @@ class StreamPasses:
         if deleting:
             return Next(self.deletion(document), "deleting")
         if FINALIZER not in metadata.get("finalizers", []):
+            require_lease(self.may_act)
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
 
@@ -142,14 +150,22 @@ class StreamPasses:
         try:
             stream = parse_stream(document, "the resource")
         except ResourceInvalid as problem:
-            return self._invalid(statuses, problem)
+            return self._invalid(key, document, statuses, problem)
         self._begin_anew_if_asked(statuses, stream)
-        wanted = Wanted.REST if stream.spec.suspend else Wanted.RUN
+        return self._looped(key, document, statuses, stream)
+
+    def _looped(
+        self, key: Key, document: Mapping[str, Any], statuses: ResourceStatus, stream: Stream, plan: str | None = None
+    ) -> Next:
+        """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
+        wanted = Wanted.REST if (document.get("spec") or {}).get("suspend") is True else Wanted.RUN
+        parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
+        loop = StreamLoop(stream, parts.world)
         try:
-            parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
-            result = StreamLoop(stream, parts.world).run_pass(wanted, parts.plan)
+            result = loop.run_pass(wanted, plan or parts.plan)
+            parts.introduce()
         except NotPutTogether as told:
-            return self._not_put_together(statuses, told.problem)
+            return self._not_put_together(statuses, told.problem, has_driver=not loop.driver_is_over)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
         statuses.flush()
@@ -174,35 +190,41 @@ class StreamPasses:
         self.cleaned[key] = (metadata["uid"], recorded, keep)
         reached("ending.cleaned-up", *key)
 
-    def _invalid(self, statuses: ResourceStatus, problem: ResourceInvalid) -> Next:
-        """A spec that cannot be used: the driver that runs goes on, and the resource says what is wrong."""
+    def _invalid(
+        self, key: Key, document: Mapping[str, Any], statuses: ResourceStatus, problem: ResourceInvalid
+    ) -> Next:
+        """A spec that cannot be used: the last one that could is kept to, and the resource says what is wrong."""
         status, version = statuses.read()
         told = " ".join(problem.problems)
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
             self._reporter(statuses)("SpecInvalid", told)
-        self._seen(statuses)
-        return Next(WATCH_SECONDS, "invalid")
+        stream = self.last_valid(document, Epoch(status.attempt)) if status.driver is not None else None
+        if stream is None or status.driver is None:
+            self._seen(statuses, has_driver=False)
+            return Next(WATCH_SECONDS, "invalid")
+        return self._looped(key, document, statuses, stream, status.driver.plan)
 
-    def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError) -> Next:
-        """A secret is missing or cannot be read: nothing is decided until it is there."""
+    def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError, *, has_driver: bool) -> Next:
+        """A secret is missing or cannot be read: no attempt is made until it is there, and a driver that runs runs on."""
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED:
             statuses.flush()
-            self._seen(statuses)
+            self._seen(statuses, has_driver=has_driver)
             return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
-        if status.message != str(problem):
-            phase = status.phase if status.phase in (Phase.RUNNING, Phase.DRAINING) else Phase.PENDING
-            statuses.write(status.model_copy(update={"message": str(problem), "phase": phase}), version)
+        phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
+        changes = {"message": str(problem), "phase": status.phase if has_driver else phase}
+        if any(getattr(status, name) != value for name, value in changes.items()):
+            statuses.write(status.model_copy(update=changes), version)
             self._reporter(statuses)("PutOff", str(problem))
         statuses.flush()
-        self._seen(statuses)
-        return Next(15.0, "not_put_together")
+        self._seen(statuses, has_driver=has_driver)
+        return Next(_MISSING_SECONDS, "not_put_together")
 
-    def _seen(self, statuses: ResourceStatus) -> None:
+    def _seen(self, statuses: ResourceStatus, *, has_driver: bool) -> None:
         metadata = statuses.document["metadata"]
-        self.observer.seen(Key(metadata["namespace"], metadata["name"]), statuses.read()[0], has_driver=False)
+        self.observer.seen(Key(metadata["namespace"], metadata["name"]), statuses.read()[0], has_driver=has_driver)
 
     def _begin_anew_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""
@@ -273,12 +295,16 @@ def _what_a_person_asks(stream: Stream) -> str:
     return plan_of(stream.spec.differences(), asked)
 
 
+def _seconds_until(moment: datetime) -> float:
+    return max((moment - datetime.now(UTC)) / timedelta(seconds=1), 0.0)
+
+
 def _next(result: PassResult, wanted: Wanted) -> Next:
     match result:
-        case Watching():
-            return Next(WATCH_SECONDS, "watching")
+        case Watching(until=until):
+            return Next(WATCH_SECONDS if until is None else min(_seconds_until(until), WATCH_SECONDS), "watching")
         case Waiting(until=until):
-            return Next(max((until - datetime.now(UTC)) / timedelta(seconds=1), 0.0), "waiting")
+            return Next(_seconds_until(until), "waiting")
         case Done(completed=False):
             return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS, "at_rest")
         case Done():

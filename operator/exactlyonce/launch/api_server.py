@@ -6,7 +6,7 @@ Nothing is cached: a read is answered from a quorum of the API server's store.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -48,9 +48,13 @@ class Answered(ExactlyOnceError):
 
 @dataclass(frozen=True)
 class ApiServer:
-    """One API server, by the blocking client; safe to use from several threads."""
+    """One API server, by the blocking client; safe to use from several threads.
+
+    `before_act` is asked before each call that changes something, and raises where nothing may be changed any more.
+    """
 
     api: client.ApiClient
+    before_act: Callable[[], None] = lambda: None
 
     def read(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
         """Return an object as a quorum of the store has it now, or None where there is none."""
@@ -112,6 +116,8 @@ class ApiServer:
     def _asked(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None, content: str = _JSON
     ) -> Manifest:
+        if method != "GET":
+            self.before_act()
         return asked(self.api, method, path, query, body, content)
 
 

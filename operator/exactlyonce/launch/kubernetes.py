@@ -6,14 +6,16 @@ record, and with it the proof of its end and its last words, until both are in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
-from exactlyonce.launch.driver_pod import Manifests
+from exactlyonce.launch.driver_document import DriverDocument
+from exactlyonce.launch.driver_pod import DRIVER_FILE, Manifests
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
@@ -91,6 +93,16 @@ class KubernetesLauncher:
             if manifest["kind"] in _CREATED:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
+    def spec_of(self, attempt: Epoch) -> Mapping[str, Any] | None:
+        """Return the spec that an attempt was made of; None where its ConfigMap is gone, or of a form that is not known."""
+        found = self._read("ConfigMap", driver_name(self.stream, attempt))
+        if found is None or not self._is_ours(found, attempt):
+            return None
+        try:
+            return DriverDocument.parse(found["data"][DRIVER_FILE]).spec
+        except (KeyError, TypeError, ValueError):
+            return None
+
     def drain(self, attempt: Epoch) -> None:
         """Delete the driver's pod: its kubelet asks the driver to end, and waits for the grace period."""
         pod = self._read("Pod", driver_name(self.stream, attempt))
@@ -107,15 +119,17 @@ class KubernetesLauncher:
         """Let go of the attempts up to `recorded`, whose endings are in the status, and keep the last `keep` for their logs.
 
         Their pods lose the finalizer; one that may still run is deleted; ended ones beyond `keep` are removed with
-        their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless.
+        their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless. The ConfigMap of
+        `recorded` stays as long as any attempt is kept: it has the last spec that could be used.
         """
         pods = [pod for pod in self._listed("Pod") if _attempt_of(pod) <= recorded]
         drivers = [pod for pod in pods if _role_of(pod) == DRIVER and self._is_ours(pod)]
-        kept: set[Epoch] = set()
+        kept: set[Epoch] = {recorded} if keep else set()
+        has_pod: set[Epoch] = set()
         for pod in sorted(drivers, key=_attempt_of, reverse=True):
             deleted = "deletionTimestamp" in pod["metadata"]
-            if not deleted and is_over(pod) and len(kept) < keep:
-                kept.add(_attempt_of(pod))
+            if not deleted and is_over(pod) and len(has_pod) < keep:
+                has_pod.add(_attempt_of(pod))
             elif not deleted:
                 self._delete(pod, "Pod")
             self.release(pod)
@@ -124,7 +138,7 @@ class KubernetesLauncher:
                 self._delete(pod, "Pod")
         for config_map in self._listed("ConfigMap"):
             attempt = _attempt_of(config_map)
-            if attempt <= recorded and attempt not in kept and self._is_ours(config_map):
+            if attempt <= recorded and attempt not in kept | has_pod and self._is_ours(config_map):
                 self._delete(config_map, "ConfigMap")
 
     def release_all(self) -> None:

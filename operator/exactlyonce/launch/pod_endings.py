@@ -130,8 +130,15 @@ def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: da
     if is_over(pod):
         return _without_proof(pod)
     lost = _lost(pod, node, patience, now)
-    if lost is not None:
+    if isinstance(lost, Gone):
         return lost
+    state = _living(pod, patience, now)
+    if isinstance(state, Gone) or lost is None:
+        return state
+    return replace(state, gives_up_at=min(lost, state.gives_up_at or lost))
+
+
+def _living(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
     if "running" in _driver(pod).get("state", {}):
         leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
         return Running(_sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}."))
@@ -226,33 +233,35 @@ def _has_been_seen_to_run(pod: Manifest) -> bool:
     return bool(terminated.get("startedAt")) or "running" in _driver(pod).get("state", {})
 
 
-def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Gone | None:
-    """The pod's node is gone or silent: the driver may run on there, out of reach."""
+def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Gone | datetime | None:
+    """The pod's node is gone or silent: the driver may run on there, out of reach.
+
+    Returns when it will be given up while there is patience left, and None where nothing speaks for a loss.
+    """
     name = pod["spec"].get("nodeName")
     if not name:
         return None
     if node is not None and not node.exists:
         return Gone(f"Node {name} of {_name(pod)} does not exist any more.", str(Reason.NODE_LOST))
-    if node is not None and node.silent_since is not None and now - node.silent_since >= patience.lost_node:
+    losses: list[tuple[datetime, str]] = []
+    if node is not None and node.silent_since is not None:
         silent = f"{(now - node.silent_since).total_seconds():.0f} s"
-        return Gone(
-            f"Node {name} has not reported for {silent}, so {_name(pod)} may still run there.", str(Reason.NODE_LOST)
-        )
+        told = f"Node {name} has not reported for {silent}, so {_name(pod)} may still run there."
+        losses.append((node.silent_since + patience.lost_node, told))
     deadline = pod["metadata"].get("deletionTimestamp")
-    if deadline is not None and now - moment(deadline) >= patience.silent_kubelet:
+    if deadline is not None:
         told = f"{_name(pod)} was to have ended by {deadline}, and node {name} has not said that it has."
-        return Gone(_sentence(told), str(Reason.NODE_LOST))
+        losses.append((moment(deadline) + patience.silent_kubelet, told))
     ready = _condition(pod, "Ready")
-    if node is None and "running" in _driver(pod).get("state", {}) and ready.get("status") == "False":
-        since = ready.get("lastTransitionTime")
-        if (
-            since is not None
-            and now - moment(since) >= patience.lost_node
-            and not _driver_spec(pod).get("readinessProbe")
-        ):
-            told = f"{_name(pod)} is not ready since {since}: node {name} does not report."
+    since = ready.get("lastTransitionTime")
+    seen_to_run = "running" in _driver(pod).get("state", {}) and not _driver_spec(pod).get("readinessProbe")
+    if node is None and seen_to_run and ready.get("status") == "False" and since is not None:
+        told = f"{_name(pod)} is not ready since {since}: node {name} does not report."
+        losses.append((moment(since) + patience.lost_node, told))
+    for at, told in losses:
+        if at <= now:
             return Gone(_sentence(told), str(Reason.NODE_LOST))
-    return None
+    return min((at for at, _ in losses), default=None)
 
 
 def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
@@ -266,24 +275,24 @@ def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gon
         return Running(_sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
     if scheduled.get("status") == "False":
         said = scheduled.get("message", "no node takes it")
-        return _waiting(f"No node takes {name}: {_cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start)
+        return _waiting(f"No node takes {name}: {_cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start, now)
     waiting = _waiting_state(pod)
     why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why in _PULL_FAILURES:
         image = _driver_spec(pod).get("image")
         limit = timedelta(0) if why in _HOPELESS_PULLS else min(patience.image, patience.start)
         return _waiting(
-            f"The image {image} cannot be pulled: {_cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit
+            f"The image {image} cannot be pulled: {_cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit, now
         )
     if said:
-        return _waiting(f"{name} cannot start: {_cut(said)}", Reason.CANNOT_START, waited, patience.start)
-    return _waiting(f"{name} is being started", Reason.START_TIMED_OUT, waited, patience.start)
+        return _waiting(f"{name} cannot start: {_cut(said)}", Reason.CANNOT_START, waited, patience.start, now)
+    return _waiting(f"{name} is being started", Reason.START_TIMED_OUT, waited, patience.start, now)
 
 
-def _waiting(told: str, reason: Reason, waited: timedelta, limit: timedelta) -> Running | Gone:
+def _waiting(told: str, reason: Reason, waited: timedelta, limit: timedelta, now: datetime) -> Running | Gone:
     told = _sentence(told.rstrip("."))
     if waited < limit:
-        return Running(f"{told}.", started=False)
+        return Running(f"{told}.", started=False, gives_up_at=now + (limit - waited))
     return Gone(f"{told}; it was given up after {waited.total_seconds():.0f} s.", str(reason))
 
 

@@ -31,11 +31,15 @@ class NeverStarted:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The driver lives, as far as can be told; `started` is False while it is only on its way."""
+    """The driver lives, as far as can be told; `started` is False while it is only on its way.
+
+    `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell.
+    """
 
     where: str
     started: bool = True
     pod: DriverPod | None = None
+    gives_up_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

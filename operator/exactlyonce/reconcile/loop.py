@@ -7,18 +7,18 @@ before it is done. A crash between any two lines leads to the same end: docs/adr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import assert_never
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, StoreBusy, Unreachable
+from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
+from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Launcher, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken, NewStream, Raised, raise_epoch
 from exactlyonce.ledger.publish import PositionsMoved
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import LedgerView, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
@@ -69,8 +69,6 @@ __all__ = [
     "predecessor_of",
 ]
 
-_BUSY_WAIT = timedelta(seconds=1)
-
 
 class StreamLoop:
     """The passes of one stream."""
@@ -79,6 +77,11 @@ class StreamLoop:
         self._stream = stream
         self._world = world
         self._is_over = False
+
+    @property
+    def driver_is_over(self) -> bool:
+        """Whether the latest pass has seen that no driver runs."""
+        return self._is_over
 
     def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
         """Look, and do what is to be done now. Never raises for what the outside world does.
@@ -91,8 +94,6 @@ class StreamLoop:
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
             self._world.troubled(problem)
             return Waiting(self._world.now(), str(problem))
-        except StoreBusy as problem:
-            return Waiting(self._world.now() + _BUSY_WAIT, str(problem))
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
             self._world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
@@ -142,6 +143,8 @@ class StreamLoop:
         status, version = self._take_word(status, version, state.pod)
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
         if wanted is Wanted.REST or is_replaced(status, plan):
+            if wanted is Wanted.RUN:
+                self._world.check()  # a driver that does its work is not ended for one that cannot be made
             why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
             message = f"Attempt {attempt} ends after the batch in hand: {why}."
             asked_before = status.phase is Phase.DRAINING
@@ -151,7 +154,7 @@ class StreamLoop:
             self._reached("drain.recorded")
             self._world.launcher.drain(attempt)
             self._reached("drain.asked")
-            return Watching(attempt)
+            return Watching(attempt, state.gives_up_at)
         if not state.started and status.phase is not Phase.DRAINING:
             phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
             changes |= {"phase": phase, "message": state.where}
@@ -159,7 +162,7 @@ class StreamLoop:
             changes |= {"phase": Phase.RUNNING, "message": f"Attempt {attempt} runs."}
         self._write_changed(status, version, changes)
         self._reached("pass.running-recorded")
-        return Watching(attempt)
+        return Watching(attempt, state.gives_up_at)
 
     def _shown(self, status: StreamStatus, state: Running) -> dict[str, object]:
         """What a status shows of a driver that runs: its pod, and from time to time what the ledger says."""
@@ -186,7 +189,7 @@ class StreamLoop:
         if status.driver is not None and status.driver.attempt == status.attempt:
             driver = status.driver
         landed_at_start = driver.landed_at_start
-        view = world.stores.ledger.look(self._stream.stream_id)
+        view = self._ledger_after(ending)
         step = after_ending(
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
@@ -223,9 +226,20 @@ class StreamLoop:
             case _:
                 assert_never(step)
 
+    def _ledger_after(self, ending: Ended | Gone) -> LedgerView | None:
+        """Look at the ledger; a driver that did what it was asked to has ended well, whatever the ledger could tell."""
+        try:
+            return self._world.stores.ledger.look(self._stream.stream_id)
+        except ExactlyOnceError:
+            words = ending.words if isinstance(ending, Ended) else None
+            if words is None or words.ending is not Ending.DRAINED:
+                raise
+            return None
+
     def _launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
         """Choose, record, raise, observe, decide, act: in this order."""
         world, stream_id = self._world, self._stream.stream_id
+        world.check()
         world.stores.ledger.prepare()
         before = world.stores.ledger.look(stream_id)
         if before is not None:

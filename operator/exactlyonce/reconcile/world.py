@@ -45,9 +45,10 @@ class StatusStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A driver runs; look again when it ends."""
+    """A driver runs; look again when it ends, and at `until` in any case."""
 
     attempt: Epoch
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ class World:
     nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
     each error that ends a pass. `in_pod` says that only the stream's own pods reach the checkpoint, so that reconciliation
     runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
-    stream: nobody waits for the answer.
+    stream: nobody waits for the answer. `check` raises what an attempt lacks, such as a secret; it is asked before one is
+    recorded, and before a driver that runs is drained for it.
     """
 
     stores: Stores
@@ -101,3 +103,4 @@ class World:
     glance: Callable[[str], LedgerView | None] | None = None
     in_pod: bool = False
     asks_again: bool = False
+    check: Callable[[], None] = lambda: None
