@@ -105,6 +105,7 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         stream.until(lambda: asked("exactlyonce_stream_lag_records") == [0.0], "nothing waits")
         stream.until(lambda: not firing("ExactlyOnceLagHigh"), "nothing fires")
         assert not firing("ExactlyOnceOperatorDown")
+        stream.until(lambda: asked("exactlyonce_checkpoint_objects") != [], "its checkpoint on S3 is measured")
         stream.until(
             lambda: f"\nexactlyonce_driver_rows_total {rig.landed()}\n" in page(stream, "metrics"), "it counts"
         )

@@ -18,6 +18,10 @@ pytestmark = pytest.mark.timeout(1800)
 
 SYSTEM = "exactlyonce-upgraded"
 CHART = Path("charts/exactlyonce-operator")
+BEYOND = {
+    "spec.source.kafka.start": {"from": "Offsets", "offsets": [{"topic": "no-such-topic", "partition": 0, "offset": 7}]}
+}
+"""A start that no topic has: the operator refuses it without a driver."""
 
 
 @pytest.fixture
@@ -48,12 +52,17 @@ def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_att
     rig = stream.rig
     try:
         before.install(None, "--take-ownership")
+        halted = replace(stream, name=f"{stream.name}-halted", changes={**stream.changes, **BEYOND})
         with watching_drivers(cluster, namespace) as seen:
             rig.produce(4_000)
             stream.apply()
             stream.until_landed_all()
             (driver,) = stream.pods("driver")
             assert driver["spec"]["containers"][0]["image"] == old.spark
+            halted.apply()
+            halted.until(lambda: halted.phase == "Halted", "another stream has halted")
+            told = halted.status["message"]
+            assert "no-such-topic" in told
 
             after.upgrade()
             stream.change({"spec.history": 2})  # what no driver reads
@@ -74,6 +83,9 @@ def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_att
             assert images_used[stream.driver_name(2)] == images.spark
         rig.assert_exactly_once()
         assert seen.doubled() == {}
+        assert (halted.phase, halted.status["message"]) == ("Halted", told)
+        assert halted.reasons()["Halted"] == 1, "the new operator has left it to a person"
+        halted.streams.delete(halted.name)
         stream.streams.delete(stream.name)
         eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "it has drained and is gone", 180)
     finally:
