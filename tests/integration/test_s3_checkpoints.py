@@ -6,6 +6,8 @@ The operator's reads go through boto3 and Spark's through S3A, to the same objec
 from __future__ import annotations
 
 import contextlib
+import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from exactlyonce.checkpoint.generation import list_generations
 from exactlyonce.checkpoint.s3 import S3LogStore, S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce_spark.s3_settings import LOGIN_KEYS
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
@@ -70,6 +73,35 @@ def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(
     rig.assert_exactly_once()
     assert rig.verdicts()[4:] == ["RebuildFromSink"], rig.story()
     assert [generation.number for generation in list_generations(store)] == [1, 2], "the damaged one stays as evidence"
+
+
+def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
+    kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As EKS gives it to a pod: a role and a file with a token; moto's STS stands in for Amazon's, and checks no token."""
+    for variable in LOGIN_KEYS:
+        monkeypatch.delenv(variable, raising=False)
+    token = tmp_path / "token"
+    token.write_text("a token of the service account")
+    identity = {
+        "AWS_ROLE_ARN": f"arn:aws:iam::123456789012:role/{name}",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL_STS": s3.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+    }
+    for variable, value in identity.items():
+        monkeypatch.setenv(variable, value)
+    checkpoint = {"location": f"s3a://{BUCKET}/checkpoints/{name}", "endpoint": s3.endpoint, "pathStyle": True}
+    rig = Rig(kafka, postgres_18, tmp_path, name, {"spec.checkpoint": {**checkpoint, "region": "eu-west-1"}})
+    rig.produce(300)
+    rig.run(crash="batch.landed=kill-driver")
+    rig.assert_exactly_once()
+    assert rig.verdicts() == ["FirstStart", "SkipLanded"], rig.story()
+    with urllib.request.urlopen(f"{s3.endpoint}/moto-api/data.json") as answer:
+        roles = {role["role_arn"] for role in json.load(answer)["sts"]["AssumedRole"]}
+    assert roles == {identity["AWS_ROLE_ARN"]}, "there was no other login to be had"
 
 
 def test_no_login_is_on_a_command_line_or_in_a_drivers_document(on_s3: Rig, s3: S3) -> None:

@@ -253,6 +253,20 @@ def test_no_login_at_all_is_told(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_pa
         S3LogStore(f"s3a://{BUCKET}/orders", without).read("stream.json")
 
 
+def test_a_web_identity_that_is_not_accepted_is_told_as_such(
+    s3: S3, store: S3LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As boto3 raises it in the middle of any call; moto's STS accepts every token."""
+
+    def refused(**_: object) -> None:
+        told = {"Code": "AccessDenied", "Message": "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
+        raise ClientError({"Error": told}, "AssumeRoleWithWebIdentity")
+
+    monkeypatch.setattr(store._client, "get_object", refused)
+    with pytest.raises(StoreUnreachable, match=r"web identity is not accepted \(Not authorized .* that role trusts"):
+        store.read("stream.json")
+
+
 def test_half_a_login_is_refused_by_name() -> None:
     with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone"):
         S3Service.of(None, None, path_style=False, secret={"AWS_ACCESS_KEY_ID": "x"})

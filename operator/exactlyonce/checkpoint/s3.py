@@ -249,6 +249,11 @@ class S3LogStore:
     def _told(self, problem: ClientError) -> str:
         code = _code(problem)
         said = str(problem.response.get("Error", {}).get("Message", "")).rstrip(".")
+        if problem.operation_name == "AssumeRoleWithWebIdentity":
+            return (
+                f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
+                "names, or whom that role trusts."
+            )
         if code in _NOT_ALLOWED:
             return (
                 f"access is denied ({said or code}); the login needs s3:ListBucket on {self._bucket}, and s3:GetObject, "
