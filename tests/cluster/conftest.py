@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import secrets
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,8 +19,10 @@ import pytest
 from kubernetes import client, config
 
 from scripts import generate_crd
-from testbed import cache, cluster_tools, image_store
+from testbed import cache, cluster_tools, given_cluster, image_store
 from testbed.cluster import Cluster
+from testbed.given_cluster import GivenCluster
+from testbed.image_layout import ImageLayout
 from testbed.images import Images, ensure_images
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
@@ -29,18 +33,23 @@ from tests.cluster.streams import ServerRefused, install
 from tests.rig import Rig
 
 HERE = Path(__file__).parent
-MADE = pytest.StashKey[tuple[Images, Path]]()
-"""The images of the tree as it was when the run began, and the store that has them."""
+MADE = pytest.StashKey[tuple[Images, Path | None]]()
+"""The images of the tree as it was when the run began, and the store that has them; none where a cluster is given."""
 
 WithoutRules = Callable[[], AbstractContextManager[None]]
 
+RUN = secrets.token_hex(2)
 _numbers = itertools.count(1)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Make what the cluster is made of, if tests of this folder will run and this machine lacks nothing."""
     chosen = any(item.path.is_relative_to(HERE) for item in session.items)
-    if not chosen or session.config.option.collectonly or cluster_tools.missing() is not None:
+    if not chosen or session.config.option.collectonly or lack() is not None:
+        return
+    named = given()
+    if named is not None:
+        session.config.stash[MADE] = Images(named.operator_image, named.spark_image, ImageLayout(Path())), None
         return
     screen = cache.Screen()
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -54,12 +63,32 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.add_cleanup(used.close)
 
 
+def given() -> given_cluster.Given | None:
+    """Return the cluster that the environment names, if it does."""
+    try:
+        return given_cluster.given()
+    except ValueError as problem:
+        raise pytest.UsageError(str(problem)) from None
+
+
+def lack() -> str | None:
+    """Return why there can be no cluster here, or None."""
+    return cluster_tools.missing() if given() is None else given_cluster.missing()
+
+
 @pytest.fixture(scope="session")
 def possible() -> None:
     """Skips what needs a cluster where there can be none."""
-    lack = cluster_tools.missing()
-    if lack is not None:
-        pytest.skip(lack)
+    why = lack()
+    if why is not None:
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def helm_program(possible: None) -> Path:
+    """A helm that fits the cluster."""
+    found = None if given() is None else shutil.which("helm")
+    return ensure_programs() / "helm" if found is None else Path(found)
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +99,12 @@ def images(possible: None, pytestconfig: pytest.Config) -> Images:
 
 @pytest.fixture(scope="session")
 def cluster(possible: None, pytestconfig: pytest.Config, servers: Path) -> Iterator[Cluster]:
-    """A cluster of two nodes that have the images."""
+    """A cluster of two nodes that have the images, or the one that is given (testbed/given_cluster.py)."""
+    named = given()
+    if named is not None:
+        with GivenCluster(servers / "cluster", named=named, refuse=pytest.skip, _programs=Path()) as there:
+            yield there
+        return
     with Cluster(servers / "cluster", nodes=2, store=pytestconfig.stash[MADE][1]) as made:
         yield made
 
@@ -107,7 +141,7 @@ def s3(cluster: Cluster, servers: Path) -> Iterator[S3]:
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own that admits pods of the `restricted` level only."""
-    name = f"test-{next(_numbers)}"
+    name = f"test-{RUN}-{next(_numbers)}"
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from exactlyonce.control.settings import PREFIX, OperatorSettings, read_settings
 from scripts.chart_values import CHART
 from testbed.cluster import Cluster, KubectlFailed
-from testbed.programs import ensure_programs
 from tests.cluster.charts import EXAMPLES, Document, Grant, Helm, HelmFailed, example, grants, of_kind, only, values_of
 from tests.cluster.pods import apply
 
@@ -77,9 +77,9 @@ every_example = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def helm(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """helm, without a cluster."""
-    return Helm(ensure_programs() / "helm", tmp_path_factory.mktemp("helm"))
+    return Helm(helm_program, tmp_path_factory.mktemp("helm"))
 
 
 @every_example

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from scripts.chart_values import CHART
-from testbed.programs import ensure_programs
 from tests.cluster.charts import Helm, HelmFailed
 from tests.unit.test_alerts import DASHBOARD, RULES
 
@@ -25,9 +25,9 @@ ALL_ON = {
 
 
 @pytest.fixture(scope="module")
-def helm(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """helm, without a cluster."""
-    return Helm(ensure_programs() / "helm", tmp_path_factory.mktemp("helm"))
+    return Helm(helm_program, tmp_path_factory.mktemp("helm"))
 
 
 def rendered(helm: Helm, kind: str, values: dict[str, Any]) -> list[dict[str, Any]]:

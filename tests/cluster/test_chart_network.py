@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from scripts.chart_values import CHART
-from testbed.programs import ensure_programs
 from tests.cluster.charts import Document, Helm, example, of_kind, only
 from tests.cluster.network_policies import Place, may_connect, may_leave
 
@@ -14,9 +15,9 @@ GOLDEN_PODS = CHART.parents[1] / "tests" / "golden" / "driver_pods"
 
 
 @pytest.fixture(scope="module")
-def helm(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """helm, without a cluster."""
-    return Helm(ensure_programs() / "helm", tmp_path_factory.mktemp("helm"))
+    return Helm(helm_program, tmp_path_factory.mktemp("helm"))
 
 
 MONITORING = Place("monitoring", {"app": "prometheus"})

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from testbed.cluster import Cluster
-from testbed.programs import ensure_programs
 from testbed.prometheus import Prometheus, PrometheusUnavailable, ensure_program
 from tests.cluster.charts import Helm, only
 from tests.cluster.operators import MakeOperator, MakeStream, OperatorProcess, WholeStream
@@ -36,13 +35,13 @@ OBJECTIVE_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
-def documents(possible: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def documents(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What the chart brings where everything for Prometheus is asked for."""
     try:
         ensure_program()
     except PrometheusUnavailable as problem:
         pytest.skip(str(problem))
-    return Helm(ensure_programs() / "helm", tmp_path_factory.mktemp("helm")).render(ALL_ON)
+    return Helm(helm_program, tmp_path_factory.mktemp("helm")).render(ALL_ON)
 
 
 def quick_rules(documents: list[dict[str, Any]]) -> dict[str, Any]:
