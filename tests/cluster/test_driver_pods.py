@@ -240,7 +240,7 @@ def test_the_last_ended_drivers_are_kept_for_their_logs(make: Make) -> None:
     kept_spec = drivers.launcher.spec_of(Epoch(5))
     assert kept_spec is not None
     was = parse_stream(drivers.resource, "the test").spec
-    assert parse_stream({**drivers.resource, "spec": kept_spec}, "what is kept").spec == was
+    assert parse_stream({**drivers.resource, "spec": kept_spec}, "what is kept").spec == was, "no field of it is lost"
     drivers.launcher.clean_up(Epoch(5), keep=0)
     eventually(lambda: drivers.names("pods") == [], "none is kept")
     assert drivers.launcher.spec_of(Epoch(5)) is None

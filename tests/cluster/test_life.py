@@ -236,7 +236,7 @@ def test_a_spec_that_turns_invalid_leaves_the_last_valid_one_in_force(
     make_stream: MakeStream, make_operator: MakeOperator, name: str, without_rules: WithoutRules
 ) -> None:
     """An older release's definition has let it in, or a newer operator knows better."""
-    stream = make_stream(name)
+    stream = make_stream(name, {"spec.driver.podTemplate": {"metadata": {"labels": {"team": "shop"}}}})
     rig = stream.rig
     stream.operators.append(make_operator())
     rig.produce(1_000)
@@ -250,6 +250,8 @@ def test_a_spec_that_turns_invalid_leaves_the_last_valid_one_in_force(
     stream.cluster.kill_container(stream.namespace, stream.driver_name(1))
     stream.until(lambda: stream.status["attempt"] == 2 and stream.phase == "Running", "the next attempt runs")
     assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded")
+    (driver,) = [pod for pod in stream.pods("driver") if pod["metadata"]["name"] == stream.driver_name(2)]
+    assert driver["metadata"]["labels"]["team"] == "shop", "it is made of all that the last valid spec said"
     rig.produce(1_000)
     stream.until_landed_all()
     assert stream.holding_condition == "Stalled: SpecInvalid"

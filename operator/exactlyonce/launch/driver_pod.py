@@ -7,6 +7,7 @@ Golden files: tests/golden/driver_pods.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,8 @@ ATTEMPT_FOLDER = "/etc/exactlyonce/attempt"
 SECRETS_MOUNT = "/etc/exactlyonce/secrets"
 TERMINATION_LOG = "/dev/termination-log"
 DRIVER_FILE, EXECUTOR_FILE, BRIEF_FILE = "driver.json", "executor.yaml", "reconcile.json"
+STREAM_FILE = "stream.json"
+"""The whole spec: what the next attempt is made of while the resource's own is invalid."""
 VOLUME_SECURITY = {**POD_SECURITY, "fsGroup": 65532, "fsGroupChangePolicy": "OnRootMismatch"}
 """With a claim: what is on its volume belongs to the image's group too, whoever made the volume."""
 _YAML: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a fifth of the time
@@ -111,6 +114,7 @@ def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
         DRIVER_FILE: _driver_document(settings).render(),
         EXECUTOR_FILE: yaml.dump(executor, Dumper=_YAML, sort_keys=False, width=120),
     }
+    data[STREAM_FILE] = json.dumps(settings.whole_spec, indent=2)
     if settings.brief is not None:
         data[BRIEF_FILE] = settings.brief
     return {

@@ -6,6 +6,7 @@ record, and with it the proof of its end and its last words, until both are in t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,8 +15,7 @@ from typing import Any
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
-from exactlyonce.launch.driver_document import DriverDocument
-from exactlyonce.launch.driver_pod import DRIVER_FILE, Manifests
+from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
@@ -99,9 +99,10 @@ class KubernetesLauncher:
         if found is None or not self._is_ours(found, attempt):
             return None
         try:
-            return DriverDocument.parse(found["data"][DRIVER_FILE]).spec
+            spec = json.loads(found["data"][STREAM_FILE])
         except (KeyError, TypeError, ValueError):
             return None
+        return spec if isinstance(spec, dict) else None
 
     def drain(self, attempt: Epoch) -> None:
         """Delete the driver's pod: its kubelet asks the driver to end, and waits for the grace period."""

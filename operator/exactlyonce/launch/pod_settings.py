@@ -51,8 +51,8 @@ class VolumeClaim:
 class PodSettings:
     """What the pods of one attempt are made of.
 
-    `spec` is what the driver reads of the spec. `secrets` are mounted as files. `brief` is given to the reconciliation in the
-    driver's pod, where there is one.
+    `spec` is what the driver reads of `whole_spec`. `secrets` are mounted as files. `brief` is given to the reconciliation in
+    the driver's pod, where there is one.
     """
 
     stream: str
@@ -62,6 +62,7 @@ class PodSettings:
     owner: OwnerReference
     image: Image
     spec: Mapping[str, Any]
+    whole_spec: Mapping[str, Any]
     driver: Size
     executor: Size
     executors: int
@@ -114,6 +115,7 @@ def resolve(
         owner=OwnerReference(metadata.name, owner_uid),
         image=_image(stream, defaults),
         spec=spec.differences(*NOT_THE_DRIVERS),
+        whole_spec=spec.differences("suspend"),
         driver=_size(spec.driver),
         executor=_size(spec.executor),
         executors=spec.executor.instances,
