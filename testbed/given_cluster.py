@@ -100,6 +100,10 @@ class GivenCluster(Cluster):
         """Refuse."""
         self._refuse("kills a container past the API server")
 
+    def log_on_node(self, node: str, namespace: str, pod: str) -> str:
+        """Refuse."""
+        self._refuse("reads the disk of a node")
+
     def freeze_container(self, namespace: str, pod: str) -> None:
         """Refuse."""
         self._refuse("stops a container past the API server")

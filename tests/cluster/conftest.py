@@ -185,7 +185,7 @@ def make_operator(cluster: Cluster, images: Images, namespace: str, tmp_path: Pa
     with ExitStack() as started:
 
         def made(**options: Any) -> OperatorProcess:
-            operator = OperatorProcess(cluster, tmp_path, images.spark, namespace, **options)
+            operator = OperatorProcess(cluster, tmp_path, images.spark, **{"namespaces": namespace, **options})
             started.callback(operator.end)
             operator.start()
             return operator

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 
 import pytest
 
@@ -102,6 +103,11 @@ def test_a_driver_on_a_lost_node_is_refused_while_its_successor_lands(
         stream.until_landed_all()
         nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in stream.pods("driver")}
         assert nodes[stream.driver_name(2)] == other
+        refused = f"Epoch 1 of {stream.namespace}/{stream.name} may not land"
+        stream.until(
+            lambda: refused in cluster.log_on_node(node, stream.namespace, stream.driver_name(1)),
+            "the driver that runs on has tried to land and was refused",
+        )
         stream.kubectl("delete", "pod", stream.driver_name(1), "--force", "--grace-period=0", "--wait=false")
         rig.produce(2_000)
         stream.until_landed_all()
@@ -149,10 +155,12 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     rig.produce(1_000)
     stream.apply()
     stream.until(lambda: "ImageNotPullable" in stream.reasons(), "the image is missed")
-    assert stream.phase in ("BackingOff", "Reconciling", "Launching", "Running")
+    stream.until(lambda: stream.holding_condition == "Reconciling: ImageNotPullable", "and told between two attempts")
+    assert stream.phase == "BackingOff"
     assert any("The image registry.invalid/nothing:1 cannot be pulled" in words for _, words in stream.events())
     stream.change({"spec.image": None, "spec.driver.startTimeout": "10s", "spec.driver.podTemplate": NOWHERE})
     stream.until(lambda: "Unschedulable" in stream.reasons(), "no node fits")
+    stream.until(lambda: stream.holding_condition == "Reconciling: Unschedulable", "and told between two attempts")
     assert any("0/2 nodes are available" in words for _, words in stream.events())
 
     rig.sql(f"alter role {rig.user} nologin")
@@ -177,9 +185,11 @@ def test_a_database_that_is_down_for_a_minute_and_a_password_that_has_changed_co
     stream.until_landed_all()
     postgres_18.crash()
     rig.produce(2_000)
-    down = threading.Event()
-    down.wait(60)
-    assert stream.holding_condition.startswith("Reconciling") or stream.phase == "Running", "nothing is given up"
+    went_down = time.monotonic()
+    stream.until(lambda: stream.phase == "BackingOff", "the driver could not land, and the next one waits", 60)
+    assert stream.holding_condition in ("Reconciling: PutOff", "Reconciling: Unreachable")
+    threading.Event().wait(max(0.0, 60 - (time.monotonic() - went_down)))
+    assert stream.phase in ("BackingOff", "Reconciling"), "nothing is given up, and nothing is started without a ledger"
     postgres_18.start()
     stream.until_landed_all()
     rig.assert_exactly_once()
