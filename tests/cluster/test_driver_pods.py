@@ -237,13 +237,13 @@ def test_the_last_ended_drivers_are_kept_for_their_logs(make: Make) -> None:
     eventually(lambda: drivers.names("pods") == kept, "5, whose end is not recorded, and the two before it")
     assert drivers.names("configmaps") == kept
     assert "attempt" in drivers.kubectl("logs", drivers.pod_name(3))
-    kept_spec = drivers.launcher.spec_of(Epoch(5))
+    kept_spec = drivers.launcher.latest_spec()
     assert kept_spec is not None
     was = parse_stream(drivers.resource, "the test").spec
     assert parse_stream({**drivers.resource, "spec": kept_spec}, "what is kept").spec == was, "no field of it is lost"
     drivers.launcher.clean_up(Epoch(5), keep=0)
     eventually(lambda: drivers.names("pods") == [], "none is kept")
-    assert drivers.launcher.spec_of(Epoch(5)) is None
+    assert drivers.launcher.latest_spec() is None
     assert isinstance(drivers.look(3), NeverStarted)
 
 

@@ -62,7 +62,7 @@ def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_att
             halted.apply()
             halted.until(lambda: halted.phase == "Halted", "another stream has halted")
             told = halted.status["message"]
-            assert "no-such-topic" in told
+            assert "source.kafka.start.offsets" in told
 
             after.upgrade()
             stream.change({"spec.history": 2})  # what no driver reads

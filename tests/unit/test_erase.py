@@ -15,6 +15,7 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
+from exactlyonce.control.resource_status import NotLeading
 from exactlyonce.ledger.rows import Owner
 from tests.resource_cases import changed, document
 
@@ -54,13 +55,15 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-def erased(ledger: OneRow, store: LocalLogStore) -> str | None:
+def erased(ledger: OneRow, store: LocalLogStore, may_act: Callable[[], bool] = lambda: True) -> str | None:
     """Erase what the resource names."""
     places = Bulkheads(1)
     erasable = SimpleNamespace(
         ledger=ledger, at_ledger=places.store("ledger"), checkpoints=store, at_checkpoints=places.store("lake")
     )
-    parts: Any = SimpleNamespace(cluster=SimpleNamespace(cluster_id="cluster-1"), erasable=lambda stream: erasable)
+    parts: Any = SimpleNamespace(
+        cluster=SimpleNamespace(cluster_id="cluster-1"), erasable=lambda stream: erasable, may_act=may_act
+    )
     return erase(parts, COPY)
 
 
@@ -128,3 +131,10 @@ def test_a_large_checkpoint_goes_in_several_passes_and_the_row_that_tells_whose_
     monkeypatch.setattr("exactlyonce.control.erase._ONE_PASS_SECONDS", 60.0)
     erased(ledger, store)
     assert (files(tmp_path), ledger.forgotten) == (set(), [OURS])
+
+
+def test_an_operator_that_has_lost_the_lease_takes_no_row_away(tmp_path: Path) -> None:
+    ledger, store = OneRow(OURS), location(tmp_path)
+    with pytest.raises(NotLeading):
+        erased(ledger, store, lambda: False)
+    assert ledger.forgotten == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.control.parts import driver_plan
+from exactlyonce.control.plans import driver_plan
 from tests.resource_cases import document
 
 

@@ -17,8 +17,8 @@ from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, Reso
 from exactlyonce.control.deletion import FINALIZER, Deletion, StillErasing
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.parts import driver_plan
-from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.plans import driver_plan, what_a_person_asks
+from exactlyonce.control.resource_status import NotLeading, ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
     WATCH_SECONDS,
@@ -29,7 +29,7 @@ from exactlyonce.control.stream_pass import (
     _next,
 )
 from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import SecretMissing, Unreachable
+from exactlyonce.errors import ExactlyOnceError, SecretMissing, StoreBusy, Unreachable
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.rows import Owner
@@ -40,6 +40,7 @@ from exactlyonce.reconcile.observe import Stores
 from tests.resource_cases import changed, document
 
 KEY = Key("shop", "orders")
+VALID = parse_stream(document(), "the test")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -142,9 +143,11 @@ def passes(
     server: ServerInMemory,
     may_act: Callable[[], bool] = lambda: True,
     driver: OneDriver | None = None,
-    last_valid: Stream | None = None,
+    last_made: Stream | None = None,
+    *,
+    only_unmeasured: bool = False,
 ) -> StreamPasses:
-    """Return passes of streams whose secret is missing."""
+    """Return passes of streams whose secret is missing; `only_unmeasured`: the one of this very version is not known yet."""
     launcher = OneDriver(NeverStarted()) if driver is None else driver
 
     def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
@@ -159,7 +162,7 @@ def passes(
             report,
             lambda: NOW,
             asks_again=True,
-            check=missing,
+            check=(lambda: None) if only_unmeasured else missing,
         )
         return Parts(world, driver_plan(stream.spec), launcher.clean_up, missing)
 
@@ -173,7 +176,8 @@ def passes(
         rendering,
         may_act,
         observer,
-        last_valid=lambda document, attempt: last_valid,
+        last_made=lambda document: last_made,
+        launcher_of=lambda document: launcher,
     )
 
 
@@ -187,7 +191,8 @@ def test_a_missing_secret_does_not_wake_a_stream_that_has_come_to_rest(phase: Ph
     server = ServerInMemory(resource())
     acted(server)
     assert server.resource is not None
-    server.resource = changed(server.resource, {"status.phase": str(phase), "status.message": "why it rests"})
+    changes = {"status.phase": str(phase), "status.message": "why it rests", "spec.suspend": phase is Phase.SUSPENDED}
+    server.resource = changed(server.resource, changes)
     passes(server).run(KEY)
     assert (server.resource["status"]["phase"], server.resource["status"]["message"]) == (phase, "why it rests")
 
@@ -220,9 +225,17 @@ def test_each_generation_of_a_resource_is_said_to_have_been_looked_at(spec: dict
 def running(plan: str | None = None, **changes: Any) -> ServerInMemory:
     """Return a server whose stream's third driver runs, as far as its status says."""
     made = resource(Phase.RUNNING, **changes)
-    driver = DriverStatus(attempt=3, plan=plan or driver_plan(parse_stream(document(), "the test").spec))
-    status = StreamStatus(phase=Phase.RUNNING, message="Attempt 3 runs.", attempt=3, driver=driver)
+    stream = parse_stream(document(), "the test")
+    driver = DriverStatus(attempt=3, plan=plan or driver_plan(stream.spec))
+    status = StreamStatus(
+        phase=Phase.RUNNING, message="Attempt 3 runs.", attempt=3, driver=driver, acted_on=what_a_person_asks(stream)
+    )
     return ServerInMemory(changed(made, {"status": rendered(status, made, NOW)}))
+
+
+def acts(driver: OneDriver) -> list[str]:
+    """Return what a driver was asked to do."""
+    return [it for it in driver.asked if not it.startswith("clean up")]
 
 
 def shown(server: ServerInMemory) -> tuple[str, str]:
@@ -232,20 +245,58 @@ def shown(server: ServerInMemory) -> tuple[str, str]:
 
 
 def test_a_driver_that_runs_is_still_said_to_run_while_a_secret_is_missing() -> None:
-    server, driver = running(), OneDriver(Running("it runs"))
+    server, driver = running(plan="another"), OneDriver(Running("it runs"))
     passes(server, driver=driver).run(KEY)
     assert shown(server) == ("Running", "Secret shop/warehouse is not there; create it.")
     assert driver.asked == []
+    assert server.resource is not None
+    status = {**server.resource["status"], "driver": {"attempt": 3, "plan": driver_plan(VALID.spec)}}
+    server.resource = changed(server.resource, {"status": status})
+    passes(server, driver=driver).run(KEY)
+    assert shown(server) == ("Running", "Attempt 3 runs."), "what it asks for is again what runs"
+
+
+def test_what_a_stream_lacks_for_its_lag_alone_is_an_event_once_and_keeps_nothing_from_being_cleaned_up() -> None:
+    server, driver = running(), OneDriver(Ended("reaped", None, "it was killed"))
+    assert server.resource is not None
+    ended = {"attempt": 3, "ended": "Crashed", "plan": driver_plan(VALID.spec)}
+    changes = {"status.driver": ended, "status.phase": "Suspended", "spec.suspend": True, "metadata.generation": 2}
+    server.resource = changed(server.resource, changes)
+    of_one_operator = passes(server, driver=driver, only_unmeasured=True)
+    following = of_one_operator.run(KEY)
+    assert driver.asked == ["clean up to 3, keep 3"]
+    assert shown(server)[0] == "Suspended"
+    assert following.after_seconds is not None
+    assert following.after_seconds < 60
+    of_one_operator.run(KEY)
+    assert server.events == ["PutOff"]
+
+
+def test_a_stream_that_is_to_run_again_is_not_said_to_rest_while_its_secret_is_missing() -> None:
+    server = running()
+    assert server.resource is not None
+    ended = {"attempt": 3, "ended": "Drained", "plan": driver_plan(VALID.spec)}
+    server.resource = changed(server.resource, {"status.driver": ended, "status.phase": "Suspended"})
+    passes(server, driver=OneDriver(Gone("deleted"))).run(KEY)
+    assert shown(server) == ("BackingOff", "Secret shop/warehouse is not there; create it.")
+
+
+@pytest.mark.parametrize("state", [Gone("it was deleted before it began"), Ended("reaped", None, "it was killed")])
+def test_a_stream_comes_to_rest_without_its_secret_however_its_driver_has_ended(state: DriverState) -> None:
+    server = running(spec__suspend=True)
+    for _ in range(2):
+        passes(server, driver=OneDriver(state)).run(KEY)
+    assert shown(server)[0] == "Suspended"
 
 
 def test_a_driver_is_not_drained_for_a_successor_whose_secret_is_missing_and_is_drained_to_rest() -> None:
     server, driver = running(plan="another"), OneDriver(Running("it runs"))
     passes(server, driver=driver).run(KEY)
-    assert (shown(server)[0], driver.asked) == ("Running", [])
+    assert (shown(server)[0], acts(driver)) == ("Running", [])
     assert server.resource is not None
     server.resource = changed(server.resource, {"spec.suspend": True, "metadata.generation": 2})
     passes(server, driver=driver).run(KEY)
-    assert (shown(server)[0], driver.asked) == ("Draining", ["drain"])
+    assert (shown(server)[0], acts(driver)) == ("Draining", ["drain"])
     driver.state = Ended("reaped", LastWords(Ending.DRAINED, "It has drained.", None), "it ended")
     passes(server, driver=driver).run(KEY)
     assert shown(server)[0] == "Suspended", "what it did is known without the ledger"
@@ -258,29 +309,53 @@ def test_a_driver_that_dies_while_a_secret_is_missing_is_not_said_to_run() -> No
 
 
 def test_a_spec_that_turns_invalid_is_told_once_and_its_driver_left_alone() -> None:
-    server = ServerInMemory(resource(Phase.RUNNING, spec__delivery="Sometimes"))
-    passes(server).run(KEY)
-    passes(server).run(KEY)
+    server, driver = ServerInMemory(resource(Phase.RUNNING, spec__delivery="Sometimes")), OneDriver(Running("it runs"))
+    passes(server, driver=driver).run(KEY)
+    passes(server, driver=driver).run(KEY)
     assert server.resource is not None
     assert server.resource["status"]["phase"] == "Running"
     assert "Sometimes" in server.resource["status"]["specProblem"]
-    assert server.events == ["SpecInvalid"]
+    assert (server.events, driver.asked) == (["SpecInvalid"], [])
 
 
 def test_the_last_spec_that_could_be_used_is_kept_to_while_the_latest_cannot() -> None:
-    last = parse_stream(document({"spec.history": 5}), "the test")
     server, driver = running(plan="as it was", spec__delivery="Sometimes"), OneDriver(Running("it runs"))
-    passes(server, driver=driver, last_valid=last).run(KEY)
-    assert (shown(server)[0], driver.asked) == ("Running", []), "its plan is the one that it was made of"
+    passes(server, driver=driver, last_made=VALID).run(KEY)
+    assert (shown(server)[0], acts(driver)) == ("Running", []), "its plan is the one that it was made of"
     driver.state = Gone("its node is lost")
-    passes(server, driver=driver, last_valid=last).run(KEY)
+    passes(server, driver=driver, last_made=VALID).run(KEY)
     assert shown(server)[0] == "BackingOff", "its death is seen, and the next attempt waits for the secret"
     assert server.resource is not None
     assert "Sometimes" in server.resource["status"]["specProblem"]
     driver.state = Running("it runs")
     server.resource = changed(server.resource, {"spec.suspend": True})
-    passes(server, driver=driver, last_valid=last).run(KEY)
-    assert (shown(server)[0], driver.asked) == ("Draining", ["drain"]), "suspend is obeyed"
+    passes(server, driver=driver, last_made=VALID).run(KEY)
+    assert (shown(server)[0], acts(driver)) == ("Draining", ["drain"]), "suspend is obeyed"
+
+
+@pytest.mark.parametrize(
+    "last_made", [None, parse_stream(document({"spec.history": 5}), "the test")], ids=["none", "changed since, validly"]
+)
+def test_where_no_last_valid_spec_can_be_had_nothing_is_started_and_the_driver_is_looked_at_and_drained(
+    last_made: Stream | None,
+) -> None:
+    server, driver = running(spec__delivery="Sometimes"), OneDriver(Running("it runs"))
+    passes(server, driver=driver, last_made=last_made).run(KEY)
+    assert (shown(server)[0], acts(driver)) == ("Running", [])
+    driver.state = Gone("its node is lost")
+    passes(server, driver=driver, last_made=last_made).run(KEY)
+    assert shown(server)[0] == "BackingOff", "OneDriver refuses to start"
+    driver.state = Running("it runs")
+    assert server.resource is not None
+    server.resource = changed(server.resource, {"spec.suspend": True})
+    passes(server, driver=driver, last_made=last_made).run(KEY)
+    assert (shown(server)[0], acts(driver)) == ("Draining", ["drain"])
+    driver.state = Gone("it is gone")
+    passes(server, driver=driver, last_made=last_made).run(KEY)
+    assert shown(server)[0] == "Suspended"
+    writes = server.writes
+    passes(server, driver=driver, last_made=last_made).run(KEY)
+    assert server.writes == writes
 
 
 def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:
@@ -337,11 +412,6 @@ def nothing_to_erase(found: Mapping[str, Any]) -> None:
     raise AssertionError
 
 
-def silent(found: Mapping[str, Any]) -> None:
-    """Be a store that does not answer."""
-    raise Unreachable("The database does not answer.")
-
-
 def test_a_deleted_stream_drains_its_driver_first_and_kills_it_when_that_takes_too_long() -> None:
     for seconds_ago, asked in ((10, ["drain"]), (150, ["drain", "kill"])):
         server, driver = ServerInMemory(deleted(seconds_ago)), OneDriver(Running("it runs"))
@@ -360,24 +430,58 @@ def test_a_deleted_stream_that_retains_needs_no_store_and_is_let_go_once_its_dri
     assert server.resource["metadata"]["finalizers"] == []
 
 
+class Erasures:
+    """One operator's deletion of one stream, whose stores answer as the test says at a time that it says."""
+
+    def __init__(self) -> None:
+        self.server = ServerInMemory(deleted(4000, spec__deletionPolicy="Delete"))
+        api: Any = self.server
+        self.moment, self.answer = 0.0, ExactlyOnceError("")
+        self.deletion = Deletion(
+            api,
+            lambda found: OneDriver(NeverStarted()),
+            lambda found: timedelta(seconds=60),
+            self._erase,
+            lambda: True,
+            lambda: self.moment,
+        )
+
+    def at(self, moment: float, answer: ExactlyOnceError) -> float | None:
+        """Run a pass at that moment."""
+        self.moment, self.answer = moment, answer
+        assert self.server.resource is not None
+        return self.deletion.run(changed(self.server.resource, {}))
+
+    def _erase(self, found: Mapping[str, Any]) -> str | None:
+        raise self.answer
+
+
 def test_a_store_that_is_silent_delays_a_deletion_for_a_bounded_time_and_an_event_says_what_is_left() -> None:
-    early = ServerInMemory(deleted(200, spec__deletionPolicy="Delete"))
-    assert delete(early, OneDriver(NeverStarted()), silent) is not None
-    assert early.events == []
-    late = ServerInMemory(deleted(400, spec__deletionPolicy="Delete"))
-    assert delete(late, OneDriver(NeverStarted()), silent) is None
-    assert late.events == ["LeftBehind"]
-    assert late.resource is not None
-    assert late.resource["metadata"]["finalizers"] == []
+    silent, erasures = Unreachable("The database does not answer."), Erasures()
+    assert erasures.at(0, silent) is not None
+    assert erasures.at(299, silent) is not None
+    assert erasures.server.events == []
+    assert erasures.at(301, silent) is None
+    assert erasures.server.events == ["LeftBehind"]
+    assert erasures.server.resource is not None
+    assert erasures.server.resource["metadata"]["finalizers"] == []
 
 
-def test_a_checkpoint_that_takes_many_passes_to_erase_is_not_left_behind_however_long_that_takes() -> None:
-    def more(found: Mapping[str, Any]) -> None:
-        raise StillErasing("There is more.")
+def test_a_checkpoint_that_takes_many_passes_to_erase_is_not_left_behind_for_one_that_failed() -> None:
+    silent, more, erasures = Unreachable("No answer."), StillErasing("There is more."), Erasures()
+    assert erasures.at(0, silent) is not None
+    assert erasures.at(200, more) == 0.0
+    assert erasures.at(5000, silent) is not None
+    assert erasures.at(5100, StoreBusy("Others ask it.")) is not None
+    assert erasures.at(6000, StoreBusy("Others ask it.")) is not None
+    assert erasures.server.events == []
 
-    late = ServerInMemory(deleted(4000, spec__deletionPolicy="Delete"))
-    assert delete(late, OneDriver(NeverStarted()), more) == 0.0
-    assert late.events == []
+
+def test_an_operator_that_loses_the_lease_while_it_erases_stops_there() -> None:
+    erasures = Erasures()
+    with pytest.raises(NotLeading):
+        erasures.at(0, NotLeading("The Lease is held by another operator."))
+    assert (erasures.server.writes, erasures.server.events) == (0, [])
 
 
 def test_a_deleted_stream_whose_status_is_lost_still_drains_its_driver() -> None:

@@ -89,7 +89,8 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         settings.selector,
         parts.forget,
         functools.partial(release_orphans, cluster, may_act),
-        parts.last_valid,
+        parts.last_made,
+        parts.launcher_of,
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act)

@@ -6,15 +6,16 @@ left behind, and an event says so.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.resource_status import require_lease, status_of
+from exactlyonce.control.resource_status import NotLeading, require_lease, status_of
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError, StoreBusy
 from exactlyonce.launch.port import Launcher, Running
 from exactlyonce.offsets import Epoch
 
@@ -50,6 +51,8 @@ class Deletion:
     drain_timeout_of: Callable[[Mapping[str, Any]], timedelta]
     erase: Callable[[Mapping[str, Any]], str | None]
     may_act: Callable[[], bool]
+    clock: Callable[[], float] = time.monotonic
+    failing_since: dict[str, float] = field(default_factory=dict)
 
     def run(self, document: dict[str, Any]) -> float | None:
         """Do what is to be done now; return the seconds until the next look, or None when the resource may go."""
@@ -68,7 +71,7 @@ class Deletion:
                 launcher.kill(attempt)
             return _LOOK_SECONDS
         if (document.get("spec") or {}).get("deletionPolicy") == "Delete":
-            again = self._erase(document, since)
+            again = self._erase(document)
             if again is not None:
                 return again
         reached("deletion.erased", metadata["namespace"], metadata["name"])
@@ -79,17 +82,26 @@ class Deletion:
         self.cluster.put_finalizers(document, finalizers)
         return None
 
-    def _erase(self, document: Mapping[str, Any], since: timedelta) -> float | None:
+    def _erase(self, document: Mapping[str, Any]) -> float | None:
         """Erase ledger rows and checkpoint; return when to go on, None also where they did not answer for too long."""
+        uid, now = document["metadata"]["uid"], self.clock()
         try:
             left = self.erase(document)
             if left is not None:
                 self.cluster.tell(document, "LeftBehind", left, warning=True)
+        except NotLeading:
+            raise
         except StillErasing:
+            self.failing_since.pop(uid, None)
             return 0.0
+        except StoreBusy:
+            return (
+                _STORES_LOOK_SECONDS  # by other streams' calls: nothing is known of what this one's would have come to
+            )
         except ExactlyOnceError as problem:
-            if since < timedelta(seconds=_STORES_SECONDS):
+            if now - self.failing_since.setdefault(uid, now) < _STORES_SECONDS:
                 return _STORES_LOOK_SECONDS
             words = f"The ledger rows or the checkpoint are left behind; delete them by hand: {problem}"
             self.cluster.tell(document, "LeftBehind", words, warning=True)
+        self.failing_since.pop(uid, None)
         return None

@@ -10,8 +10,9 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.checkpoint.generation import MARKER, list_generations, read_marker
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
+from exactlyonce.control.owners import owner_of
 from exactlyonce.control.parts import ClusterParts
-from exactlyonce.control.stream_pass import owner_of
+from exactlyonce.control.resource_status import require_lease
 from exactlyonce.ledger.rows import StreamRow
 
 _ONE_PASS_SECONDS = 2.0
@@ -26,6 +27,7 @@ def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], 
     volume is: only pods of the stream reach that, and it has none any more.
 
     Raises:
+        NotLeading: if the Lease is lost on the way.
         StillErasing: if this pass has done its share, and there is more.
         ExactlyOnceError: if the spec is invalid, a secret is missing, or a store does not answer.
     """
@@ -49,8 +51,14 @@ def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], 
             "delete that folder, or the claim, before another stream uses it."
         )
     else:
+
+        def is_enough() -> bool:
+            require_lease(parts.may_act)
+            return clock() >= ends
+
         with erasable.at_checkpoints.entered():
-            left = _erase_checkpoint(store, view.stream, lambda: clock() >= ends)
+            left = _erase_checkpoint(store, view.stream, is_enough)
+    require_lease(parts.may_act)
     with erasable.at_ledger.entered():
         ledger.forget(stream.stream_id, owner)
     return left
@@ -65,7 +73,7 @@ def _erase_checkpoint(store: ErasableStore, row: StreamRow, is_enough: Callable[
     if marker is None or marker.token != row.token:
         return f"The checkpoint in {store.location} is not marked as this stream's, so it stays; delete it by hand."
     for generation in generations:
-        if not store.remove(generation.folder, is_enough):
+        if not store.remove(generation.folder, is_enough) or is_enough():
             raise StillErasing(f"The checkpoint in {store.location} is being erased; there is more of it.")
     store.remove(MARKER)
     return None

@@ -14,15 +14,16 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
-from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
 from exactlyonce.checkpoint.locations import StoreInPods, open_store, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
+from exactlyonce.control.owners import owner_is_gone, owner_of
+from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus, require_lease
 from exactlyonce.control.shared_clients import SharedClients
-from exactlyonce.control.stream_pass import NotPutTogether, Parts, owner_is_gone, owner_of, plan_of
+from exactlyonce.control.stream_pass import NotPutTogether, Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, Refused, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
@@ -169,13 +170,13 @@ class ClusterParts:
 
         return Parts(world, driver_plan(spec), clean_up, introduce)
 
-    def last_valid(self, document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
-        """Return a stream as the spec of an attempt has it, with the metadata of today; None where it cannot be had.
+    def last_made(self, document: Mapping[str, Any]) -> Stream | None:
+        """Return a stream as the spec of its latest attempt has it, with the metadata of today; None where it cannot be had.
 
         Raises:
             ApiServerUnreachable: if the API server does not answer.
         """
-        spec = self.launcher_of(document).spec_of(attempt)
+        spec = self.launcher_of(document).latest_spec()
         try:
             return None if spec is None else parse_stream({**document, "spec": spec}, "the last attempt's ConfigMap")
         except ResourceInvalid:
@@ -229,7 +230,7 @@ class ClusterParts:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
 
         def no_manifests(attempt: Epoch, _brief: str | None) -> Manifests:
-            raise AssertionError(f"attempt {attempt} of a stream that is being deleted is not started")
+            raise AssertionError(f"attempt {attempt} of a stream that is deleted or has no spec is not started")
 
         return self._launcher(document, no_manifests, self.patience)
 
@@ -238,8 +239,9 @@ class ClusterParts:
     ) -> KubernetesLauncher:
         metadata = document["metadata"]
         server = ApiServer(self.cluster.api, functools.partial(require_lease, self.may_act))
-        # As the resource has it now: a pod that runs was made with what it said then.
-        grace_seconds = math.ceil(drain_timeout_of(document).total_seconds()) + START_SECONDS
+        # As the resource has it now: a pod that runs was made with what it said then, and keeps that where it says nonsense.
+        timeout = _drain_timeout(document)
+        grace_seconds = None if timeout is None else math.ceil(timeout.total_seconds()) + START_SECONDS
         return KubernetesLauncher(
             server,
             metadata["namespace"],
@@ -286,19 +288,15 @@ class ClusterParts:
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:
     """Return the drain time-out of a resource that may be invalid."""
+    return _drain_timeout(document) or _DEFAULT_DRAIN
+
+
+def _drain_timeout(document: Mapping[str, Any]) -> timedelta | None:
     given = (document.get("spec") or {}).get("drainTimeout")
     try:
         return _DEFAULT_DRAIN if given is None else parse_duration(given)
-    except ValueError:
-        return _DEFAULT_DRAIN
-
-
-def driver_plan(spec: StreamSpec) -> str:
-    """Return what stands for the driver that a spec asks for, from what its user wrote alone.
-
-    What the operator adds (its default image, the form of its manifests) is left out: an upgrade restarts no driver.
-    """
-    return plan_of(spec.differences(*OPERATORS_OWN))
+    except (TypeError, ValueError):
+        return None
 
 
 def _now() -> datetime:

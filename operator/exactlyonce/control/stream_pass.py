@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
-from exactlyonce.api.resource import ADOPT, FRESH, ResourceInvalid, Stream, parse_stream
+from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
+from exactlyonce.control.hold import hold
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.plans import is_last_valid, what_a_person_asks
 from exactlyonce.control.resource_status import NotLeading, ResourceStatus, require_lease
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
-from exactlyonce.ledger.rows import Owner
+from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.launch.port import Launcher
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import (
     Done,
@@ -97,7 +97,9 @@ class StreamPasses:
     selector: str = ""
     forget: Callable[[Key], None] = lambda key: None
     orphans: Callable[[Key], None] = lambda key: None
-    last_valid: Callable[[Mapping[str, Any], Epoch], Stream | None] = lambda document, attempt: None
+    last_made: Callable[[Mapping[str, Any]], Stream | None] = lambda document: None
+    launcher_of: Callable[[Mapping[str, Any]], Launcher] | None = None
+    lacking: dict[Key, str] = field(default_factory=dict)
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
     def run(self, key: Key) -> Next:
@@ -106,6 +108,7 @@ class StreamPasses:
             document = self.cluster.stream(key, self.selector)
             if document is None:
                 self.cleaned.pop(key, None)
+                self.lacking.pop(key, None)
                 self.observer.gone(key)
                 self.forget(key)
                 self.orphans(key)
@@ -158,19 +161,32 @@ class StreamPasses:
         self, key: Key, document: Mapping[str, Any], statuses: ResourceStatus, stream: Stream, plan: str | None = None
     ) -> Next:
         """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
-        wanted = Wanted.REST if (document.get("spec") or {}).get("suspend") is True else Wanted.RUN
+        wanted = _wanted(document)
         parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
         loop = StreamLoop(stream, parts.world)
         try:
             result = loop.run_pass(wanted, plan or parts.plan)
-            parts.introduce()
         except NotPutTogether as told:
-            return self._not_put_together(statuses, told.problem, has_driver=not loop.driver_is_over)
+            return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
         statuses.flush()
         self.observer.seen(key, statuses.read()[0], has_driver=isinstance(result, Watching))
-        return _next(result, wanted)
+        following = _next(result, wanted)
+        return following if self._introduced(key, parts, statuses) else Next(_MISSING_SECONDS, following.outcome)
+
+    def _introduced(self, key: Key, parts: Parts, statuses: ResourceStatus) -> bool:
+        """Whether the stream can be measured; what it lacks for that is an event, once, and leaves its status as it is."""
+        try:
+            parts.introduce()
+        except NotPutTogether as told:
+            self.observer.metrics.troubled(told.problem)
+            if self.lacking.get(key) != str(told.problem):
+                self.lacking[key] = str(told.problem)
+                self._reporter(statuses)("PutOff", str(told.problem))
+            return False
+        self.lacking.pop(key, None)
+        return True
 
     def _show_lag(self, key: Key, statuses: ResourceStatus) -> None:
         """Write the lag as it was measured last into the status, where it is another by now."""
@@ -199,17 +215,21 @@ class StreamPasses:
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
             self._reporter(statuses)("SpecInvalid", told)
-        stream = self.last_valid(document, Epoch(status.attempt)) if status.driver is not None else None
-        if stream is None or status.driver is None:
-            self._seen(statuses, has_driver=False)
+        stream = self.last_made(document) if status.driver is not None else None
+        if stream is None or status.driver is None or not is_last_valid(stream, status):
+            launcher = self.launcher_of(document) if self.launcher_of is not None else None
+            has_driver = hold(statuses, launcher, rests=_wanted(document) is Wanted.REST)
+            self._seen(statuses, has_driver=has_driver)
             return Next(WATCH_SECONDS, "invalid")
         return self._looped(key, document, statuses, stream, status.driver.plan)
 
-    def _not_put_together(self, statuses: ResourceStatus, problem: ExactlyOnceError, *, has_driver: bool) -> Next:
+    def _not_put_together(
+        self, statuses: ResourceStatus, problem: ExactlyOnceError, wanted: Wanted, *, has_driver: bool
+    ) -> Next:
         """A secret is missing or cannot be read: no attempt is made until it is there, and a driver that runs runs on."""
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
-        if status.phase in _SETTLED:
+        if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):
             statuses.flush()
             self._seen(statuses, has_driver=has_driver)
             return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
@@ -229,7 +249,7 @@ class StreamPasses:
     def _begin_anew_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""
         status, version = statuses.read()
-        asked = _what_a_person_asks(stream)
+        asked = what_a_person_asks(stream)
         if (status.acted_on, status.spec_problem) == (asked, None):
             return
         changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
@@ -253,33 +273,6 @@ class StreamPasses:
         return report
 
 
-def plan_of(*parts: object) -> str:
-    """Return a hash that stands for what an attempt is made of."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def owner_of(cluster: Cluster, document: Mapping[str, Any]) -> Owner:
-    """Return the owner as the ledger knows it: the cluster, and the resource's namespace, name and uid."""
-    metadata = document["metadata"]
-    return Owner(cluster.cluster_id, "/".join([metadata["namespace"], metadata["name"], metadata["uid"]]))
-
-
-def owner_is_gone(cluster: Cluster, owner: Owner) -> bool:
-    """Return whether an owner was a resource of this cluster that no longer exists; of other clusters nothing is known.
-
-    A resource cannot be renamed or moved, so it is gone when its name has none or another uid.
-    """
-    namespace, _, rest = owner.uid.partition("/")
-    name, _, uid = rest.partition("/")
-    if owner.cluster != cluster.cluster_id or not uid:
-        return False
-    try:
-        found = cluster.stream(Key(namespace, name))
-    except Refused:  # the operator may not look there
-        return False
-    return found is None or found["metadata"]["uid"] != uid
-
-
 def recorded_attempt(status: StreamStatus) -> Epoch:
     """Return the latest attempt whose ending is in the status; 0 before the first."""
     if status.driver is None:
@@ -288,11 +281,8 @@ def recorded_attempt(status: StreamStatus) -> Epoch:
     return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
 
 
-def _what_a_person_asks(stream: Stream) -> str:
-    """Return a hash of what a person wrote; a default that a new release's definition fills in is none of that."""
-    annotations = stream.metadata.annotations
-    asked = {key: annotations[key] for key in (ADOPT, FRESH) if key in annotations}
-    return plan_of(stream.spec.differences(), asked)
+def _wanted(document: Mapping[str, Any]) -> Wanted:
+    return Wanted.REST if (document.get("spec") or {}).get("suspend") is True else Wanted.RUN
 
 
 def _seconds_until(moment: datetime) -> float:

@@ -93,10 +93,11 @@ class KubernetesLauncher:
             if manifest["kind"] in _CREATED:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
-    def spec_of(self, attempt: Epoch) -> Mapping[str, Any] | None:
-        """Return the spec that an attempt was made of; None where its ConfigMap is gone, or of a form that is not known."""
-        found = self._read("ConfigMap", driver_name(self.stream, attempt))
-        if found is None or not self._is_ours(found, attempt):
+    def latest_spec(self) -> Mapping[str, Any] | None:
+        """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
+        config_maps = [found for found in self._listed("ConfigMap") if self._is_ours(found)]
+        found = max(config_maps, key=_attempt_of, default=None)
+        if found is None:
             return None
         try:
             spec = json.loads(found["data"][STREAM_FILE])
@@ -120,26 +121,27 @@ class KubernetesLauncher:
         """Let go of the attempts up to `recorded`, whose endings are in the status, and keep the last `keep` for their logs.
 
         Their pods lose the finalizer; one that may still run is deleted; ended ones beyond `keep` are removed with
-        their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless. The ConfigMap of
-        `recorded` stays as long as any attempt is kept: it has the last spec that could be used.
+        their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless. The newest ConfigMap
+        stays as long as any attempt is kept: it has the last spec that could be used.
         """
         pods = [pod for pod in self._listed("Pod") if _attempt_of(pod) <= recorded]
         drivers = [pod for pod in pods if _role_of(pod) == DRIVER and self._is_ours(pod)]
-        kept: set[Epoch] = {recorded} if keep else set()
-        has_pod: set[Epoch] = set()
+        kept: set[Epoch] = set()
         for pod in sorted(drivers, key=_attempt_of, reverse=True):
             deleted = "deletionTimestamp" in pod["metadata"]
-            if not deleted and is_over(pod) and len(has_pod) < keep:
-                has_pod.add(_attempt_of(pod))
+            if not deleted and is_over(pod) and len(kept) < keep:
+                kept.add(_attempt_of(pod))
             elif not deleted:
                 self._delete(pod, "Pod")
             self.release(pod)
         for pod in pods:
             if _role_of(pod) == EXECUTOR and self._is_left_behind(pod):
                 self._delete(pod, "Pod")
-        for config_map in self._listed("ConfigMap"):
-            attempt = _attempt_of(config_map)
-            if attempt <= recorded and attempt not in kept | has_pod and self._is_ours(config_map):
+        config_maps = [found for found in self._listed("ConfigMap") if self._is_ours(found)]
+        if keep:
+            kept |= {max(map(_attempt_of, config_maps), default=recorded)}
+        for config_map in config_maps:
+            if _attempt_of(config_map) <= recorded and _attempt_of(config_map) not in kept:
                 self._delete(config_map, "ConfigMap")
 
     def release_all(self) -> None:

@@ -158,7 +158,7 @@ class StreamLoop:
         if not state.started and status.phase is not Phase.DRAINING:
             phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
             changes |= {"phase": phase, "message": state.where}
-        elif status.phase not in (Phase.RUNNING, Phase.DRAINING):
+        elif status.phase is not Phase.DRAINING:
             changes |= {"phase": Phase.RUNNING, "message": f"Attempt {attempt} runs."}
         self._write_changed(status, version, changes)
         self._reached("pass.running-recorded")
@@ -172,7 +172,7 @@ class StreamLoop:
         if self._world.look_is_due():
             try:
                 view = (self._world.glance or self._world.stores.ledger.look)(self._stream.stream_id)
-            except (Unreachable, Refused):
+            except ExactlyOnceError:
                 return changes  # a driver that runs is not touched for what is only shown
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
         return changes
@@ -189,7 +189,7 @@ class StreamLoop:
         if status.driver is not None and status.driver.attempt == status.attempt:
             driver = status.driver
         landed_at_start = driver.landed_at_start
-        view = self._ledger_after(ending)
+        view = self._ledger_after(ending, wanted)
         step = after_ending(
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
@@ -226,15 +226,16 @@ class StreamLoop:
             case _:
                 assert_never(step)
 
-    def _ledger_after(self, ending: Ended | Gone) -> LedgerView | None:
-        """Look at the ledger; a driver that did what it was asked to has ended well, whatever the ledger could tell."""
+    def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | None:
+        """Look at the ledger, without which a stream rests and a driver that was asked to end has ended well all the same."""
         try:
             return self._world.stores.ledger.look(self._stream.stream_id)
         except ExactlyOnceError:
             words = ending.words if isinstance(ending, Ended) else None
-            if words is None or words.ending is not Ending.DRAINED:
-                raise
-            return None
+            has_drained = words is not None and words.ending is Ending.DRAINED
+            if wanted is Wanted.REST or has_drained:
+                return None
+            raise
 
     def _launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
         """Choose, record, raise, observe, decide, act: in this order."""

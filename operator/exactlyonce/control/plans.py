@@ -1,0 +1,38 @@
+"""What a resource asks for, as hashes: of which driver it would have, and of all that a person wrote. Performs no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from exactlyonce.api.resource import ADOPT, FRESH, Stream
+from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
+from exactlyonce.api.status import StreamStatus
+
+
+def plan_of(*parts: object) -> str:
+    """Return a hash that stands for what an attempt is made of."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def driver_plan(spec: StreamSpec) -> str:
+    """Return what stands for the driver that a spec asks for, from what its user wrote alone.
+
+    What the operator adds (its default image, the form of its manifests) is left out: an upgrade restarts no driver.
+    """
+    return plan_of(spec.differences(*OPERATORS_OWN))
+
+
+def what_a_person_asks(stream: Stream) -> str:
+    """Return a hash of what a person wrote; a default that a new release's definition fills in is none of that."""
+    annotations = stream.metadata.annotations
+    asked = {key: annotations[key] for key in (ADOPT, FRESH) if key in annotations}
+    return plan_of(stream.spec.differences(), asked)
+
+
+def is_last_valid(made: Stream, status: StreamStatus) -> bool:
+    """Whether nothing valid has been asked for since the latest attempt was made, but to rest or not to."""
+    either = [
+        made.model_copy(update={"spec": made.spec.model_copy(update={"suspend": rests})}) for rests in (True, False)
+    ]
+    return status.acted_on in [what_a_person_asks(stream) for stream in either]
