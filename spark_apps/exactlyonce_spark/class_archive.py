@@ -27,6 +27,7 @@ LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """For the short-lived JVM in which Spark's launcher puts the command together: compile little, one collector thread."""
 
 _TRAINING_SECONDS = 300
+_KEPT = 4
 _NO_BROKER = "127.0.0.1:9"  # the discard port: the classes are loaded, the connection is refused
 
 
@@ -37,7 +38,7 @@ def archive_path() -> Path:
         return Path(given)
     import pyspark
 
-    parts = [_java(), pyspark.__file__, pyspark.__version__, str(ensure_jars())]
+    parts = [_java(), *_jars(Path(pyspark.__file__).parent / "jars"), *_jars(ensure_jars())]
     seal = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / "classes" / f"driver-{seal}.jsa"
 
@@ -64,7 +65,24 @@ def make_archive() -> Path:
             command, check=True, timeout=_TRAINING_SECONDS, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         made.rename(archive)
+    _prune(archive.parent)
     return archive
+
+
+def _jars(folder: Path) -> list[str]:
+    """Return what the JVM will hold an archive against: the path, size and time of each jar.
+
+    A virtual environment that is made anew has the same jars with other times, and its archive is another one.
+    """
+    found = sorted((jar, jar.stat()) for jar in folder.glob("*.jar"))
+    return [f"{jar} {stat.st_size} {stat.st_mtime_ns}" for jar, stat in found]
+
+
+def _prune(folder: Path) -> None:
+    """Remove all but the archives made last: those of environments that are gone fit nothing any more."""
+    made = sorted(folder.glob("driver-*.jsa"), key=lambda archive: archive.stat().st_mtime_ns, reverse=True)
+    for archive in made[_KEPT:]:
+        archive.unlink(missing_ok=True)
 
 
 def _java() -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from exactlyonce_spark import class_archive
@@ -14,6 +17,29 @@ def test_a_driver_starts_where_its_archive_is_something_else(rig: Rig) -> None:
     rig.produce(40)
     rig.run(environment={class_archive.VARIABLE: str(broken)})
     rig.assert_exactly_once()
+
+
+def test_jars_that_were_installed_anew_have_an_archive_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM does without one whose jars have another time: an environment made anew would start slowly for ever."""
+    monkeypatch.delenv(class_archive.VARIABLE, raising=False)
+    monkeypatch.setattr(class_archive, "ensure_jars", lambda: tmp_path)
+    jar = tmp_path / "connector.jar"
+    jar.write_bytes(b"a jar")
+    before = class_archive.archive_path()
+    assert class_archive.archive_path() == before
+    os.utime(jar, ns=(1, 1))
+    assert class_archive.archive_path() != before
+
+
+def test_archives_of_environments_that_are_gone_do_not_pile_up(tmp_path: Path) -> None:
+    for number in range(9):
+        archive = tmp_path / f"driver-{number}.jsa"
+        archive.write_bytes(b"")
+        os.utime(archive, ns=(number, number))
+    class_archive._prune(tmp_path)
+    assert sorted(archive.name for archive in tmp_path.iterdir()) == [f"driver-{it}.jsa" for it in range(5, 9)]
 
 
 def test_a_driver_takes_its_classes_from_the_archive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
