@@ -17,7 +17,7 @@ from exactlyonce.ledger.fence import Fenced, Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
-from exactlyonce.reconcile import act, decide, loop, observe
+from exactlyonce.reconcile import act, decide, launching, observe
 from exactlyonce.reconcile.observation import MayLive
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce_spark import batch as batch_module
@@ -214,27 +214,27 @@ def decided_before_the_raise() -> Iterator[None]:
     seen: list[Any] = []
 
     def observe_first(ledger: Ledger, stream: fence.NewStream, epoch: Epoch) -> fence.Raised:
-        current = loop_in_pass[-1]
+        current = step_in_pass[-1]
         seen.append(
             observed(
-                current._world.stores,
-                observe.request_of(current._stream, current._world.owner),
+                current.world.stores,
+                observe.request_of(current.stream, current.world.owner),
                 epoch,
                 MayLive("a mutation does not look"),
-                current._world.owner_is_gone,
+                current.world.owner_is_gone,
             )
         )
         return raised(ledger, stream, epoch)
 
-    loop_in_pass: list[Any] = []
-    run = loop.StreamLoop._launch
+    step_in_pass: list[Any] = []
+    run = launching.Launching.launch
 
     def launch(self: Any, *arguments: Any) -> Any:
-        loop_in_pass.append(self)
+        step_in_pass.append(self)
         try:
             return run(self, *arguments)
         finally:
-            loop_in_pass.remove(self)
+            step_in_pass.remove(self)
 
     def publish_without_comparing(ledger: Ledger, stream_id: str, publication: publish.Publication) -> None:
         with ledger.transaction() as transaction:
@@ -242,9 +242,9 @@ def decided_before_the_raise() -> Iterator[None]:
         publish.publish(ledger, stream_id, replace(publication, before=standing))
 
     with (
-        mock.patch.object(loop, "raise_epoch", observe_first),
-        mock.patch.object(loop, "observe", lambda *arguments: seen.pop()),
-        mock.patch.object(loop.StreamLoop, "_launch", launch),
+        mock.patch.object(launching, "raise_epoch", observe_first),
+        mock.patch.object(launching, "observe", lambda *arguments: seen.pop()),
+        mock.patch.object(launching.Launching, "launch", launch),
         mock.patch.object(act, "publish", publish_without_comparing),
     ):
         yield

@@ -14,7 +14,8 @@ from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch, releas
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, Owner, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching, predecessor_of
+from exactlyonce.reconcile.launching import predecessor_of
+from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from tests.unit.passes import FIRST, KEYS, ME, SECOND, STREAM, Drivers, Machine, ended, started
 

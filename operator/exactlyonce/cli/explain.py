@@ -11,7 +11,7 @@ from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.decide import decide
-from exactlyonce.reconcile.loop import predecessor_of
+from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of

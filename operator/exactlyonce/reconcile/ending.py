@@ -1,0 +1,134 @@
+"""A driver has ended, or the reconciliation in its pod has spoken: write down how, and what follows, before it does."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
+from exactlyonce.launch.port import DriverPod, Ended, Gone
+from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.offsets import BatchNumber
+from exactlyonce.reconcile.progress import progress_of
+from exactlyonce.reconcile.recorded import (
+    changes_by_word,
+    has_verdict,
+    in_progress_of,
+    is_replaced,
+    told_of,
+    with_pod,
+)
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
+from exactlyonce.reconcile.step import Step
+from exactlyonce.reconcile.world import (
+    Done,
+    Halted,
+    PassResult,
+    Waiting,
+    Wanted,
+)
+
+
+class Endings(Step):
+    """The steps of a pass over a driver that has ended."""
+
+    def record(
+        self, status: StreamStatus, version: str, ending: Ended | Gone, wanted: Wanted, plan: str | None
+    ) -> PassResult:
+        """Write down how the driver ended and what follows, before anything follows."""
+        status, version = self.take_word(status, version, ending.pod)
+        if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
+            return self._by_word(status, version, ending.pod, ending.pod.word)
+        world = self.world
+        driver = DriverStatus(attempt=status.attempt)
+        if status.driver is not None and status.driver.attempt == status.attempt:
+            driver = status.driver
+        landed_at_start = driver.landed_at_start
+        view = self._ledger_after(ending, wanted)
+        step = after_ending(
+            ending,
+            None if landed_at_start is None else BatchNumber(landed_at_start),
+            None if view is None else view.stream.landed_batch,
+            in_progress_of(view),
+            status.trouble,
+            self.stream.spec.recovery,
+            world.now(),
+        )
+        kind, told = told_of(ending)
+        self.reached("ending.seen")
+        world.report(kind, f"Attempt {status.attempt} ended: {told}")
+        proof = ending.proof if isinstance(ending, Ended) else None
+        ended = {"ended": kind, "proof": proof, "message": told}
+        goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
+        driver = with_pod(driver, ending.pod).model_copy(update=ended)
+        status = status.model_copy(update={"progress": progress_of(view, status.progress)})
+        match step:
+            case Finished(completed=False) if goes_on:
+                # Never Suspended, which would be Ready: what the resource asks for is not yet so.
+                self.write(status, version, phase=Phase.PENDING, message=told, driver=driver, trouble=Trouble())
+                return Waiting(world.now(), told)
+            case Finished(completed=completed):
+                phase = Phase.COMPLETED if completed else Phase.SUSPENDED
+                self.write(status, version, phase=phase, message=told, driver=driver, trouble=Trouble())
+                return Done(completed)
+            case HaltStream(reason=reason, trouble=trouble):
+                self.write(status, version, phase=Phase.HALTED, message=reason, driver=driver, trouble=trouble)
+                world.report("Halted", reason)
+                return Halted(reason)
+            case Restart(at=at, trouble=trouble):
+                self.write(status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, trouble=trouble)
+                return Waiting(at, told)
+            case _:
+                assert_never(step)
+
+    def take_word(self, status: StreamStatus, version: str, pod: DriverPod | None) -> tuple[StreamStatus, str]:
+        """Write down, once, what the reconciliation in a driver's pod has decided."""
+        if pod is None or pod.word is None or pod.word.kind is None or has_verdict(status):
+            return status, version
+        word, kind = pod.word, pod.word.kind
+        phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
+        changes = changes_by_word(status, word, self.world.now())
+        written = self.write(status, version, **changes, phase=phase, message=word.reason)
+        self.reached("pass.verdict-recorded")
+        self.world.report(kind, f"Attempt {status.attempt}: {word.reason}")
+        return written
+
+    def _by_word(self, status: StreamStatus, version: str, pod: DriverPod, word: PodVerdict) -> PassResult:
+        """The reconciliation in the pod did not let the driver start: do as for the operator's own."""
+        world, driver = self.world, status.driver or DriverStatus(attempt=status.attempt)
+        driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.reason})
+        match word.outcome:
+            case Outcome.HALTS | Outcome.REFUSED:
+                self.write(status, version, phase=Phase.HALTED, message=word.reason, driver=driver)
+                if word.outcome is Outcome.REFUSED:
+                    world.report("Halted", word.reason)
+                return Halted(word.reason)
+            case Outcome.OVERTAKEN:
+                self.write(status, version, phase=Phase.BACKING_OFF, message=word.reason, driver=driver)
+                return Waiting(world.now(), word.reason)
+            case Outcome.UNREACHABLE | Outcome.LAUNCHES:
+                step = after_trouble(status.trouble, self.stream.spec.recovery, world.now())
+                changes = {
+                    "phase": Phase.BACKING_OFF,
+                    "message": word.reason,
+                    "driver": driver,
+                    "trouble": step.trouble,
+                }
+                self.write(status, version, **changes)
+                world.report("PutOff", word.reason)
+                return Waiting(step.at, word.reason)
+            case _:
+                assert_never(word.outcome)
+
+    def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | None:
+        """Look at the ledger, without which a stream rests and a driver that was asked to end has ended well all the same."""
+        try:
+            return self.world.stores.ledger.look(self.stream.stream_id)
+        except ExactlyOnceError:
+            words = ending.words if isinstance(ending, Ended) else None
+            has_drained = words is not None and words.ending is Ending.DRAINED
+            if wanted is Wanted.REST or has_drained:
+                return None
+            raise

@@ -1,0 +1,142 @@
+"""The step of a pass that starts the next driver: choose, record, raise, observe, decide, act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
+from exactlyonce.launch.port import Ended, Gone, Launcher
+from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.act import act
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.identity import before_the_raise
+from exactlyonce.reconcile.in_pod import Brief
+from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from exactlyonce.reconcile.observe import new_token, observe, request_of
+from exactlyonce.reconcile.progress import progress_of
+from exactlyonce.reconcile.recorded import (
+    checkpoint_after,
+    landed_after,
+    newer_epoch,
+    verdict_of,
+)
+from exactlyonce.reconcile.step import Step
+from exactlyonce.reconcile.verdicts import Decision, Launch
+from exactlyonce.reconcile.world import (
+    Halted,
+    PassResult,
+    Watching,
+)
+
+
+class Launching(Step):
+    """The step of a pass that starts a driver."""
+
+    def launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
+        """Choose, record, raise, observe, decide, act: in this order."""
+        world, stream_id = self.world, self.stream.stream_id
+        world.check()
+        world.stores.ledger.prepare()
+        before = world.stores.ledger.look(stream_id)
+        if before is not None:
+            row, request = before.stream, request_of(self.stream, world.owner)
+            is_gone = row.owner != world.owner and world.owner_is_gone(row.owner)
+            foreign = before_the_raise(request, row, is_gone)
+            if foreign is not None:
+                return self._leave_to_its_owner(status, version, Decision(foreign))
+        known = Epoch(0) if before is None else before.stream.epoch
+        # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
+        attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)
+        if known > status.attempt:
+            world.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
+        status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING)
+        self.reached("pass.attempt-recorded")
+        raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
+        self.reached("pass.epoch-raised")
+        if world.in_pod:
+            return self._launch_in_pod(status, version, raised, plan)
+        seen = observe(
+            world.stores,
+            request_of(self.stream, world.owner),
+            attempt,
+            predecessor_of(raised.before, status, world.launcher),
+            world.owner_is_gone,
+        )
+        decision = decide(seen)
+        self.reached("pass.observed")
+        driver = {
+            "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
+            "checkpoint": checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location),
+            "progress": progress_of(seen.ledger, status.progress),
+        }
+        # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
+        at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
+        status, version = self._record_verdict(status, version, decision, attempt, driver if at_once else {})
+        self.reached("pass.verdict-recorded")
+        for action in decision.actions:
+            act(world.stores, stream_id, attempt, action)
+            self.reached("pass.acted")
+        if decision.halts:
+            self.write(status, version, phase=Phase.HALTED)
+            return Halted(decision.verdict.reason)
+        if not at_once:
+            self.write(status, version, **driver)
+        self.reached("pass.driver-recorded")
+        world.launcher.start(attempt)
+        return Watching(attempt)
+
+    def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
+        """Halt without a raise, which would fence the driver of whom the stream belongs to."""
+        status, version = self._record_verdict(status, version, decision, Epoch(status.attempt), {})
+        self.write(status, version, phase=Phase.HALTED)
+        return Halted(decision.verdict.reason)
+
+    def _launch_in_pod(self, status: StreamStatus, version: str, raised: Raised, plan: str | None) -> PassResult:
+        """The driver's pod reconciles, where the checkpoint's volume is, and starts the driver or not; its word follows."""
+        world, attempt, row = self.world, Epoch(status.attempt), raised.before
+        is_gone = row is not None and row.owner != world.owner and world.owner_is_gone(row.owner)
+        brief = Brief(
+            self.stream,
+            world.owner,
+            row.owner if row is not None and is_gone else None,
+            predecessor_of(row, status, world.launcher),
+        )
+        landed = None if row is None else row.landed_batch
+        driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
+        message = f"Attempt {attempt} reconciles in its pod, which has the checkpoint's volume."
+        self.write(status, version, driver=driver, message=message)
+        self.reached("pass.driver-recorded")
+        world.launcher.start(attempt, brief.render())
+        return Watching(attempt)
+
+    def _new_stream(self) -> NewStream:
+        """What the stream's row says when the raise makes it; the token is this very pass's."""
+        world = self.world
+        return NewStream(self.stream.stream_id, new_token(), world.owner, world.stores.ledger.database_identity())
+
+    def _record_verdict(
+        self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch, driver: Mapping[str, object]
+    ) -> tuple[StreamStatus, str]:
+        verdict = verdict_of(decision, attempt, self.world.now())
+        changes = {"phase": Phase.LAUNCHING, "message": verdict.reason, "verdict": verdict, **driver}
+        written = self.write(status, version, **changes)
+        self.world.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
+        return written
+
+
+def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launcher) -> Predecessor:
+    """Return who last wrote the published checkpoint of a stream, and whether its death is proven."""
+    if row is None or row.writer is None:
+        return NoPredecessor()
+    if row.writer_released:
+        return ProvenDead(f"the driver of attempt {row.writer} said that it has stopped")
+    state = launcher.look(row.writer)
+    if isinstance(state, Ended):
+        return ProvenDead(state.proof)
+    known = status.driver
+    if known is not None and known.attempt == row.writer and known.proof is not None:
+        return ProvenDead(known.proof)
+    why = state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
+    return MayLive(why)
