@@ -5,7 +5,7 @@ from __future__ import annotations
 from exactlyonce.offsets import TopicPartition
 from tests.simulation.database import Tables
 from tests.simulation.scheduler import Process
-from tests.simulation.source import TOPIC
+from tests.simulation.source import OTHER_TOPIC, TOPIC
 from tests.simulation.world import SimulatedWorld
 
 
@@ -44,6 +44,7 @@ class Chaos:
         world = self._world
         world.calm = True
         world.topic.up = True
+        world.named = frozenset(key.topic for key in world.topic.ends)
         while self._produced < world.records_to_produce:
             self._produce()
         for transaction in list(world.database.pending):
@@ -128,6 +129,10 @@ class Chaos:
             world.topic.up = not world.topic.up
         if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
             world.topic.ends[TopicPartition(TOPIC, len(world.topic.ends))] = 0
+        if world.strikes("topics changed", 0.05):
+            choices = [frozenset({TOPIC}), frozenset({OTHER_TOPIC}), frozenset({TOPIC, OTHER_TOPIC})]
+            world.named = world.random.choice([names for names in choices if names != world.named])
+            world.struck_by("topics changed", f"the resource names {', '.join(sorted(world.named))}")
         if world.strikes("retention", 0.1):
             key = world.random.choice(list(world.topic.ends))
             floor = world.topic.earliest(key)

@@ -15,11 +15,12 @@ from exactlyonce.checkpoint import files
 from exactlyonce.ledger import fence, publish
 from exactlyonce.ledger.fence import Fenced, Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import LedgerView, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
-from exactlyonce.reconcile import act, decide, launching, observe
+from exactlyonce.reconcile import act, decide, launching, observe, source_change
 from exactlyonce.reconcile.observation import MayLive
 from exactlyonce.reconcile.source_checks import first_missing
+from exactlyonce.source.bounds import SourceView
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, tasks
 from tests.simulation import database, spark
@@ -346,6 +347,19 @@ def _advance_blindly(
     transaction.set_positions(stream_id, replace(landed, positions=Positions(ends), topic_ids=topic_ids))
 
 
+@contextmanager
+def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
+    """Where the stream stood in a topic that was left out is forgotten: it is read from its first record again."""
+
+    def from_the_first(source: SourceView, ledger: LedgerView) -> Positions:
+        returned = returned_positions(source, ledger)
+        return Positions({key: source.bounds[key].earliest for key in returned})
+
+    returned_positions = source_change.returned_positions
+    with mock.patch.object(source_change, "returned_positions", from_the_first):
+        yield
+
+
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
@@ -367,6 +381,7 @@ MUTATIONS: dict[str, Mutation] = {
         truncation_not_noticed,
         given_up_although_it_is_there,
         state_known_after_the_first_records_only,
+        a_topic_that_is_named_again_begins_anew,
     )
 }
 """Each of these loses or doubles a record, or leaves the stream stuck."""

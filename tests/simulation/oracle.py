@@ -138,11 +138,11 @@ def _check_emitted(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
 
 
 def _given_up(world: SimulatedWorld) -> set[Hashable]:
-    """Records that the stream says it has not read: ranges that it lost, and what was before its start."""
+    """Records that the stream has not read: ranges that it says it lost, and what was before it began in a partition."""
     lost = {record for row in _lost_rows(world) for record in _records_of(world, row)}
     start = _first_positions(world)
     before = {(world.topic.topic_id, key.partition, offset) for key, until in start.items() for offset in range(until)}
-    return lost | before
+    return lost | before | {record for record in world.unasked if not world.database.tables.target[record]}
 
 
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
@@ -183,8 +183,9 @@ def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
 
 
 def _landed(world: SimulatedWorld) -> dict[TopicPartition, int]:
+    """Where the stream says that it stands, also in partitions that it no longer reads."""
     rows = world.database.tables.rows.items()
-    return {key[2]: value[0] for key, value in rows if key[0] == "position"}
+    return {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
 
 
 def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[TopicPartition, int]) -> bool:

@@ -1,4 +1,4 @@
-"""A model of a Kafka topic: partitions with growing ends, retention, and an id."""
+"""A model of Kafka topics: partitions with growing ends, retention, and an id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exactlyonce.errors import SourceUnreachable
 from exactlyonce.offsets import OffsetRange, Positions, TopicPartition
 from exactlyonce.source.bounds import Bounds, SourceView
 
-TOPIC = "orders"
+TOPIC, OTHER_TOPIC = "orders", "returns"
 
 
 @dataclass
@@ -53,7 +53,32 @@ class MemoryTopic:
         first = max(offsets.from_offset, self.earliest(partition))
         return [(self.topic_id, partition.partition, offset) for offset in range(first, offsets.until_offset)]
 
+    def naming(self, names: frozenset[str]) -> NamedTopics:
+        """Return the source as a spec that names these topics has it."""
+        return NamedTopics(self, names)
+
     def _ask(self, what: str) -> None:
         self.step(what)
         if not self.up:
             raise SourceUnreachable("the brokers do not answer")
+
+
+@dataclass(frozen=True)
+class NamedTopics:
+    """A `Source`: the topics that one version of a resource names, of those that there are."""
+
+    topic: MemoryTopic
+    names: frozenset[str]
+
+    brokers = "memory"
+
+    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
+        """Return what they hold."""
+        everything = self.topic.view(frozenset(self.topic.ends))
+        selected = frozenset(key for key in everything.selected if key.topic in self.names)
+        bounds = {key: found for key, found in everything.bounds.items() if key in selected | also}
+        return SourceView(bounds, everything.topic_ids, selected)
+
+    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+        """Start at the earliest."""
+        return self.topic.start(view, only)

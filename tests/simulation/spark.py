@@ -36,9 +36,16 @@ class Query:
     """One streaming query in one driver process, on one checkpoint directory."""
 
     def __init__(
-        self, world: SimulatedWorld, process: Process, path: str, loop: BatchLoop, draining: Callable[[], bool]
+        self,
+        world: SimulatedWorld,
+        process: Process,
+        path: str,
+        loop: BatchLoop,
+        draining: Callable[[], bool],
+        named: frozenset[str],
     ) -> None:
         self._world = world
+        self._named = named
         self._process = process
         self._folder = path.rsplit("/", 1)[-1]
         self._loop = loop
@@ -68,7 +75,7 @@ class Query:
         if not planned:
             return (
                 BatchNumber(0),
-                Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends}),
+                self._earliest(),
                 None,
             )
         latest = planned[-1]
@@ -82,7 +89,7 @@ class Query:
         if start is None and latest == 0:
             start = self._kafka_start()
         if start is None:  # batch 0, or the batch after a void offset: nothing says where it started
-            start = Positions({key: self._world.topic.earliest(key) for key in self._world.topic.ends})
+            start = self._earliest()
         return BatchNumber(latest), start, end
 
     def _open_state(self, number: BatchNumber) -> None:
@@ -104,9 +111,10 @@ class Query:
             self._loop.check_still_valid()
         if self._next_end(start) == start or self._draining():
             return None
-        if any(key not in topic.ends for key in start):
+        ends = self._ends()
+        if any(key not in ends for key in start):
             raise SparkFailed("partitions are gone")
-        if any(topic.earliest(key) > 0 for key in topic.ends if key not in start):
+        if any(topic.earliest(key) > 0 for key in ends if key not in start):
             raise SparkFailed("added partitions do not start from 0")
         return self._next_end(start)
 
@@ -121,7 +129,14 @@ class Query:
 
     def _next_end(self, start: Positions) -> Positions:
         limit = self._world.batch_records
-        return Positions({key: min(end, start.get(key, 0) + limit) for key, end in self._world.topic.ends.items()})
+        return Positions({key: min(end, start.get(key, 0) + limit) for key, end in self._ends().items()})
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        """The ends of the partitions that the query subscribes to."""
+        return {key: end for key, end in self._world.topic.ends.items() if key.topic in self._named}
+
+    def _earliest(self) -> Positions:
+        return Positions({key: self._world.topic.earliest(key) for key in self._ends()})
 
     def _offsets_file(self, end: Positions) -> bytes:
         conf = STATE_CONF if self._world.stateful else {}

@@ -28,7 +28,7 @@ from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger, MemoryTarget
 from tests.simulation.files import MemoryStore
 from tests.simulation.scheduler import Actor, Process, Simulation
-from tests.simulation.source import TOPIC, MemoryTopic
+from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
 from tests.simulation.spark import Query
 
 STREAM_ID = "shop/orders"
@@ -55,7 +55,7 @@ class Scenario:
             commit = Commit.BATCH  # drawn all the same, so that a seed's other draws stay
         hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
         if stateful:
-            hazards -= {"restore", "retention", "foreign writes"}
+            hazards -= {"restore", "retention", "foreign writes", "topics changed"}
         return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
 
 
@@ -77,6 +77,7 @@ HAZARDS = (
     "lose status",
     "new partition",
     "brokers down",
+    "topics changed",
 )
 
 
@@ -112,11 +113,36 @@ class Driver:
     words: LastWords | None = None
 
 
+@dataclass(frozen=True)
+class LauncherOfPass:
+    """The launcher as one pass has it: what it starts reads the topics that the resource named then."""
+
+    world: SimulatedWorld
+    named: frozenset[str]
+
+    def latest(self) -> Epoch:
+        """Return the highest attempt that was ever started."""
+        return self.world.latest()
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return how the driver of an attempt is."""
+        return self.world.look(attempt)
+
+    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+        """Start the driver of an attempt, unless there is one."""
+        self.world.start(attempt, self.named)
+
+    def drain(self, attempt: Epoch) -> None:
+        """Ask a driver to end after the batch in hand."""
+        self.world.drain(attempt)
+
+
 class SimulatedWorld:
     """Everything of one seed.
 
     `struck` are the hazards that have done something, and `taken` the records that retention took before they had landed: what
-    the oracle knows of the world without asking the ledger.
+    the oracle knows of the world without asking the ledger. `unasked` are those of them in partitions in which
+    the stream stood nowhere then. `named` are the topics that the resource names now.
     """
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
@@ -130,7 +156,11 @@ class SimulatedWorld:
         step = self.simulation.step
         self.store = MemoryStore(step)
         partitions = [TopicPartition(TOPIC, number) for number in range(self.random.randint(1, 3))]
+        if "topics changed" in self.scenario.hazards:
+            # Numbers that the first topic never gets: a record is known by number and offset.
+            partitions += [TopicPartition(OTHER_TOPIC, 10 + number) for number in range(self.random.randint(1, 2))]
         self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step)
+        self.named = frozenset({TOPIC})
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
         self.statuses = MemoryStatuses(step)
         self.drivers: dict[Epoch, list[Driver]] = {}
@@ -139,12 +169,13 @@ class SimulatedWorld:
         self.doubled: list[Hashable] = []
         self.struck: set[str] = set()
         self.taken: set[Hashable] = set()
+        self.unasked: set[Hashable] = set()
         self.draining = False
         self.drained: set[Epoch] = set()
         self.calm = False
         self.clock = datetime(2026, 1, 1, tzinfo=UTC)
         self.lost_tasks: set[int] = set()
-        self.stream = self._stream()
+        self.on_truncated = self.random.choice(["Halt", "ResumeFromEarliest"])
 
     def struck_by(self, hazard: str, told: str) -> None:
         """Note what has gone wrong, and the records that the source no longer holds and the table does not hold either."""
@@ -154,7 +185,10 @@ class SimulatedWorld:
             gone = ((self.topic.topic_id, key.partition, offset) for offset in range(self.topic.earliest(key)))
             # Else a record may be in the table before the stream stands behind it.
             uncounted = self.scenario.delivery is not Delivery.EXACTLY_ONCE
-            self.taken |= {record for record in gone if uncounted or not self.database.tables.target[record]}
+            taken = {record for record in gone if uncounted or not self.database.tables.target[record]}
+            if not any((kind, STREAM_ID, key) in self.database.tables.rows for kind in ("position", "retired")):
+                self.unasked |= taken  # also where a restored database has forgotten that it stood there
+            self.taken |= taken
 
     @property
     def foreign_writes(self) -> bool:
@@ -203,7 +237,7 @@ class SimulatedWorld:
             return Ended("the process is gone", drivers[0].words, "it was killed")
         return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, named: frozenset[str]) -> None:
         """The launcher: start the driver of an attempt, unless there is one."""
         self.simulation.step(f"start driver {attempt}")
         if attempt in self.drivers:
@@ -214,21 +248,16 @@ class SimulatedWorld:
             process = self.new_process(f"driver {attempt}.{copy}")
             driver = Driver(process)
             self.drivers[attempt].append(driver)
-            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt))
+            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt, named))
 
     def drain(self, attempt: Epoch) -> None:
         """The launcher: ask a driver to end after the batch in hand."""
         self.drained.add(attempt)
 
     def _operate(self, name: str) -> None:
-        stores = Stores(MemoryLedger(self.database), self.store, self.topic)
-        owner = Owner("cluster-1", "uid-1")
-        world = World(
-            stores, self, self.statuses, owner, lambda _: True, lambda kind, words: self._report(kind, words), self._now
-        )
-        loop = StreamLoop(self.stream, world)
         while True:
-            result = loop.run_pass()
+            named = self.named  # a pass has the resource as it was when the pass began
+            result = self._loop(named).run_pass(plan=",".join(sorted(named)))
             self.results[name] = result
             match result:
                 case Watching(attempt=attempt):
@@ -241,6 +270,19 @@ class SimulatedWorld:
                 case Halted() | Done():
                     return
 
+    def _loop(self, named: frozenset[str]) -> StreamLoop:
+        stores = Stores(MemoryLedger(self.database), self.store, self.topic.naming(named))
+        world = World(
+            stores,
+            LauncherOfPass(self, named),
+            self.statuses,
+            Owner("cluster-1", "uid-1"),
+            lambda _: True,
+            self._report,
+            self._now,
+        )
+        return StreamLoop(self._stream(named), world)
+
     def _watch(self, attempt: Epoch) -> None:
         timer = self.simulation.now + self.random.randint(20, 200)
         self.simulation.wait("the driver", lambda: self._is_over(attempt) or self.simulation.now > timer)
@@ -251,7 +293,7 @@ class SimulatedWorld:
         gone = all(driver.process.ended for driver in drivers) or any(driver.given_up for driver in drivers)
         return gone or latest != attempt
 
-    def _drive(self, driver: Driver, attempt: Epoch) -> None:
+    def _drive(self, driver: Driver, attempt: Epoch, named: frozenset[str]) -> None:
         """What a driver process does: claim, take the path from the ledger, run the query."""
         ledger = MemoryLedger(self.database)
         claim = f"{driver.process.name}"
@@ -266,7 +308,7 @@ class SimulatedWorld:
             target = MemoryTarget(self.database, attempt)
             loop = BatchLoop(ledger, permit, target, self.topic, settings)
             Query(
-                self, driver.process, row.checkpoint_path, loop, lambda: self.draining or attempt in self.drained
+                self, driver.process, row.checkpoint_path, loop, lambda: self.draining or attempt in self.drained, named
             ).run()
             driver.words = LastWords(Ending.DRAINED, "drained")
         except Fenced as problem:
@@ -287,8 +329,7 @@ class SimulatedWorld:
     def _now(self) -> datetime:
         return self.clock
 
-    def _stream(self) -> Stream:
-        truncated = self.random.choice(["Halt", "ResumeFromEarliest"])
+    def _stream(self, named: frozenset[str]) -> Stream:
         return parse_stream(
             {
                 "apiVersion": "exactlyonce.dev/v1alpha1",
@@ -297,7 +338,7 @@ class SimulatedWorld:
                 "spec": {
                     "delivery": str(self.scenario.delivery),
                     "source": {
-                        "kafka": {"bootstrapServers": "memory", "topics": [TOPIC]},
+                        "kafka": {"bootstrapServers": "memory", "topics": sorted(named)},
                         "format": {"schema": "id BIGINT"},
                     },
                     "sink": {
@@ -306,7 +347,7 @@ class SimulatedWorld:
                         }
                     },
                     "checkpoint": {"location": self.store.location},
-                    "recovery": {"onSourceTruncated": truncated, "maxFailuresPerBatch": 1000},
+                    "recovery": {"onSourceTruncated": self.on_truncated, "maxFailuresPerBatch": 1000},
                 },
             },
             "the simulation",
