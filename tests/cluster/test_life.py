@@ -65,8 +65,9 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
         stream.until(lambda: stream.phase == "Running", "the API server answers")
         assert stream.status["attempt"] == 3, "a driver that runs on is left alone"
 
-        stream.change({"spec.restartNonce": 1})
+        stream.change({"spec.restartNonce": 1, "spec.sparkUi": {"enabled": True}})
         stream.until(lambda: stream.status["attempt"] == 4 and stream.phase == "Running", "the fourth attempt runs")
+        assert stream.kubectl("get", "services", "--output=name").split() == [f"service/{stream.name}-ui"]
         stream.until_lands(4)
         stream.until_landed_all()
     rig.assert_exactly_once()
@@ -74,9 +75,10 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
     assert set(seen.uids) == {stream.driver_name(attempt) for attempt in (1, 2, 3, 4)}
     assert_no_secret_is_shown(stream)
 
-    stream.change({"spec.suspend": True})
+    stream.change({"spec.suspend": True, "spec.sparkUi": {"enabled": False}})
     stream.until(lambda: stream.phase == "Suspended", "it is at rest")
     assert stream.holding_condition == "Ready: Suspended"
+    eventually(lambda: stream.kubectl("get", "services", "--output=name") == "", "what was switched off is gone", 60)
     stream.streams.delete(stream.name)
     eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone", 60)
     eventually(lambda: stream.pods("driver") == [], "its pods are gone", 60)
