@@ -133,7 +133,11 @@ class Command:
     def _eventually(self, condition: Any, what: str, seconds: float) -> None:
         assert self._process is not None
         process = self._process
-        eventually(lambda: condition() or process.poll() is not None, f"{what}\n{self.output}", seconds)
+        try:
+            eventually(lambda: condition() or process.poll() is not None, what, seconds)
+        except TookTooLong as problem:
+            logs = [log.read_text(errors="replace")[-3000:] for log in self.rig.folder.rglob("attempt-*/log")]
+            raise AssertionError("\n".join([str(problem), self.output, *logs])) from problem
         assert condition(), f"it ended with status {process.poll()} before: {what}\n{self.output}"
 
 
