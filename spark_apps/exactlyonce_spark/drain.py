@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from exactlyonce.ask import Ask
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 HEARTBEAT_SECONDS = 1.0
 
@@ -17,22 +19,22 @@ class Drain:
     """Set by SIGTERM or SIGINT: end after the batch in hand."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._ask = Ask()
 
     @property
     def asked(self) -> bool:
         """Whether the process was asked to end."""
-        return self._asked.is_set()
+        return self._ask.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Wait at most this long for the ask; whether it has come."""
-        return self._asked.wait(seconds)
+        return self._ask.wait(seconds)
 
     def listen(self) -> None:
         """Take SIGTERM and SIGINT as the ask; from the main thread."""
 
         def note(_signal: int, _frame: FrameType | None) -> None:
-            self._asked.set()
+            self._ask.set()
 
         signal.signal(signal.SIGTERM, note)
         signal.signal(signal.SIGINT, note)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import assert_never
 import click
 
 from exactlyonce.api.status import Phase, Trouble
+from exactlyonce.ask import Ask
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
@@ -46,7 +46,7 @@ def _begin_anew(opened: LocalStream) -> None:
 class _Stop:
     """The ask to end: once after the batch in hand, twice at once."""
 
-    asked: threading.Event = field(default_factory=threading.Event)
+    asked: Ask = field(default_factory=Ask)
     times: int = 0
 
     def listening(self) -> _Listening:
