@@ -76,7 +76,8 @@ def test_from_helm_install_to_rows_in_postgres_and_on_without_the_operator(
         assert release.pods() == []
         definition = json.loads(cluster.kubectl("get", "crd", DEFINITION, "--output=json"))
         assert "deletionTimestamp" not in definition["metadata"]
-        assert left_of(cluster, release) == {"serviceaccount", "role", "rolebinding"}, "the accounts of drivers"
+        of_drivers = {"serviceaccount", "role", "rolebinding"}
+        eventually(lambda: left_of(cluster, release) == of_drivers, "nothing is left but the accounts of drivers")
         (executor,) = [pod for pod in stream.pods("executor") if pod["status"]["phase"] == "Running"]
         stream.kubectl("delete", "pod", executor["metadata"]["name"], "--grace-period=0", "--force")
         rig.produce(2_000)

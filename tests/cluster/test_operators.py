@@ -32,9 +32,10 @@ def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_h
         stream.apply()
         stream.until(lambda: rig.landed() > 0, "the first batch has landed")
         stream.until(lambda: stream.phase == "Running", "it is seen to run")
-        cluster.kill_container(namespace, stream.driver_name())
+        killed = stream.status["attempt"]
+        cluster.kill_container(namespace, stream.driver_name(killed))
         stream.until_landed_all()
-        stream.until(lambda: stream.phase == "Running", "it is seen to run again")
+        stream.until(lambda: stream.status["attempt"] > killed and stream.phase == "Running", "it is seen to run again")
         stream.change({"spec.suspend": True})
         stream.until(lambda: stream.phase == "Suspended", "it is at rest")
         assert fired["drain.asked"].exists(), stream.story()

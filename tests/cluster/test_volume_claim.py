@@ -88,8 +88,8 @@ def test_a_stream_on_a_claim_lands_every_id_once_halts_by_its_pods_verdict_and_l
         assert (ended["exitCode"], json.loads(ended["message"])["verdict"]) == (0, "FirstStart")
 
         cluster.kill_container(namespace, stream.driver_name(1))
+        stream.until(lambda: stream.status["attempt"] == 2, "the next attempt is made")
         stream.until_landed_all()
-        assert stream.status["attempt"] == 2
         stream.until(lambda: stream.phase == "Running", "it is seen to run again")
         assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded"), "its death was proven"
         rig.assert_exactly_once()
