@@ -15,7 +15,7 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
-from exactlyonce.control.resource_status import NotLeading
+from exactlyonce.control.lease import NotLeading
 from exactlyonce.ledger.rows import Owner
 from tests.resource_cases import changed, document
 

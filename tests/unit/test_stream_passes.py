@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,11 +13,10 @@ from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
-from exactlyonce.control.deletion import FINALIZER, Deletion, StillErasing
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import driver_plan, what_a_person_asks
-from exactlyonce.control.resource_status import NotLeading, ResourceStatus
+from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
     WATCH_SECONDS,
@@ -28,102 +26,16 @@ from exactlyonce.control.stream_pass import (
     StreamPasses,
     _next,
 )
-from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import ExactlyOnceError, SecretMissing, StoreBusy, Unreachable
+from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.offsets import Epoch
-from exactlyonce.reconcile.loop import StatusConflict, Wanted, Watching, World
+from exactlyonce.reconcile.loop import Wanted, Watching, World
 from exactlyonce.reconcile.observe import Stores
 from tests.resource_cases import changed, document
-
-KEY = Key("shop", "orders")
-VALID = parse_stream(document(), "the test")
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@dataclass
-class ServerInMemory:
-    """One resource with its versions, as the API server keeps it."""
-
-    resource: dict[str, Any] | None
-    events: list[str] = field(default_factory=list)
-    problem: Exception | None = None
-    writes: int = 0
-
-    def stream(self, key: Key, selector: str = "") -> dict[str, Any] | None:
-        """Return the resource."""
-        if self.problem is not None:
-            raise self.problem
-        return None if self.resource is None else changed(self.resource, {})
-
-    def put_status(self, sent: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the status."""
-        return self._put(sent, {"status": sent["status"]})
-
-    def put_finalizers(self, sent: Mapping[str, Any], finalizers: list[str]) -> dict[str, Any]:
-        """Replace the finalizers."""
-        return self._put(sent, {"metadata.finalizers": finalizers})
-
-    def tell(self, about: Mapping[str, Any], reason: str, message: str, *, warning: bool) -> None:
-        """Record an event."""
-        self.events.append(reason)
-
-    def _put(self, sent: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        assert self.resource is not None
-        version = self.resource["metadata"]["resourceVersion"]
-        if sent["metadata"]["resourceVersion"] != version:
-            raise StatusConflict("it has changed")
-        self.writes += 1
-        self.resource = changed(self.resource, {**changes, "metadata.resourceVersion": str(int(version) + 1)})
-        return changed(self.resource, {})
-
-
-def resource(phase: Phase = Phase.PENDING, **changes: Any) -> dict[str, Any]:
-    """Return a resource whose stream is in a phase."""
-    metadata = {"resourceVersion": "1", "uid": "u-1", "generation": 1, "finalizers": [FINALIZER]}
-    made = document({f"metadata.{key}": value for key, value in metadata.items()})
-    status = StreamStatus(phase=phase, message="Batch 7 has failed 5 times.", attempt=3)
-    made = changed(made, {"status": rendered(status, made, NOW)})
-    return changed(made, {path.replace("__", "."): value for path, value in changes.items()})
-
-
-NONE_YET = Epoch(0)
-
-
-@dataclass
-class OneDriver:
-    """A launcher with one driver in a state."""
-
-    state: DriverState
-    asked: list[str] = field(default_factory=list)
-    trace: Epoch = NONE_YET
-
-    def latest(self) -> Epoch:
-        """Return the attempt that has left a trace."""
-        return self.trace
-
-    def look(self, attempt: Epoch) -> DriverState:
-        """Return its state."""
-        return self.state
-
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
-        """Refuse: what is deleted is not started."""
-        raise AssertionError
-
-    def drain(self, attempt: Epoch) -> None:
-        """Write it down."""
-        self.asked.append("drain")
-
-    def kill(self, attempt: Epoch) -> None:
-        """Write it down."""
-        self.asked.append("kill")
-
-    def clean_up(self, latest: Epoch, keep: int) -> None:
-        """Write it down."""
-        self.asked.append(f"clean up to {latest}, keep {keep}")
+from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMemory, resource
 
 
 class NoLedger:
@@ -391,109 +303,3 @@ def test_a_resource_whose_status_nobody_can_write_is_told_in_an_event() -> None:
 
 def test_a_resource_that_is_gone_is_not_looked_at_again() -> None:
     assert passes(ServerInMemory(None)).run(KEY) == Next(None)
-
-
-def deleted(seconds_ago: float, **changes: Any) -> dict[str, Any]:
-    """Return a resource that was deleted some seconds ago."""
-    since = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-    return resource(Phase.RUNNING, metadata__deletionTimestamp=since.isoformat(), **changes)
-
-
-def delete(server: ServerInMemory, driver: OneDriver, erase: Callable[[Mapping[str, Any]], None]) -> float | None:
-    """Run one step of a deletion."""
-    api: Any = server
-    deletion = Deletion(api, lambda found: driver, lambda found: timedelta(seconds=60), erase, lambda: True)
-    assert server.resource is not None
-    return deletion.run(changed(server.resource, {}))
-
-
-def nothing_to_erase(found: Mapping[str, Any]) -> None:
-    """Fail: nothing may be erased."""
-    raise AssertionError
-
-
-def test_a_deleted_stream_drains_its_driver_first_and_kills_it_when_that_takes_too_long() -> None:
-    for seconds_ago, asked in ((10, ["drain"]), (150, ["drain", "kill"])):
-        server, driver = ServerInMemory(deleted(seconds_ago)), OneDriver(Running("it runs"))
-        assert delete(server, driver, nothing_to_erase) is not None
-        assert driver.asked == asked
-        assert server.resource is not None
-        assert server.resource["metadata"]["finalizers"] == [FINALIZER]
-
-
-@pytest.mark.parametrize("state", [NeverStarted(), Gone("its node is lost"), Ended("reaped", None, "it ended")])
-def test_a_deleted_stream_that_retains_needs_no_store_and_is_let_go_once_its_driver_is_over(state: DriverState) -> None:
-    server, driver = ServerInMemory(deleted(1)), OneDriver(state)
-    assert delete(server, driver, nothing_to_erase) is None
-    assert driver.asked == ["clean up to 3, keep 0"]
-    assert server.resource is not None
-    assert server.resource["metadata"]["finalizers"] == []
-
-
-class Erasures:
-    """One operator's deletion of one stream, whose stores answer as the test says at a time that it says."""
-
-    def __init__(self) -> None:
-        self.server = ServerInMemory(deleted(4000, spec__deletionPolicy="Delete"))
-        api: Any = self.server
-        self.moment, self.answer = 0.0, ExactlyOnceError("")
-        self.deletion = Deletion(
-            api,
-            lambda found: OneDriver(NeverStarted()),
-            lambda found: timedelta(seconds=60),
-            self._erase,
-            lambda: True,
-            lambda: self.moment,
-        )
-
-    def at(self, moment: float, answer: ExactlyOnceError) -> float | None:
-        """Run a pass at that moment."""
-        self.moment, self.answer = moment, answer
-        assert self.server.resource is not None
-        return self.deletion.run(changed(self.server.resource, {}))
-
-    def _erase(self, found: Mapping[str, Any]) -> str | None:
-        raise self.answer
-
-
-def test_a_store_that_is_silent_delays_a_deletion_for_a_bounded_time_and_an_event_says_what_is_left() -> None:
-    silent, erasures = Unreachable("The database does not answer."), Erasures()
-    assert erasures.at(0, silent) is not None
-    assert erasures.at(299, silent) is not None
-    assert erasures.server.events == []
-    assert erasures.at(301, silent) is None
-    assert erasures.server.events == ["LeftBehind"]
-    assert erasures.server.resource is not None
-    assert erasures.server.resource["metadata"]["finalizers"] == []
-
-
-def test_a_checkpoint_that_takes_many_passes_to_erase_is_not_left_behind_for_one_that_failed() -> None:
-    silent, more, erasures = Unreachable("No answer."), StillErasing("There is more."), Erasures()
-    assert erasures.at(0, silent) is not None
-    assert erasures.at(200, more) == 0.0
-    assert erasures.at(5000, silent) is not None
-    assert erasures.at(5100, StoreBusy("Others ask it.")) is not None
-    assert erasures.at(6000, StoreBusy("Others ask it.")) is not None
-    assert erasures.server.events == []
-
-
-def test_an_operator_that_loses_the_lease_while_it_erases_stops_there() -> None:
-    erasures = Erasures()
-    with pytest.raises(NotLeading):
-        erasures.at(0, NotLeading("The Lease is held by another operator."))
-    assert (erasures.server.writes, erasures.server.events) == (0, [])
-
-
-def test_a_deleted_stream_whose_status_is_lost_still_drains_its_driver() -> None:
-    server, driver = ServerInMemory(deleted(1, status={})), OneDriver(Running("it runs"), trace=Epoch(7))
-    assert delete(server, driver, nothing_to_erase) is not None
-    driver.state = Gone("its node is lost")
-    assert delete(server, driver, nothing_to_erase) is None
-    assert driver.asked == ["drain", "clean up to 7, keep 0"]
-
-
-def test_a_finalizer_of_somebody_else_stays() -> None:
-    server = ServerInMemory(deleted(1, metadata__finalizers=["example.com/backup", FINALIZER]))
-    delete(server, OneDriver(NeverStarted()), nothing_to_erase)
-    assert server.resource is not None
-    assert server.resource["metadata"]["finalizers"] == ["example.com/backup"]

@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.resource_status import NotLeading, require_lease, status_of
+from exactlyonce.control.lease import NotLeading, require_lease
+from exactlyonce.control.resource_status import status_of
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, StoreBusy
 from exactlyonce.launch.port import Launcher, Running
@@ -95,9 +96,8 @@ class Deletion:
             self.failing_since.pop(uid, None)
             return 0.0
         except StoreBusy:
-            return (
-                _STORES_LOOK_SECONDS  # by other streams' calls: nothing is known of what this one's would have come to
-            )
+            # By other streams' calls: nothing is known of what this one's would have come to.
+            return _STORES_LOOK_SECONDS
         except ExactlyOnceError as problem:
             if now - self.failing_since.setdefault(uid, now) < _STORES_SECONDS:
                 return _STORES_LOOK_SECONDS

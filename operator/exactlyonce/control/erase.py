@@ -10,9 +10,9 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.checkpoint.generation import MARKER, list_generations, read_marker
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
+from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
 from exactlyonce.control.parts import ClusterParts
-from exactlyonce.control.resource_status import require_lease
 from exactlyonce.ledger.rows import StreamRow
 
 _ONE_PASS_SECONDS = 2.0

@@ -16,6 +16,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from exactlyonce.errors import ExactlyOnceError
+
+
+class NotLeading(ExactlyOnceError):
+    """The Lease was lost: another operator may act from now on, and this one does not."""
+
+
+def require_lease(may_act: Callable[[], bool]) -> None:
+    """Return if this operator may act now.
+
+    Raises:
+        NotLeading: if it may not.
+    """
+    if not may_act():
+        raise NotLeading("The Lease is held by another operator.")
+
 
 class LeaseConflict(Exception):
     """Another operator has written the Lease since it was read."""

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.resource_status import require_lease
+from exactlyonce.control.lease import require_lease
 from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests

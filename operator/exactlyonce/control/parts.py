@@ -19,9 +19,10 @@ from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
+from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.plans import driver_plan
-from exactlyonce.control.resource_status import ResourceStatus, require_lease
+from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.control.stream_pass import NotPutTogether, Parts
 from exactlyonce.control.wakeups import Key
@@ -198,7 +199,7 @@ class ClusterParts:
         with _put_together():
             address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
             kafka_secret = self._secret(namespace, kafka.secret_ref)
-            names = (f"Postgres {address}", store_name(checkpoint), f"Kafka at {kafka.bootstrap_servers}")
+            names = (_name_of(address), store_name(checkpoint), f"Kafka at {kafka.bootstrap_servers}")
             at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
             opened = Opened(
                 self.clients.ledger(address, sink.ledger_schema),
@@ -220,7 +221,7 @@ class ClusterParts:
         if known is None:
             return opening.opened.ledger.look(stream_id)
         try:
-            with self.bulkheads.store(f"Postgres {known.address}").entered():
+            with self.bulkheads.store(_name_of(known.address)).entered():
                 return self.clients.ledger(known.address, schema).look(stream_id)
         except ExactlyOnceError:
             self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
@@ -280,7 +281,7 @@ class ClusterParts:
         sink = spec.sink.postgres
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
         checkpoints = self._store(spec.checkpoint, namespace)
-        names = (f"Postgres {address}", store_name(spec.checkpoint))
+        names = (_name_of(address), store_name(spec.checkpoint))
         self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
         at_ledger, at_checkpoints = (self.bulkheads.store(name) for name in names)
         return Erasable(self.clients.ledger(address, sink.ledger_schema), at_ledger, checkpoints, at_checkpoints)
@@ -297,6 +298,11 @@ def _drain_timeout(document: Mapping[str, Any]) -> timedelta | None:
         return _DEFAULT_DRAIN if given is None else parse_duration(given)
     except (TypeError, ValueError):
         return None
+
+
+def _name_of(address: PostgresAddress) -> str:
+    """Return what a person calls a database: ledgers with the same name fail together."""
+    return f"Postgres {address}"
 
 
 def _now() -> datetime:

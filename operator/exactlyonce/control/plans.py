@@ -10,8 +10,8 @@ from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
 from exactlyonce.api.status import StreamStatus
 
 
-def plan_of(*parts: object) -> str:
-    """Return a hash that stands for what an attempt is made of."""
+def _hash_of(*parts: object) -> str:
+    """Return a hash that is another one where any of these is."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -20,14 +20,14 @@ def driver_plan(spec: StreamSpec) -> str:
 
     What the operator adds (its default image, the form of its manifests) is left out: an upgrade restarts no driver.
     """
-    return plan_of(spec.differences(*OPERATORS_OWN))
+    return _hash_of(spec.differences(*OPERATORS_OWN))
 
 
 def what_a_person_asks(stream: Stream) -> str:
     """Return a hash of what a person wrote; a default that a new release's definition fills in is none of that."""
     annotations = stream.metadata.annotations
     asked = {key: annotations[key] for key in (ADOPT, FRESH) if key in annotations}
-    return plan_of(stream.spec.differences(), asked)
+    return _hash_of(stream.spec.differences(), asked)
 
 
 def is_last_valid(made: Stream, status: StreamStatus) -> bool:

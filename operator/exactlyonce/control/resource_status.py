@@ -10,21 +10,7 @@ from pydantic import ValidationError
 
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.errors import ExactlyOnceError
-
-
-class NotLeading(ExactlyOnceError):
-    """The Lease was lost: another operator may act from now on, and this one does not."""
-
-
-def require_lease(may_act: Callable[[], bool]) -> None:
-    """Return if this operator may act now.
-
-    Raises:
-        NotLeading: if it may not.
-    """
-    if not may_act():
-        raise NotLeading("The Lease is held by another operator.")
+from exactlyonce.control.lease import require_lease
 
 
 @dataclass

@@ -13,9 +13,10 @@ from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.hold import hold
+from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
-from exactlyonce.control.resource_status import NotLeading, ResourceStatus, require_lease
+from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Unreachable
@@ -215,13 +216,14 @@ class StreamPasses:
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
             self._reporter(statuses)("SpecInvalid", told)
-        stream = self.last_made(document) if status.driver is not None else None
-        if stream is None or status.driver is None or not is_last_valid(stream, status):
-            launcher = self.launcher_of(document) if self.launcher_of is not None else None
-            has_driver = hold(statuses, launcher, rests=_wanted(document) is Wanted.REST)
-            self._seen(statuses, has_driver=has_driver)
-            return Next(WATCH_SECONDS, "invalid")
-        return self._looped(key, document, statuses, stream, status.driver.plan)
+        if status.driver is not None:
+            stream = self.last_made(document)
+            if stream is not None and is_last_valid(stream, status):
+                return self._looped(key, document, statuses, stream, status.driver.plan)
+        launcher = self.launcher_of(document) if self.launcher_of is not None else None
+        has_driver = hold(statuses, launcher, rests=_wanted(document) is Wanted.REST)
+        self._seen(statuses, has_driver=has_driver)
+        return Next(WATCH_SECONDS, "invalid")
 
     def _not_put_together(
         self, statuses: ResourceStatus, problem: ExactlyOnceError, wanted: Wanted, *, has_driver: bool
@@ -234,9 +236,9 @@ class StreamPasses:
             self._seen(statuses, has_driver=has_driver)
             return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
         phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
-        changes = {"message": str(problem), "phase": status.phase if has_driver else phase}
-        if any(getattr(status, name) != value for name, value in changes.items()):
-            statuses.write(status.model_copy(update=changes), version)
+        told = status.model_copy(update={"message": str(problem), "phase": status.phase if has_driver else phase})
+        if told != status:
+            statuses.write(told, version)
             self._reporter(statuses)("PutOff", str(problem))
         statuses.flush()
         self._seen(statuses, has_driver=has_driver)

@@ -95,8 +95,7 @@ class KubernetesLauncher:
 
     def latest_spec(self) -> Mapping[str, Any] | None:
         """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
-        config_maps = [found for found in self._listed("ConfigMap") if self._is_ours(found)]
-        found = max(config_maps, key=_attempt_of, default=None)
+        found = max(self._config_maps(), key=_attempt_of, default=None)
         if found is None:
             return None
         try:
@@ -137,7 +136,7 @@ class KubernetesLauncher:
         for pod in pods:
             if _role_of(pod) == EXECUTOR and self._is_left_behind(pod):
                 self._delete(pod, "Pod")
-        config_maps = [found for found in self._listed("ConfigMap") if self._is_ours(found)]
+        config_maps = self._config_maps()
         if keep:
             kept |= {max(map(_attempt_of, config_maps), default=recorded)}
         for config_map in config_maps:
@@ -229,6 +228,10 @@ class KubernetesLauncher:
             return self.server.list(kind, self.namespace, selector_of(self.stream))
         except Answered as answer:
             raise ApiServerUnreachable(f"Each {kind} of {self.stream} cannot be listed: {answer}.") from answer
+
+    def _config_maps(self) -> list[Manifest]:
+        """Return those of this very stream's attempts."""
+        return [found for found in self._listed("ConfigMap") if self._is_ours(found)]
 
     def _delete(self, found: Manifest, kind: str, grace_seconds: int | None = None) -> None:
         try:
