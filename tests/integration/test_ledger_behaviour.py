@@ -256,6 +256,34 @@ def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: Ne
     assert ledger.look(STREAM) == before
 
 
+def test_only_a_batch_that_is_still_taken_is_recorded_as_lost_and_that_only_once(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    started(ledger)
+    raise_epoch(ledger, stream, Epoch(2))
+    taken = batch_row(1, BatchStatus.TAKEN)
+    for status in (BatchStatus.LANDED, BatchStatus.LOST, BatchStatus.SUPERSEDED):
+        settled = replace(taken, status=status, rows_written=5, note="settled by somebody else")
+        with ledger.transaction() as transaction:
+            transaction.write_batch(STREAM, settled)
+        record_lost(ledger, STREAM, Epoch(2), taken, "brokers")
+        with ledger.transaction() as transaction:
+            assert transaction.read_batch(STREAM, BatchNumber(1)) == settled
+    with ledger.transaction() as transaction:
+        # The ranges are free: had a failure been recorded as lost above, this one would overlap it.
+        transaction.write_failures(STREAM, (lost(9, P0, 0, 5),))
+        transaction.write_failures(STREAM, (replace(lost(9, P0, 0, 5), status=FailureStatus.CLOSED),))
+        transaction.write_batch(STREAM, taken)
+    for _ in range(2):
+        record_lost(ledger, STREAM, Epoch(2), taken, "brokers")
+    with ledger.transaction() as transaction:
+        found = transaction.read_batch(STREAM, BatchNumber(1))
+    assert found is not None
+    assert (found.status, found.ranges) == (BatchStatus.LOST, taken.ranges)
+    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(9, P0, 0, 5),))
+
+
 QUERIES = [
     QueryMark(SourceSet(topics=frozenset({"orders", "refunds"})), "hash-1"),
     QueryMark(SourceSet(pattern=r"o.*\\.'x"), "hash-2"),

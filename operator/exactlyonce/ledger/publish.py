@@ -114,14 +114,19 @@ def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark)
 def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, brokers: str) -> None:
     """AtMostOnce: record that a batch was taken and may never have been written; safe to repeat.
 
+    Only a batch that is still taken under the lock becomes Lost: what has settled it since the observation is the truth.
+
     Raises:
         EpochOvertaken: if the epoch has been raised or claimed since.
     """
     error = f"the driver of epoch {lost.epoch} ended after it had taken batch {lost.batch} and before it had written it"
     with ledger.transaction(evicting=True) as transaction:
         _unclaimed(transaction, stream_id, epoch)
-        transaction.write_batch(stream_id, replace(lost, status=BatchStatus.LOST, note=error))
-        transaction.write_failures(stream_id, failures_of(lost, FailureStatus.LOST, brokers, error))
+        found = transaction.read_batch(stream_id, lost.batch)
+        if found is None or found.status is not BatchStatus.TAKEN:
+            return
+        transaction.write_batch(stream_id, replace(found, status=BatchStatus.LOST, note=error))
+        transaction.write_failures(stream_id, failures_of(found, FailureStatus.LOST, brokers, error))
 
 
 def failures_of(batch: BatchRow, status: FailureStatus, brokers: str, error: str) -> tuple[FailureRow, ...]:
