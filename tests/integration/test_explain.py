@@ -191,7 +191,9 @@ def test_explain_tells_the_verdict_with_its_evidence_and_changes_nothing(rig: Ri
     assert (printed.exit_code, as_data.exit_code) == (state.exit_status, state.exit_status), printed.output
     lines = printed.stdout.splitlines()
     number = "" if state.batch is None else f"({state.batch})"
-    assert lines[:2] == [f"Stream   tests/{rig.name}", f"Verdict  {state.verdict}{number}"]
+    code = json.loads(as_data.stdout)["code"]
+    with_code = "" if code is None else f" ({code})"
+    assert lines[:2] == [f"Stream   tests/{rig.name}", f"Verdict  {state.verdict}{number}{with_code}"]
     assert [words for words in state.said if words.format(n=rig.name) not in printed.stdout] == [], printed.stdout
     assert ("the stream halts until a person has acted" in printed.stdout) == (state.exit_status == HALTS)
 

@@ -37,6 +37,10 @@ class VerdictStatus(StatusModel):
     """The latest verdict of reconciliation."""
 
     kind: str = Field(description="The verdict.")
+    code: str | None = Field(
+        None,
+        description="The code of its reason, where this kind of verdict has several; docs/verdicts.md explains each.",
+    )
     reason: str = Field(description="Why, in one sentence.")
     attempt: int = Field(description="The attempt it was made for.")
     at: datetime = Field(description="When it was made.")

@@ -14,7 +14,7 @@ from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of, titled
 
 EXIT_LAUNCHES, EXIT_HALTS = 0, 2
 
@@ -24,9 +24,9 @@ def explain_stream(opened: LocalStream, *, as_json: bool) -> int:
     running = running_attempt(opened)
     decision = decide_without_acting(opened, running)
     if as_json:
-        click.echo(json.dumps(as_data(opened, decision, running), indent=2, default=str))
+        click.echo(json.dumps(as_data(opened.stream.stream_id, decision, running), indent=2, default=str))
     else:
-        click.echo(as_text(opened, decision, running))
+        click.echo(as_text(opened.stream.stream_id, decision, running))
     return EXIT_HALTS if decision.halts else EXIT_LAUNCHES
 
 
@@ -56,18 +56,17 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone))
 
 
-def as_text(opened: LocalStream, decision: Decision, running: Epoch | None) -> str:
+def as_text(stream_id: str, decision: Decision, running: Epoch | None) -> str:
     """Render a decision for a person."""
     verdict = decision.verdict
-    number = batch_of(verdict)
     lines = [
-        f"Stream   {opened.stream.stream_id}",
+        f"Stream   {stream_id}",
         *(
             []
             if running is None
             else [f"Driver   attempt {running} runs; this is what would be decided if it ended now"]
         ),
-        f"Verdict  {kind_of(verdict)}{'' if number is None else f'({number})'}",
+        f"Verdict  {titled(verdict)}",
         f"Reason   {verdict.reason}",
         "Evidence",
         *(f"  - {item.words}" for item in verdict.evidence),
@@ -79,13 +78,14 @@ def as_text(opened: LocalStream, decision: Decision, running: Epoch | None) -> s
     return "\n".join(lines)
 
 
-def as_data(opened: LocalStream, decision: Decision, running: Epoch | None) -> dict[str, object]:
+def as_data(stream_id: str, decision: Decision, running: Epoch | None) -> dict[str, object]:
     """Render a decision for a program."""
     verdict = decision.verdict
     return {
-        "streamId": opened.stream.stream_id,
+        "streamId": stream_id,
         "runningAttempt": running,
         "verdict": kind_of(verdict),
+        "code": code_of(verdict),
         "batch": batch_of(verdict),
         "reason": verdict.reason,
         "evidence": [asdict(item) for item in verdict.evidence],

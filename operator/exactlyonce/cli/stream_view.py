@@ -154,7 +154,8 @@ def _verdict(verdict: Resource | None, now: datetime) -> str:
     if not verdict:
         return ""
     number = "" if verdict.get("batch") is None else f"({verdict['batch']})"
-    head = f"{verdict['kind']}{number}, for attempt {verdict['attempt']}, {age(verdict['at'], now)} ago"
+    code = "" if verdict.get("code") is None else f" ({verdict['code']})"
+    head = f"{verdict['kind']}{number}{code}, for attempt {verdict['attempt']}, {age(verdict['at'], now)} ago"
     evidence = [f"- {it['words']}" for it in verdict.get("evidence") or [] if "words" in it]
     return "\n".join([head, verdict["reason"], *evidence])
 

@@ -43,8 +43,8 @@ EXIT_STATUS = {
 class PodVerdict:
     """The word of a reconciliation in a pod.
 
-    `kind`, `batch` and `evidence` are of the verdict, where there is one. `landed` is the landed batch that the driver starts
-    after, `generation` and `location` the checkpoint that it starts on.
+    `kind`, `code`, `batch` and `evidence` are of the verdict, where there is one. `landed` is the landed batch that the
+    driver starts after, `generation` and `location` the checkpoint that it starts on.
     """
 
     outcome: Outcome
@@ -55,6 +55,7 @@ class PodVerdict:
     generation: int | None = None
     location: str | None = None
     evidence: tuple[Mapping[str, Any], ...] = ()
+    code: str | None = None
 
     def render(self) -> str:
         """Return one JSON object of at most MAX_BYTES; the last of the evidence goes first, then the reason is cut."""
@@ -69,6 +70,7 @@ class PodVerdict:
         fields = {
             "outcome": str(self.outcome),
             "verdict": self.kind,
+            "code": self.code,
             "batch": self.batch,
             "landed": self.landed,
             "generation": self.generation,
@@ -79,7 +81,9 @@ class PodVerdict:
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
-_CUT = re.compile(r'\{"outcome": "(\w+)"(?:, "verdict": "(\w+)")?(?:, "batch": (\d+))?(?:, "landed": (\d+))?')
+_CUT = re.compile(
+    r'\{"outcome": "(\w+)"(?:, "verdict": "(\w+)")?(?:, "code": "(\w+)")?(?:, "batch": (\d+))?(?:, "landed": (\d+))?'
+)
 
 
 def parse_pod_verdict(text: str) -> PodVerdict | None:
@@ -98,6 +102,7 @@ def parse_pod_verdict(text: str) -> PodVerdict | None:
             fields.get("generation"),
             fields.get("location"),
             tuple(fields.get("evidence", ())),
+            fields.get("code"),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return _parse_cut(text)
@@ -108,5 +113,5 @@ def _parse_cut(text: str) -> PodVerdict | None:
     if found is None or found[1] not in {str(outcome) for outcome in Outcome}:
         return None
     rest = text[found.end() :].partition('"reason": "')[2][:500]
-    batch, landed = (None if number is None else int(number) for number in (found[3], found[4]))
-    return PodVerdict(Outcome(found[1]), f"What it said was cut short: {rest}", found[2], batch, landed)
+    batch, landed = (None if number is None else int(number) for number in (found[4], found[5]))
+    return PodVerdict(Outcome(found[1]), f"What it said was cut short: {rest}", found[2], batch, landed, code=found[3])

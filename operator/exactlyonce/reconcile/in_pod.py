@@ -23,7 +23,7 @@ from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Observation, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores, observe, request_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
         None if generation is None else generation.number,
         path,
         tuple({"words": item.words, **item.data} for item in verdict.evidence),
+        code_of(verdict),
     )
 
 

@@ -10,7 +10,7 @@ from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.progress import checkpoint_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
 
 
 def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStatus:
@@ -18,6 +18,7 @@ def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStat
     verdict = decision.verdict
     return VerdictStatus(
         kind=kind_of(verdict),
+        code=code_of(verdict),
         reason=verdict.reason,
         attempt=attempt,
         at=now,
@@ -32,6 +33,7 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
     if word.kind is not None:
         changes["verdict"] = VerdictStatus(
             kind=word.kind,
+            code=word.code,
             reason=word.reason,
             attempt=status.attempt,
             at=now,

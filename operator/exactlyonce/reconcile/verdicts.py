@@ -218,6 +218,21 @@ def kind_of(verdict: Verdict) -> str:
     return type(verdict).__name__
 
 
+def code_of(verdict: Verdict) -> str | None:
+    """Return the code of the verdict's reason where its kind has several; docs/verdicts.md explains each one."""
+    match verdict:
+        case RebuildFromSink() | Contradiction():
+            return str(verdict.why)
+        case _:
+            return None
+
+
+def titled(verdict: Verdict) -> str:
+    """Return the verdict's name with its code and its batch, as a person reads it."""
+    code, batch = code_of(verdict), batch_of(verdict)
+    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if code is None else f' ({code})'}"
+
+
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
     match verdict:
