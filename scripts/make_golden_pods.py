@@ -17,6 +17,7 @@ from exactlyonce.api.resource import Stream, read_streams
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
+from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.in_pod import Brief
@@ -37,7 +38,7 @@ def cases() -> list[str]:
 def made(case: str) -> str:
     """Return what the attempt consists of, as a file of manifests."""
     (stream,) = read_streams(GOLDEN / f"{case}{INPUT}")
-    manifests = manifests_of(resolve(stream, ATTEMPT, OWNER_UID, DEFAULTS, _brief(stream)))
+    manifests = manifests_of(resolve(stream, ATTEMPT, OWNER_UID, DEFAULTS, Orders("ticket-17", _brief(stream))))
     text = yaml.dump_all(manifests.all(), Dumper=_Readable, sort_keys=False, width=120, explicit_start=True)
     return f"# Made by scripts/make_golden_pods.py from {case}{INPUT}.\n{text}"
 
@@ -47,7 +48,9 @@ def _brief(stream: Stream) -> str | None:
     if stream.spec.checkpoint.persistent_volume_claim is None:
         return None
     owner = Owner("cluster-1", f"shop/orders/{OWNER_UID}")
-    return Brief(stream, owner, None, ProvenDead("the driver of attempt 16 said that it has stopped")).render()
+    return Brief(
+        stream, owner, None, ProvenDead("the driver of attempt 16 said that it has stopped"), "ticket-17"
+    ).render()
 
 
 class _Readable(yaml.SafeDumper):

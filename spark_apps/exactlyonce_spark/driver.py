@@ -86,7 +86,7 @@ def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     ledger = PostgresLedger(
         address, sink.ledger_schema, Limits.of_batches(sink), application=f"exactlyonce {driver.stream_id}"
     )
-    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()))
+    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
     table = read_table(ledger, sink)
     return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)
 

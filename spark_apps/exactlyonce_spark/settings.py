@@ -19,7 +19,7 @@ class DocumentUnreadable(Refused):
 class DriverSpec:
     """The resolved spec of one stream, as the launcher writes it and the driver reads it.
 
-    `kubernetes` is there for a driver in a pod.
+    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with.
     """
 
     stream_id: str
@@ -27,6 +27,7 @@ class DriverSpec:
     master: str
     spark_conf: Mapping[str, str]
     kubernetes: KubernetesPlace | None = None
+    ticket: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -44,4 +45,4 @@ class DriverSpec:
                 f"The driver does not understand {path.name} ({type(problem).__name__}: {said[:300]}); "
                 "give driver and operator images of the same release."
             ) from problem
-        return cls(document.stream_id, spec, document.master, document.spark_conf, document.kubernetes)
+        return cls(document.stream_id, spec, document.master, document.spark_conf, document.kubernetes, document.ticket)

@@ -19,7 +19,7 @@ from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
-from exactlyonce.launch.port import DriverState, Ended, Gone
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, Orders
 from exactlyonce.offsets import Epoch
 from testbed.cluster import Cluster, KubectlFailed
 from tests.cluster.streams import Streams
@@ -59,10 +59,10 @@ class Drivers:
         self.resource = resource
         self.uid = self.uid or Streams(self.api, self.namespace).create(resource)["metadata"]["uid"]
 
-    def manifests(self, attempt: Epoch, brief: str | None = None) -> Manifests:
+    def manifests(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> Manifests:
         """Return what an attempt consists of, with the test's own program."""
         stream = parse_stream(self.resource, "the test")
-        made = manifests_of(resolve(stream, attempt, self.uid, PodDefaults(ACCOUNT, Image(self.image)), brief))
+        made = manifests_of(resolve(stream, attempt, self.uid, PodDefaults(ACCOUNT, Image(self.image)), orders))
         if self.program is not None:
             made.pod["spec"]["containers"][0]["args"] = ["python3", "-c", _WORDS + self.program]
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ def test_at_most_once_loses_at_most_the_batch_in_hand_and_says_which(rig: Rig) -
 def let_spark_try_tasks_again(opened: LocalStream) -> None:
     """Local mode tries a task once with AtMostOnce; an executor that is lost makes Spark try again, whatever is set."""
     once = "local[2,1]"
-    assert once in opened.launcher.spec
-    opened.launcher.spec = opened.launcher.spec.replace(once, "local[2,4]")
+    assert opened.launcher.document.master == once
+    opened.launcher.document = replace(opened.launcher.document, master="local[2,4]")
 
 
 def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig) -> None:

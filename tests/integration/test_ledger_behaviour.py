@@ -84,6 +84,31 @@ def test_an_epoch_is_claimed_by_one_process_only(ledger: Ledger, stream: NewStre
         claim_epoch(ledger, STREAM, Epoch(1), "claim-2")
 
 
+def test_an_epoch_is_claimed_only_with_the_ticket_of_the_raise_that_made_it(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger)
+    raise_epoch(ledger, stream, Epoch(2), "this raise")
+    for ticket in ("a former life's", None):
+        with pytest.raises(Fenced, match="former life"):
+            claim_epoch(ledger, STREAM, Epoch(2), "claim-2", ticket)
+    for _ in range(2):
+        claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "this raise")
+    raise_epoch(ledger, stream, Epoch(3), "the next raise")
+    with pytest.raises(Fenced, match="former life"):
+        claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "this raise")
+    claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "the next raise")
+
+
+def test_a_driver_without_a_ticket_claims_where_an_earlier_release_has_raised(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    started(ledger)
+    raise_epoch(ledger, stream, Epoch(2), "this release")
+    raise_epoch(ledger, stream, Epoch(3))
+    with pytest.raises(Fenced, match="former life"):
+        claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "this release")
+    assert claim_epoch(ledger, STREAM, Epoch(3), "claim-3")[1].writer == 3
+
+
 def test_an_epoch_without_a_published_checkpoint_cannot_be_claimed(ledger: Ledger, stream: NewStream) -> None:
     raise_epoch(ledger, stream, Epoch(1))
     with pytest.raises(Fenced):

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.local import MARKER, LocalLauncher, Unresponsive
 from exactlyonce.launch.port import Ended, Gone, NeverStarted, Running
@@ -32,7 +33,7 @@ def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
     """A launcher of stand-ins for a driver; nothing of them is left after the test."""
     made = LocalLauncher(
         folder=tmp_path / "attempts",
-        spec='{"streamId": "tests/orders"}',
+        document=DriverDocument("tests/orders", {}, "local[1]"),
         secrets=tmp_path / "secrets",
         run_id=str(tmp_path),
         unresponsive_seconds=LONG_SECONDS,
@@ -94,7 +95,7 @@ def test_a_driver_that_runs_is_found_by_every_launcher_and_started_once(launcher
         looking.start(ONE)
     assert len(marked(launcher)) == 1, "one that is there already is left as it is"
     assert launcher.log_of(ONE).read_text() == "the stand-in has begun\n"
-    assert (launcher.log_of(ONE).parent / "spec.json").read_text() == launcher.spec
+    assert (launcher.log_of(ONE).parent / "spec.json").read_text() == launcher.document.render()
 
 
 def test_a_driver_is_found_from_the_very_moment_of_its_start(

@@ -24,6 +24,7 @@ from exactlyonce.ledger.rows import (
     LedgerView,
     QueryMark,
     StreamRow,
+    Ticket,
 )
 from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
 from exactlyonce_spark.target import DeadLetter, Staged
@@ -196,6 +197,7 @@ class MemoryLedger:
             tuple(sorted(batches, key=lambda row: row.batch)),
             _landed(rows, stream_id, "retired"),
             rows.get(("query", stream_id)),
+            rows.get(("ticket", stream_id)),
         )
 
     def database_identity(self) -> DatabaseIdentity:
@@ -291,6 +293,17 @@ class MemoryTransaction:
         """Record what the next driver is started to do."""
         self._step("write query")
         self.writes[("query", stream_id)] = query
+
+    def read_ticket(self, stream_id: str) -> Ticket | None:
+        """Return the latest ticket that was drawn."""
+        self._step("read ticket")
+        ticket: Ticket | None = self._get(("ticket", stream_id))
+        return ticket
+
+    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
+        """Record the ticket of an epoch."""
+        self._step("write ticket")
+        self.writes[("ticket", stream_id)] = ticket
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""

@@ -46,7 +46,9 @@ def no_lock_at_the_fence() -> Iterator[None]:
 def no_claim() -> Iterator[None]:
     """One epoch may be claimed twice: whoever comes later is let in and the former keeps its permit."""
 
-    def claim_anyway(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tuple[Permit, StreamRow]:
+    def claim_anyway(
+        ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
+    ) -> tuple[Permit, StreamRow]:
         with ledger.transaction() as transaction:
             row = transaction.lock_stream(stream_id, Lock.UPDATE)
             if row is None or row.epoch != epoch:
@@ -360,6 +362,13 @@ def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def tickets_not_asked_for() -> Iterator[None]:
+    """Who is of the right epoch may claim it, a driver of the stream's former life too."""
+    with mock.patch.object(fence, "holds_ticket", lambda drawn, epoch, ticket: True):
+        yield
+
+
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
@@ -382,6 +391,7 @@ MUTATIONS: dict[str, Mutation] = {
         given_up_although_it_is_there,
         state_known_after_the_first_records_only,
         a_topic_that_is_named_again_begins_anew,
+        tickets_not_asked_for,
     )
 }
 """Each of these loses or doubles a record, or leaves the stream stuck."""

@@ -14,6 +14,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.offsets import TopicPartition
 from exactlyonce.reconcile.loop import Halted
+from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
 from tests.simulation.world import Driver, Scenario, SimulatedWorld, no_real_randomness
 
@@ -47,6 +48,8 @@ def _run(world: SimulatedWorld) -> None:
     chaos = Chaos(world)
     for number in range(world.scenario.operators):
         world.start_operator(f"operator {number + 1}")
+    if "former life" in world.scenario.hazards:
+        former_life.start(world)
     world.database.on_commit = lambda: _check_no_double(world)
     chaos_steps = world.random.randint(CHAOS_STEPS // 4, CHAOS_STEPS)
     while world.simulation.steps < chaos_steps:

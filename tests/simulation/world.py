@@ -17,7 +17,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch, TopicPartition
@@ -78,6 +78,7 @@ HAZARDS = (
     "new partition",
     "brokers down",
     "topics changed",
+    "former life",
 )
 
 
@@ -128,9 +129,9 @@ class LauncherOfPass:
         """Return how the driver of an attempt is."""
         return self.world.look(attempt)
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start the driver of an attempt, unless there is one."""
-        self.world.start(attempt, self.named)
+        self.world.start(attempt, self.named, orders)
 
     def drain(self, attempt: Epoch) -> None:
         """Ask a driver to end after the batch in hand."""
@@ -237,7 +238,7 @@ class SimulatedWorld:
             return Ended("the process is gone", drivers[0].words, "it was killed")
         return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
 
-    def start(self, attempt: Epoch, named: frozenset[str]) -> None:
+    def start(self, attempt: Epoch, named: frozenset[str], orders: Orders) -> None:
         """The launcher: start the driver of an attempt, unless there is one."""
         self.simulation.step(f"start driver {attempt}")
         if attempt in self.drivers:
@@ -248,7 +249,7 @@ class SimulatedWorld:
             process = self.new_process(f"driver {attempt}.{copy}")
             driver = Driver(process)
             self.drivers[attempt].append(driver)
-            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt, named))
+            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt, named, orders))
 
     def drain(self, attempt: Epoch) -> None:
         """The launcher: ask a driver to end after the batch in hand."""
@@ -293,12 +294,12 @@ class SimulatedWorld:
         gone = all(driver.process.ended for driver in drivers) or any(driver.given_up for driver in drivers)
         return gone or latest != attempt
 
-    def _drive(self, driver: Driver, attempt: Epoch, named: frozenset[str]) -> None:
+    def _drive(self, driver: Driver, attempt: Epoch, named: frozenset[str], orders: Orders) -> None:
         """What a driver process does: claim, take the path from the ledger, run the query."""
         ledger = MemoryLedger(self.database)
         claim = f"{driver.process.name}"
         try:
-            permit, row = claim_epoch(ledger, STREAM_ID, attempt, claim)
+            permit, row = claim_epoch(ledger, STREAM_ID, attempt, claim, orders.ticket)
             assert row.checkpoint_path is not None
             settings = BatchSettings(
                 self.scenario.delivery,

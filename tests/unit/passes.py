@@ -13,7 +13,7 @@ from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.launch.port import DriverState, Ended, LaunchFailed, NeverStarted, Running
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView, Owner
@@ -42,7 +42,7 @@ class Drivers:
     states: dict[Epoch, DriverState] = field(default_factory=dict)
     drained: list[Epoch] = field(default_factory=list)
     broken: bool = False
-    briefs: dict[Epoch, str | None] = field(default_factory=dict)
+    orders: dict[Epoch, Orders] = field(default_factory=dict)
 
     def latest(self) -> Epoch:
         """Return the highest attempt that left a trace."""
@@ -52,13 +52,17 @@ class Drivers:
         """Return how the driver is."""
         return self.states.get(attempt, NeverStarted())
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start it."""
-        self.briefs[attempt] = brief
+        self.orders[attempt] = orders
         self.step(f"start driver {attempt}")
         if self.broken:
             raise LaunchFailed("There is no room for a driver.")
         self.states.setdefault(attempt, Running("in memory"))
+
+    def ticket(self, attempt: Epoch) -> str | None:
+        """Return what the driver of an attempt claims with."""
+        return self.orders[attempt].ticket
 
     def drain(self, attempt: Epoch) -> None:
         """Ask it to end."""
@@ -163,7 +167,7 @@ class Machine:
 
     def land(self, attempt: Epoch, *ends: int, known_to_spark: bool = True) -> None:
         """Be the driver of an attempt: claim it, plan one batch up to these ends and land it."""
-        permit, row = claim_epoch(self.ledger, STREAM, attempt, f"claim {attempt}")
+        permit, row = claim_epoch(self.ledger, STREAM, attempt, f"claim {attempt}", self.drivers.ticket(attempt))
         assert row.landed_batch is not None
         assert row.checkpoint_path is not None
         number = BatchNumber(row.landed_batch + 1)

@@ -12,7 +12,7 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.wakeups import Key
-from exactlyonce.launch.port import DriverState
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
 from tests.resource_cases import changed, document
@@ -87,7 +87,7 @@ class OneDriver:
         """Return its state."""
         return self.state
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Refuse: what is deleted is not started."""
         raise AssertionError
 

@@ -10,7 +10,7 @@ from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.errors import SourceUnreachable, TopicMissing
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
-from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch, release
+from exactlyonce.ledger.fence import Fenced, NewStream, claim_epoch, raise_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, Owner, StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
@@ -103,6 +103,17 @@ def test_a_stream_that_halted_or_completed_is_not_touched(phase: Phase, result: 
     machine.statuses.status = machine.statuses.status.model_copy(update={"phase": phase, "message": "mend it"})
     assert machine.run_pass() == result
     assert machine.effects == []
+
+
+def test_a_late_driver_of_a_stream_that_was_deleted_and_made_again_cannot_claim() -> None:
+    former = Machine()
+    former.run_until_a_driver_runs()
+    machine = Machine()
+    attempt = machine.run_until_a_driver_runs()
+    assert (attempt, machine.view().stream.checkpoint_path) == (FIRST, former.view().stream.checkpoint_path)
+    with pytest.raises(Fenced):
+        claim_epoch(machine.ledger, STREAM, FIRST, "late", former.drivers.ticket(FIRST))
+    machine.land(attempt, 40, 30)
 
 
 def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
@@ -390,7 +401,7 @@ def test_a_predecessor_is_dead_by_proof_only(
 
 def test_a_predecessor_that_said_that_it_has_stopped_is_dead_by_its_own_word() -> None:
     machine = started()
-    permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1")
+    permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
     release(machine.ledger, permit)
     with machine.ledger.transaction() as transaction:
         row = transaction.lock_stream(STREAM, Lock.SHARE)

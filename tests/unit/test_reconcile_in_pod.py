@@ -42,7 +42,7 @@ def stores(machine: Machine) -> Stores:
 
 def word_of_pod(machine: Machine, attempt: Epoch) -> PodVerdict:
     """Be the init container of an attempt's pod: reconcile with nothing but its brief."""
-    brief = machine.drivers.briefs[attempt]
+    brief = machine.drivers.orders[attempt].brief
     assert brief is not None
     return reconcile_in_pod(stores(machine), Brief.parse(brief), attempt)
 
@@ -181,6 +181,20 @@ def test_a_pod_that_was_overtaken_changes_nothing_and_the_next_attempt_is_made_a
     assert machine.run_pass() == Watching(Epoch(10))
 
 
+def test_a_pod_of_a_former_life_changes_nothing_although_the_stream_has_reached_its_epoch_again() -> None:
+    former, machine = in_pods(), in_pods()
+    former.run_pass()
+    machine.run_pass()
+    files, rows = dict(machine.store.files), dict(machine.database.tables.rows)
+    machine.drivers.orders[FIRST], mine = former.drivers.orders[FIRST], machine.drivers.orders[FIRST]
+    word = word_of_pod(machine, FIRST)
+    assert word.outcome is Outcome.OVERTAKEN
+    assert "former life" in word.reason
+    assert (machine.store.files, machine.database.tables.rows) == (files, rows)
+    machine.drivers.orders[FIRST] = mine
+    assert word_of_pod(machine, FIRST).outcome is Outcome.LAUNCHES
+
+
 def test_a_pod_that_is_overtaken_between_its_look_and_its_act_publishes_nothing() -> None:
     machine = in_pods()
     machine.run_pass()
@@ -212,7 +226,7 @@ def test_an_init_container_that_runs_again_beside_a_driver_that_has_claimed_says
     machine = in_pods()
     machine.run_pass()
     word_of_pod(machine, FIRST)
-    claim_epoch(machine.ledger, STREAM, FIRST, "claim 1")
+    claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
     word = word_of_pod(machine, FIRST)
     assert word.outcome is Outcome.OVERTAKEN
     assert "is at epoch 1 and claimed" in word.reason
@@ -278,14 +292,14 @@ def test_a_stream_of_an_owner_that_is_still_there_gets_no_pod() -> None:
     machine.owner, machine.owner_is_gone = Owner("cluster-1", "uid-2"), False
     assert isinstance(machine.run_pass(), Halted)
     assert machine.view() == before
-    assert SECOND not in machine.drivers.briefs
+    assert SECOND not in machine.drivers.orders
 
 
 def test_an_annotation_reaches_the_pod() -> None:
     machine = in_pods(ended())
     machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token, "team": "shop"}
     machine.run_pass()
-    assert "team" not in json.loads(machine.drivers.briefs[SECOND] or "")["stream"]["metadata"]["annotations"]
+    assert "team" not in json.loads(machine.drivers.orders[SECOND].brief or "")["stream"]["metadata"]["annotations"]
     assert run_init_container(machine, SECOND).kind == "FirstStart"
     assert machine.stands() == (0, 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.cli.local_stream import driver_spec
+from exactlyonce.cli.local_stream import driver_document
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import resolve
 from exactlyonce_spark.kubernetes_settings import NotInAPod
@@ -40,7 +40,7 @@ def in_a_pod(tmp_path: Path, changes: dict[str, Any] | None = None) -> DriverSpe
 def here(tmp_path: Path, changes: dict[str, Any] | None = None) -> DriverSpec:
     """Read the document that local mode writes for a driver process."""
     file = tmp_path / "spec.json"
-    file.write_text(driver_spec(parse_stream(document(changes or {}), "the test")))
+    file.write_text(driver_document(parse_stream(document(changes or {}), "the test")).render())
     return DriverSpec.read(file)
 
 
@@ -184,7 +184,7 @@ def test_a_document_of_another_release_is_refused_with_a_sentence(text: str, tmp
 
 
 def test_a_field_that_this_release_does_not_know_is_told_by_name(tmp_path: Path) -> None:
-    made = json.loads(driver_spec(parse_stream(document(), "the test")))
+    made = json.loads(driver_document(parse_stream(document(), "the test")).render())
     made["spec"]["quorum"] = 3
     file = tmp_path / "driver.json"
     file.write_text(json.dumps(made))

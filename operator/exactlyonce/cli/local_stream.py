@@ -99,7 +99,7 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
     statuses = StatusFile(home / "status.json")
     runner = LocalLauncher(
         folder=home / "attempts",
-        spec=driver_spec(stream),
+        document=driver_document(stream),
         secrets=secrets.absolute(),
         run_id=f"{home.absolute()}",
         read_only=read_only,
@@ -109,12 +109,12 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
     return LocalStream(stream, ledger, stores, statuses, runner, state_root)
 
 
-def driver_spec(stream: Stream) -> str:
+def driver_document(stream: Stream) -> DriverDocument:
     """Return the document that a driver process reads: the resolved spec and how Spark runs here."""
     cores = stream.spec.driver.cores
     tries = 1 if stream.spec.delivery is Delivery.AT_MOST_ONCE else TASK_TRIES
     addresses = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return DriverDocument(stream.stream_id, stream.spec.differences(), f"local[{cores},{tries}]", addresses).render()
+    return DriverDocument(stream.stream_id, stream.spec.differences(), f"local[{cores},{tries}]", addresses)
 
 
 def default_state_root() -> Path:

@@ -11,6 +11,7 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests
 from exactlyonce.launch.kubernetes import KubernetesLauncher
+from exactlyonce.launch.port import Orders
 from exactlyonce.offsets import Epoch
 
 
@@ -27,5 +28,5 @@ def release_orphans(cluster: Cluster, may_act: Callable[[], bool], key: Key) -> 
         KubernetesLauncher(server, key.namespace, key.name, "", _nothing).release_all()
 
 
-def _nothing(attempt: Epoch, brief: str | None) -> Manifests:
-    raise AssertionError(f"attempt {attempt} of a stream that is gone is not started; brief {brief}")
+def _nothing(attempt: Epoch, _orders: Orders) -> Manifests:
+    raise AssertionError(f"attempt {attempt} of a stream that is gone is not started")

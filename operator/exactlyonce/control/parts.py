@@ -32,6 +32,7 @@ from exactlyonce.launch.driver_pod import START_SECONDS, Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
+from exactlyonce.launch.port import NO_ORDERS, Orders
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.rows import LedgerView
@@ -133,12 +134,12 @@ class ClusterParts:
         uid = metadata["uid"]
 
         @functools.lru_cache(maxsize=1)
-        def manifests(attempt: Epoch, brief: str | None) -> Manifests:
-            return manifests_of(resolve(stream, attempt, uid, self.defaults, brief))
+        def manifests(attempt: Epoch, orders: Orders) -> Manifests:
+            return manifests_of(resolve(stream, attempt, uid, self.defaults, orders))
 
         def check() -> None:
             with _put_together():
-                manifests(Epoch(statuses.read()[0].attempt + 1), None)
+                manifests(Epoch(statuses.read()[0].attempt + 1), NO_ORDERS)
             _ = opening.opened
 
         def introduce() -> None:
@@ -230,13 +231,13 @@ class ClusterParts:
     def launcher_of(self, document: Mapping[str, Any]) -> KubernetesLauncher:
         """Return a launcher that can look at, drain and remove drivers, of a resource that may be invalid."""
 
-        def no_manifests(attempt: Epoch, _brief: str | None) -> Manifests:
+        def no_manifests(attempt: Epoch, _orders: Orders) -> Manifests:
             raise AssertionError(f"attempt {attempt} of a stream that is deleted or has no spec is not started")
 
         return self._launcher(document, no_manifests, self.patience)
 
     def _launcher(
-        self, document: Mapping[str, Any], manifests: Callable[[Epoch, str | None], Manifests], patience: Patience
+        self, document: Mapping[str, Any], manifests: Callable[[Epoch, Orders], Manifests], patience: Patience
     ) -> KubernetesLauncher:
         metadata = document["metadata"]
         server = ApiServer(self.cluster.api, functools.partial(require_lease, self.may_act))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from exactlyonce.launch.port import Orders
 
 POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
@@ -109,13 +111,21 @@ class KubernetesPlace:
 
 @dataclass(frozen=True)
 class DriverDocument:
-    """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in."""
+    """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in.
+
+    `ticket` is what the raise of the attempt's epoch drew; an operator of an earlier release writes none.
+    """
 
     stream_id: str
     spec: Mapping[str, Any]
     master: str
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesPlace | None = None
+    ticket: str | None = None
+
+    def ordered(self, orders: Orders) -> DriverDocument:
+        """Return the document with an attempt's orders in it."""
+        return replace(self, ticket=orders.ticket)
 
     def render(self) -> str:
         """Return the document as JSON."""
@@ -125,6 +135,8 @@ class DriverDocument:
             "master": self.master,
             "sparkConf": self.spark_conf,
         }
+        if self.ticket is not None:
+            document["ticket"] = self.ticket
         if self.kubernetes is not None:
             document["kubernetes"] = self.kubernetes.document()
         return json.dumps(document, indent=2)
@@ -146,4 +158,5 @@ class DriverDocument:
             document["master"],
             document["sparkConf"],
             None if place is None else KubernetesPlace.read(place),
+            document.get("ticket"),
         )

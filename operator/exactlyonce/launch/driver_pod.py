@@ -115,8 +115,8 @@ def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
         EXECUTOR_FILE: yaml.dump(executor, Dumper=_YAML, sort_keys=False, width=120),
     }
     data[STREAM_FILE] = json.dumps(settings.whole_spec, indent=2)
-    if settings.brief is not None:
-        data[BRIEF_FILE] = settings.brief
+    if settings.orders.brief is not None:
+        data[BRIEF_FILE] = settings.orders.brief
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -138,7 +138,7 @@ def _driver_document(settings: PodSettings) -> DriverDocument:
         most_executors=settings.most_executors,
         ui=settings.ui,
     )
-    return DriverDocument(settings.stream_id, settings.spec, "k8s", {}, place)
+    return DriverDocument(settings.stream_id, settings.spec, "k8s", {}, place).ordered(settings.orders)
 
 
 def _driver_pod(settings: PodSettings) -> Manifest:
@@ -155,7 +155,7 @@ def _driver_pod(settings: PodSettings) -> Manifest:
     }
     if settings.image.pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in settings.image.pull_secrets]
-    if settings.brief is not None:
+    if settings.orders.brief is not None:
         spec["initContainers"] = [_reconcile_container(settings)]
     metadata = {**_metadata(settings, name), "finalizers": [ENDING_FINALIZER]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

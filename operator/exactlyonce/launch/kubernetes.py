@@ -28,7 +28,7 @@ from exactlyonce.launch.pod_names import (
     ui_service_name,
 )
 from exactlyonce.launch.pod_template import Manifest
-from exactlyonce.launch.port import DriverState, Gone, LaunchFailed, NeverStarted
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Gone, LaunchFailed, NeverStarted, Orders
 from exactlyonce.offsets import Epoch
 
 _CREATED = {"ConfigMap": "start.config-map-created", "Pod": "start.pod-created"}
@@ -44,7 +44,7 @@ class ManifestRefused(Refused):
 
 @dataclass
 class KubernetesLauncher:
-    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of, with its brief.
+    """The drivers of one stream, as pods of its namespace. `manifests_of` makes what an attempt consists of, with its orders.
 
     `grace_seconds` is how long a driver may take to drain; its pod's own grace period where it is None.
     """
@@ -53,7 +53,7 @@ class KubernetesLauncher:
     namespace: str
     stream: str
     owner_uid: str
-    manifests_of: Callable[[Epoch, str | None], Manifests]
+    manifests_of: Callable[[Epoch, Orders], Manifests]
     patience: Patience = field(default_factory=Patience)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     grace_seconds: int | None = None
@@ -76,14 +76,14 @@ class KubernetesLauncher:
         node = self._node_of(pod) if needs_node(pod) else None
         return state_of(pod, node, self.patience, self.now())
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Create what the attempt consists of; what is there already and is ours is left as it is.
 
         Raises:
             LaunchFailed: if the API server does not take it now, or something else has its name.
             Refused: if a pod template or a manifest cannot be taken as it is.
         """
-        for manifest in self.manifests_of(attempt, brief).all():
+        for manifest in self.manifests_of(attempt, orders).all():
             try:
                 self._create(manifest, attempt)
             except (NotCreated, ManifestRefused):

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import psutil
 
+from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.last_words import parse_last_words
-from exactlyonce.launch.port import DriverState, Ended, Gone, LaunchFailed, NeverStarted, Running
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.offsets import Epoch
 
@@ -53,12 +54,13 @@ class Unresponsive(StrEnum):
 class LocalLauncher:
     """A `Launcher` of processes: one folder an attempt below `folder`, with spec, log, heartbeat and last words.
 
-    `spec` is the driver's spec as JSON. `run_id` tells this stream's processes from those of another state folder. With
-    `read_only` nothing is killed when it is looked at; what is left of a driver then counts as alive.
+    `document` is what every driver of this stream is started with, before its orders. `run_id` tells this stream's processes
+    from those of another state folder. With `read_only` nothing is killed when it is looked at; what is left of a driver then
+    counts as alive.
     """
 
     folder: Path
-    spec: str
+    document: DriverDocument
     secrets: Path
     run_id: str
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -94,13 +96,13 @@ class LocalLauncher:
         )
         return Ended(f"no process of attempt {attempt} is left on this machine", words, detail)
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start the driver in a session of its own; one that was started before is left as it is."""
-        assert brief is None, "here the loop reaches every checkpoint itself"
+        assert orders.brief is None, "here the loop reaches every checkpoint itself"
         home = self._home(attempt)
         try:
             home.mkdir(parents=True)
-            (home / "spec.json").write_text(self.spec)
+            (home / "spec.json").write_text(self.document.ordered(orders).render())
         except FileExistsError:
             return
         except OSError as problem:

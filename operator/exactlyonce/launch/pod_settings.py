@@ -13,6 +13,7 @@ from exactlyonce.api.resource import API_VERSION, KIND, Stream
 from exactlyonce.api.spec import OPERATORS_OWN
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import Image, Size
+from exactlyonce.launch.port import NO_ORDERS, Orders
 from exactlyonce.offsets import Epoch
 
 _LEAST_OVERHEAD_MIB = 384  # spark.executor.minMemoryOverhead
@@ -51,8 +52,8 @@ class VolumeClaim:
 class PodSettings:
     """What the pods of one attempt are made of.
 
-    `spec` is what the driver reads of `whole_spec`. `secrets` are mounted as files. `brief` is given to the reconciliation in
-    the driver's pod, where there is one.
+    `spec` is what the driver reads of `whole_spec`. `secrets` are mounted as files. The `brief` among
+    its orders is given to the reconciliation in the driver's pod, where there is one.
     """
 
     stream: str
@@ -75,7 +76,7 @@ class PodSettings:
     executor_template: Mapping[str, Any]
     claim: VolumeClaim | None = None
     ui: bool = False
-    brief: str | None = None
+    orders: Orders = NO_ORDERS
 
 
 def mib(text: str) -> int:
@@ -97,7 +98,7 @@ class PodDefaults:
 
 
 def resolve(
-    stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefaults, brief: str | None = None
+    stream: Stream, attempt: Epoch, owner_uid: str, defaults: PodDefaults, orders: Orders = NO_ORDERS
 ) -> PodSettings:
     """Return what the pods of an attempt are made of.
 
@@ -128,7 +129,7 @@ def resolve(
         executor_template=spec.executor.pod_template.to_document(),
         claim=_claim(checkpoint),
         ui=spec.spark_ui.enabled,
-        brief=brief,
+        orders=orders,
     )
 
 

@@ -73,6 +73,21 @@ class Gone:
 DriverState = NeverStarted | Running | Ended | Gone
 
 
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What one attempt is told beside the spec of its stream.
+
+    `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). With a `brief`, reconciliation runs
+    where the driver will, before it, and lets it start or not.
+    """
+
+    ticket: str | None = None
+    brief: str | None = None
+
+
+NO_ORDERS = Orders()
+
+
 class Launcher(Protocol):
     """Runs the drivers of one stream, one an attempt."""
 
@@ -84,10 +99,8 @@ class Launcher(Protocol):
         """Return how the driver of an attempt is, now; never from memory."""
         ...
 
-    def start(self, attempt: Epoch, brief: str | None = None) -> None:
-        """Start the driver of an attempt; one that is there already is left as it is.
-
-        With a `brief`, reconciliation runs where the driver will, before it, and lets it start or not.
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
+        """Start the driver of an attempt with its orders; one that is there already is left as it is.
 
         Raises:
             LaunchFailed: if it cannot be started.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow
+from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow, Ticket
 from exactlyonce.offsets import Epoch
 
 CLAIM_TRIES = 3  # a claim is safe to repeat with the same token; more tries than this mean the database is not well
@@ -52,8 +52,10 @@ class NewStream:
     database: DatabaseIdentity
 
 
-def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch) -> Raised:
+def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch, ticket: str | None = None) -> Raised:
     """Make `epoch` the stream's epoch, unclaimed. From here on nothing of an older epoch can land.
+
+    `ticket` is a random text of this very raise: who claims the epoch has to have it.
 
     Raises:
         EpochOvertaken: if the row holds this epoch or a newer one already.
@@ -65,36 +67,51 @@ def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch) -> Raised:
             row = StreamRow(stream.stream_id, stream.token, stream.owner, stream.database, epoch)
             if not transaction.insert_stream(row):
                 raise EpochOvertaken(f"Another pass made the ledger's row of {stream.stream_id} at this moment.")
+            _record_ticket(transaction, row, ticket)
             return Raised(row, None)
         if row.epoch >= epoch:
             raise EpochOvertaken(f"The ledger holds epoch {row.epoch} of {stream.stream_id}; {epoch} is not newer.")
         raised = row.raised_to(epoch)
         transaction.update_stream(raised)
+        _record_ticket(transaction, raised, ticket)
         return Raised(raised, row)
 
 
-def claim_epoch(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tuple[Permit, StreamRow]:
+def _record_ticket(transaction: LedgerTransaction, row: StreamRow, ticket: str | None) -> None:
+    if ticket is not None:
+        transaction.write_ticket(row.stream_id, Ticket(row.epoch, ticket))
+
+
+def claim_epoch(
+    ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None = None
+) -> tuple[Permit, StreamRow]:
     """Take `epoch` for the process that made the random token `claim`, and return its permit and the stream's row.
 
+    `ticket` is the one of the raise that started the process. An operator of an earlier release draws none: then the row has
+    none of this epoch, and the process brings none.
+
     Raises:
-        Fenced: if the stream has no row, another epoch, another claim or no published checkpoint.
+        Fenced: if the stream has no row, another epoch, another ticket, another claim or no published checkpoint.
         CommitOutcomeUnknown: if the outcome stayed unknown after CLAIM_TRIES.
     """
     for _ in range(CLAIM_TRIES - 1):
         try:
-            return _claim_once(ledger, stream_id, epoch, claim)
+            return _claim_once(ledger, stream_id, epoch, claim, ticket)
         except CommitOutcomeUnknown:
             continue
-    return _claim_once(ledger, stream_id, epoch, claim)
+    return _claim_once(ledger, stream_id, epoch, claim, ticket)
 
 
-def _claim_once(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tuple[Permit, StreamRow]:
+def _claim_once(
+    ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
+) -> tuple[Permit, StreamRow]:
     with ledger.transaction() as transaction:
         row = transaction.lock_stream(stream_id, Lock.UPDATE)
         if row is None:
             raise Fenced(f"The ledger has no row of {stream_id}, so epoch {epoch} cannot be claimed.")
         if row.epoch != epoch:
             raise Fenced(f"Epoch {epoch} of {stream_id} cannot be claimed: the ledger is at epoch {row.epoch}.")
+        _require_ticket(transaction.read_ticket(stream_id), stream_id, epoch, ticket)
         if row.claim not in (None, claim):
             raise Fenced(f"Epoch {epoch} of {stream_id} was claimed by another process.")
         if row.checkpoint_path is None:
@@ -102,6 +119,22 @@ def _claim_once(ledger: Ledger, stream_id: str, epoch: Epoch, claim: str) -> tup
         claimed = replace(row, claim=claim, writer=epoch, writer_released=False)
         transaction.update_stream(claimed)
         return Permit(stream_id, epoch, claim), claimed
+
+
+def holds_ticket(drawn: Ticket | None, epoch: Epoch, ticket: str | None) -> bool:
+    """Whether a process of `epoch` that brings `ticket` was started by the raise that the ledger knows of.
+
+    A ticket that was drawn for an earlier epoch says that the latest raise was an earlier release's, which draws none.
+    """
+    return ticket == (drawn.secret if drawn is not None and drawn.epoch == epoch else None)
+
+
+def _require_ticket(drawn: Ticket | None, stream_id: str, epoch: Epoch, ticket: str | None) -> None:
+    if not holds_ticket(drawn, epoch, ticket):
+        raise Fenced(
+            f"Epoch {epoch} of {stream_id} cannot be claimed by this process: it was started by another raise, in a former "
+            "life of the stream."
+        )
 
 
 def fence(transaction: LedgerTransaction, permit: Permit, lock: Lock) -> StreamRow:

@@ -21,6 +21,7 @@ from exactlyonce.ledger.rows import (
     LedgerView,
     QueryMark,
     StreamRow,
+    Ticket,
 )
 from exactlyonce.offsets import BatchNumber, Ranges
 
@@ -75,6 +76,14 @@ class LedgerTransaction(Protocol):
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do; the caller holds the row with Lock.UPDATE."""
+        ...
+
+    def read_ticket(self, stream_id: str) -> Ticket | None:
+        """Return the latest ticket that was drawn for the stream; the caller holds the row."""
+        ...
+
+    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
+        """Record the ticket of an epoch; the caller holds the row with Lock.UPDATE."""
         ...
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:

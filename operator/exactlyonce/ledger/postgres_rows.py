@@ -16,6 +16,7 @@ from exactlyonce.ledger.rows import (
     Owner,
     QueryMark,
     StreamRow,
+    Ticket,
 )
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
 
@@ -35,12 +36,12 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array(topic, partition, next_offset, topic_id)), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    to_jsonb(s) ->> 'query'
+    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
 
-The last column is asked for in a way that gives null where it is not there: a driver may be newer than the ledger's schema.
+The last columns are read in a way that gives null where they do not exist: a driver may be newer than the ledger's schema.
 """
 
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
@@ -99,6 +100,11 @@ def batch_from(row: Sequence[Any]) -> BatchRow:
     )
 
 
+def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
+    """Return the ticket of its two columns."""
+    return None if epoch is None or secret is None else Ticket(Epoch(int(epoch)), secret)
+
+
 def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
     """Return the positions of rows with POSITION_COLUMNS."""
     positions = Positions({TopicPartition(topic, partition): offset for topic, partition, offset, _ in rows})
@@ -107,7 +113,7 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query = row[_STREAM_WIDTH:]
+    *found, query, ticket_epoch, ticket = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
         stream_from(row),
@@ -115,4 +121,5 @@ def view_from(row: Sequence[Any]) -> LedgerView:
         tuple(batch_from(batch) for batch in batches),
         positions_from(retired),
         None if query is None else QueryMark.from_json(query),
+        ticket_from(ticket_epoch, ticket),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version this release makes and needs."""
 
 
@@ -131,6 +131,15 @@ comment on column {schema}.offsets.position_id is 'A stretch of given_up; anothe
 alter table {schema}.dead_letters add column topic_id text not null default '';
 alter table {schema}.dead_letters drop constraint dead_letters_pkey;
 alter table {schema}.dead_letters add primary key (stream_id, topic, topic_id, partition, record_offset);
+""",
+    ),
+    Migration(
+        version=4,
+        oldest_reader=1,
+        sql="""
+alter table {schema}.streams add column ticket text;
+alter table {schema}.streams add column ticket_epoch bigint;
+comment on column {schema}.streams.ticket is 'What the raise of ticket_epoch drew; a driver of that epoch claims with it.';
 """,
     ),
 )

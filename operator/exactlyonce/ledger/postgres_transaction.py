@@ -18,6 +18,7 @@ from exactlyonce.ledger.postgres_rows import (
     positions_from,
     stream_from,
     stream_values,
+    ticket_from,
 )
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -27,6 +28,7 @@ from exactlyonce.ledger.rows import (
     LandedPositions,
     QueryMark,
     StreamRow,
+    Ticket,
 )
 from exactlyonce.offsets import BatchNumber, Ranges
 
@@ -145,6 +147,17 @@ class PostgresTransaction:
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do."""
         self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
+
+    def read_ticket(self, stream_id: str) -> Ticket | None:
+        """Return the latest ticket that was drawn; a schema of before has none."""
+        columns = "to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'"
+        rows = self._rows(f"select {columns} from {{schema}}.streams s where stream_id = %s", stream_id)
+        return ticket_from(*rows[0]) if rows else None
+
+    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
+        """Record the ticket of an epoch."""
+        statement = "update {schema}.streams set ticket = %s, ticket_epoch = %s where stream_id = %s"
+        self._count(statement, ticket.secret, ticket.epoch, stream_id)
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""

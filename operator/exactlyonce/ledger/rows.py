@@ -153,6 +153,17 @@ class QueryMark:
         return cls(SourceSet.from_json(json.dumps(found["source"])), str(found["query"]))
 
 
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What the raise of an epoch drew: only a driver that was started by that very raise has its secret.
+
+    An epoch is a small number that a stream which was forgotten and made again counts from the start; a ticket is not.
+    """
+
+    epoch: Epoch
+    secret: str
+
+
 NO_POSITIONS = LandedPositions(Positions(), {})
 
 
@@ -162,7 +173,7 @@ class LedgerView:
 
     `batches` holds the rows that a decision may need: the landed batch and all that come after it. `retired` is where
     partitions stand that are not read any more. `query` is None before the first driver, and where an earlier release
-    started it.
+    started it. `ticket` is the latest that was drawn, maybe for an earlier epoch; None where no release knew of it.
     """
 
     stream: StreamRow
@@ -170,6 +181,7 @@ class LedgerView:
     batches: tuple[BatchRow, ...] = ()
     retired: LandedPositions = NO_POSITIONS
     query: QueryMark | None = None
+    ticket: Ticket | None = None
 
     def batch(self, number: BatchNumber) -> BatchRow | None:
         """Return the row of one batch, if it was looked at."""

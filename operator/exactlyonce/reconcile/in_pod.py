@@ -15,7 +15,7 @@ from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, Stream, pa
 from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
-from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.fence import EpochOvertaken, holds_ticket
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch
@@ -31,13 +31,15 @@ class Brief:
     """What the operator gives to a reconciliation that runs in a pod: the stream, and what only the operator knows.
 
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
-    but those that a decision depends on are left out.
+    but those that a decision depends on are left out. `ticket` is what the raise drew; an operator of an earlier release
+    writes none.
     """
 
     stream: Stream
     owner: Owner
     gone_owner: Owner | None
     predecessor: Predecessor
+    ticket: str | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -54,6 +56,7 @@ class Brief:
             "owner": _owner_document(self.owner),
             "goneOwner": None if self.gone_owner is None else _owner_document(self.gone_owner),
             "predecessor": _predecessor_document(self.predecessor),
+            "ticket": self.ticket,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -72,6 +75,7 @@ class Brief:
             Owner(**document["owner"]),
             None if gone is None else Owner(**gone),
             _predecessor(document["predecessor"]),
+            document.get("ticket"),
         )
 
 
@@ -88,7 +92,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,
         )
-        _require_epoch(seen, epoch)
+        _require_epoch(seen, epoch, brief.ticket)
         decision = decide(seen)
         for action in decision.actions:
             act(stores, brief.stream.stream_id, epoch, action)
@@ -101,12 +105,20 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     return _word(decision, seen, stores.checkpoints.location)
 
 
-def _require_epoch(seen: Observation, epoch: Epoch) -> None:
-    """A pod whose attempt was overtaken says so before it decides; what it would do is checked under the lock in any case."""
+def _require_epoch(seen: Observation, epoch: Epoch, ticket: str | None) -> None:
+    """A pod whose attempt was overtaken says so before it decides; its epoch is checked under the lock in any case.
+
+    One of a former life may have an epoch that the stream has reached again; then its ticket is another one.
+    """
     row = None if seen.ledger is None else seen.ledger.stream
     if row is None or row.epoch != epoch or row.claim is not None:
         found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
         raise EpochOvertaken(f"The ledger of {seen.request.stream_id} {found}; this pod is of epoch {epoch}.")
+    assert seen.ledger is not None, "it has a row"
+    if not holds_ticket(seen.ledger.ticket, epoch, ticket):
+        raise EpochOvertaken(
+            f"Another raise made epoch {epoch} of {seen.request.stream_id}: this pod is of a former life of the stream."
+        )
 
 
 def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
-from exactlyonce.launch.port import Ended, Gone, Launcher
+from exactlyonce.launch.port import Ended, Gone, Launcher, Orders
 from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch
@@ -53,10 +53,11 @@ class Launching(Step):
             world.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING)
         self.reached("pass.attempt-recorded")
-        raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt)
+        ticket = new_token()
+        raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
         if world.in_pod:
-            return self._launch_in_pod(status, version, raised, plan)
+            return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
             world.stores,
             request_of(self.stream, world.owner),
@@ -84,7 +85,7 @@ class Launching(Step):
         if not at_once:
             self.write(status, version, **driver)
         self.reached("pass.driver-recorded")
-        world.launcher.start(attempt)
+        world.launcher.start(attempt, Orders(ticket))
         return Watching(attempt)
 
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
@@ -93,7 +94,9 @@ class Launching(Step):
         self.write(status, version, phase=Phase.HALTED)
         return Halted(decision.verdict.reason)
 
-    def _launch_in_pod(self, status: StreamStatus, version: str, raised: Raised, plan: str | None) -> PassResult:
+    def _launch_in_pod(
+        self, status: StreamStatus, version: str, raised: Raised, plan: str | None, ticket: str
+    ) -> PassResult:
         """The driver's pod reconciles, where the checkpoint's volume is, and starts the driver or not; its word follows."""
         world, attempt, row = self.world, Epoch(status.attempt), raised.before
         is_gone = row is not None and row.owner != world.owner and world.owner_is_gone(row.owner)
@@ -102,13 +105,14 @@ class Launching(Step):
             world.owner,
             row.owner if row is not None and is_gone else None,
             predecessor_of(row, status, world.launcher),
+            ticket,
         )
         landed = None if row is None else row.landed_batch
         driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
         message = f"Attempt {attempt} reconciles in its pod, which has the checkpoint's volume."
         self.write(status, version, driver=driver, message=message)
         self.reached("pass.driver-recorded")
-        world.launcher.start(attempt, brief.render())
+        world.launcher.start(attempt, Orders(ticket, brief.render()))
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:
