@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from exactlyonce.offsets import TopicPartition
-from tests.simulation.database import Tables
 from tests.simulation.scheduler import Process
+from tests.simulation.server import Tables
 from tests.simulation.source import OTHER_TOPIC, TOPIC
 from tests.simulation.world import SimulatedWorld
 
@@ -77,12 +77,12 @@ class Chaos:
         if world.strikes("lose status", 0.05):
             world.statuses.status = type(world.statuses.status)()
             world.statuses.version += 1
-            world.simulation.trace.append("-- the status is lost")
+            world.simulation.tell("the status is lost")
 
     def _strike_database(self) -> None:
         world = self._world
         if world.strikes("database crash", 0.1):
-            world.simulation.trace.append("-- the database crashes")
+            world.simulation.tell("the database crashes")
             world.database.crash()
         if self._backup is None and world.strikes("restore", 0.2):
             self._backup = world.database.tables.copy()
@@ -102,7 +102,7 @@ class Chaos:
         if world.store.files and world.strikes("tear checkpoint", 0.05) and not world.stateful:
             path = world.random.choice(sorted(path for path in world.store.files if "stream.json" not in path) or [""])
             if path:
-                world.simulation.trace.append(f"-- {path} is torn")
+                world.simulation.tell(f"{path} is torn")
                 world.store.files[path] = world.store.files[path][: world.random.randint(0, 6)]
         if world.foreign_writes and world.strikes("foreign writes", 0.1):
             self._overwrite_latest_plan()
@@ -120,7 +120,7 @@ class Chaos:
         from exactlyonce.offsets import Positions
 
         other = Positions({key: max(0, end - 1) for key, end in Positions.from_json(lines[2]).items()})
-        world.simulation.trace.append(f"-- {path} is overwritten")
+        world.simulation.tell(f"{path} is overwritten")
         world.store.files[path] = "\n".join([*lines[:2], other.to_json()]).encode()
 
     def _strike_source(self) -> None:

@@ -7,7 +7,7 @@ The same behaviour suite runs over it and over Postgres (tests/integration/test_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,119 +27,12 @@ from exactlyonce.ledger.rows import (
     Ticket,
 )
 from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
-from exactlyonce_spark.target import DeadLetter, Staged
+from tests.simulation.server import GONE, Hooks, Key, MemoryDatabase
 
-Key = tuple[Any, ...]
+__all__ = ["Hooks", "MemoryDatabase", "MemoryLedger", "MemoryTransaction"]
 
-GONE = object()
 PATIENCE_LOOKS = 30
 LOCK_TIMEOUT_LOOKS = 400
-
-
-@dataclass
-class Tables:
-    """What is committed. Values are immutable, so a shallow copy is a snapshot."""
-
-    rows: dict[Key, Any] = field(default_factory=dict)
-    target: Counter[Hashable] = field(default_factory=Counter)
-
-    def copy(self) -> Tables:
-        """Return a snapshot."""
-        return Tables(dict(self.rows), Counter(self.target))
-
-
-@dataclass
-class Hooks:
-    """How the database meets the scheduler; the defaults let it be used alone, without waiting for anything."""
-
-    step: Callable[[str], None] = lambda label: None
-    wait: Callable[[str, Callable[[], bool]], None] = lambda label, may_go: None
-    commit_fate: Callable[[], str] = lambda: "answered"
-
-
-class MemoryDatabase:
-    """The server: committed tables, locks, open transactions, unlogged staging."""
-
-    def __init__(self, hooks: Hooks | None = None) -> None:
-        self.hooks = hooks or Hooks()
-        self.tables = Tables()
-        self.staging: list[tuple[Any, int, int, Hashable]] = []
-        self.identity = DatabaseIdentity("7000000000000000001", 5)
-        self.up = True
-        self.starts = 1
-        self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
-        self._open: list[MemoryTransaction] = []
-        self._undo_unflushed: list[Tables] = []
-        self.pending: list[MemoryTransaction] = []
-        self.on_commit: Callable[[], None] = lambda: None
-
-    def can_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> bool:
-        """Whether nobody else holds the resource in a way that excludes this lock."""
-        others = [held for holder, held in self._locks.get(resource, {}).items() if holder is not who]
-        return not others if lock is Lock.UPDATE else Lock.UPDATE not in others
-
-    def holders(self, resource: Key, who: MemoryTransaction) -> list[MemoryTransaction]:
-        """Who else holds the resource."""
-        return [holder for holder in self._locks.get(resource, {}) if holder is not who]
-
-    def take_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> None:
-        """Give the lock; a held UPDATE stays one."""
-        held = self._locks.setdefault(resource, {})
-        held[who] = Lock.UPDATE if held.get(who) is Lock.UPDATE else lock
-
-    def begin(self, transaction: MemoryTransaction) -> None:
-        """Open a transaction."""
-        if not self.up:
-            raise LedgerUnreachable("the database is down")
-        self._open.append(transaction)
-
-    def end(self, transaction: MemoryTransaction, *, apply: bool) -> None:
-        """Close a transaction: commit its changes or forget them; its locks are free."""
-        if transaction.closed:
-            return
-        transaction.closed = True
-        if apply:
-            if transaction.lasting:
-                self._undo_unflushed.clear()
-            else:
-                self._undo_unflushed.append(self.tables.copy())
-            for key, value in transaction.writes.items():
-                if value is GONE:
-                    self.tables.rows.pop(key, None)
-                else:
-                    self.tables.rows[key] = value
-            self.tables.target.update(transaction.appended)
-            self.on_commit()
-        self._open.remove(transaction)
-        for held in self._locks.values():
-            held.pop(transaction, None)
-
-    def terminate(self, transaction: MemoryTransaction) -> None:
-        """End a session from the server's side, as pg_terminate_backend does."""
-        transaction.terminated = True
-        if transaction in self.pending:
-            self.pending.remove(transaction)
-        self.end(transaction, apply=False)
-
-    def settle_pending(self, transaction: MemoryTransaction, *, apply: bool) -> None:
-        """Finish a COMMIT whose client has long lost its connection."""
-        self.pending.remove(transaction)
-        self.end(transaction, apply=apply)
-
-    def crash(self) -> None:
-        """A crash of the server: sessions end, unlogged tables are empty, commits that did not wait for the disk go."""
-        for transaction in list(self._open):
-            self.terminate(transaction)
-        self.staging.clear()
-        self.starts += 1
-        if self._undo_unflushed:
-            self.tables = self._undo_unflushed[0]
-            self._undo_unflushed.clear()
-
-    def restore(self, backup: Tables) -> None:
-        """Put back an earlier state of everything."""
-        self.crash()
-        self.tables = backup.copy()
 
 
 class MemoryLedger:
@@ -401,55 +294,6 @@ class MemoryTransaction:
             if not database.can_lock(resource, lock, self):
                 raise LockHeldByOther("the row is locked by another session")
         database.take_lock(resource, lock, self)
-
-
-class MemoryTarget:
-    """A `Target`: rows are hashable ids, counted as often as they were written."""
-
-    def __init__(self, database: MemoryDatabase, epoch: int, copied: Callable[[], None] = lambda: None) -> None:
-        self._database = database
-        self._epoch = epoch
-        self._copied = copied
-
-    def stage(self, batch: BatchNumber, tag: int, rows: Sequence[Hashable]) -> int:
-        """Stage rows; they are there once this returns."""
-        self._database.hooks.step("stage rows")
-        staged = [(self._epoch, batch, tag, row) for row in rows]
-        self._database.staging.extend(staged)
-        self._database.hooks.step("rows staged")
-        return len(staged)
-
-    def move_staged(self, transaction: MemoryTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
-        """Move what successful tasks staged."""
-        tags = {part.tag for part in staged}
-        found = [
-            row for epoch, number, tag, row in self._database.staging
-            if epoch == self._epoch and number == batch and tag in tags
-        ]  # fmt: skip
-        return transaction.append(found)
-
-    def write(self, transaction: MemoryTransaction, rows: Sequence[Hashable]) -> int:
-        """Write rows."""
-        count = transaction.append(list(rows))
-        self._copied()
-        return count
-
-    def write_dead_letters(
-        self,
-        transaction: MemoryTransaction,
-        batch: BatchNumber,
-        letters: Sequence[DeadLetter],
-        topic_ids: Mapping[str, str],
-    ) -> int:
-        """The simulation's records are all well-formed."""
-        assert not letters
-        return 0
-
-    def clear_staging(self, batch: BatchNumber) -> None:
-        """Forget what was staged for a batch."""
-        self._database.hooks.step("clear staging")
-        kept = [row for row in self._database.staging if row[0] != self._epoch or row[1] != batch]
-        self._database.staging[:] = kept
 
 
 def _landed(rows: dict[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:

@@ -13,11 +13,13 @@ from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch, OffsetRange, TopicPartition
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from tests.simulation.database import MemoryLedger, MemoryTarget
+from tests.simulation.database import MemoryLedger
+from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.source import MemoryTopic
 from tests.simulation.spark import Query
-from tests.simulation.world import STREAM_ID, SimulatedWorld
+from tests.simulation.target import MemoryTarget
+from tests.simulation.world import SimulatedWorld
 
 TICKET = "drawn in the former life"
 

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Hashable
 
 from exactlyonce.api.spec import Delivery
+from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.offsets import TopicPartition
-from exactlyonce.reconcile.loop import Halted
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
-from tests.simulation.world import Driver, Scenario, SimulatedWorld, no_real_randomness
+from tests.simulation.launcher import Driver
+from tests.simulation.scenario import Scenario
+from tests.simulation.world import SimulatedWorld, no_real_randomness
 
 TAIL = 120
 CHAOS_STEPS = 1500
@@ -59,10 +61,11 @@ def _run(world: SimulatedWorld) -> None:
             chaos.calm_down()
             break
     chaos.calm_down()
-    idle = 0
+    idle, settled, seen = 0, False, (-1, -1)
     while world.simulation.steps < MOST_STEPS:
         _require_single(world)
-        settled = _is_settled(world)
+        if seen != (seen := (world.database.version, world.statuses.version)):
+            settled = _is_settled(world)
         world.draining = world.draining or (settled and idle > 10)
         if world.simulation.run_one():
             idle = idle if settled else 0
@@ -201,15 +204,15 @@ def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[TopicPartiti
 
 
 def _is_settled(world: SimulatedWorld) -> bool:
-    """Whether everything that was produced has landed, or the stream has halted."""
+    """Whether everything that was produced has landed, or the stream has halted; asked at every step of the calm."""
+    if _halted(world):
+        return True
     landed = _landed(world)
-    return all(landed.get(key, 0) == end for key, end in world.topic.ends.items()) or _halted(world)
+    return all(landed.get(key, 0) == end for key, end in world.topic.ends.items())
 
 
 def _halted(world: SimulatedWorld) -> bool:
-    return world.statuses.status.phase == "Halted" or any(
-        isinstance(result, Halted) for result in world.results.values() if world.statuses.status.phase == "Halted"
-    )
+    return world.statuses.status.phase is Phase.HALTED
 
 
 def _may_halt(world: SimulatedWorld) -> bool:

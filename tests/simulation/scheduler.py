@@ -18,7 +18,7 @@ class Killed(BaseException):
     """Ends an actor as SIGKILL does: no handler of the code under test may answer it."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Process:
     """Actors that live and die together."""
 
@@ -30,10 +30,15 @@ class Process:
     @property
     def ended(self) -> bool:
         """Whether it was killed or all of its actors have returned."""
-        return self.dead or all(actor.done for actor in self.actors)
+        if self.dead:
+            return True
+        for actor in self.actors:  # noqa: SIM110 - asked at every step, and all() costs twice as much
+            if not actor.done:
+                return False
+        return True
 
 
-@dataclass
+@dataclass(eq=False)
 class Actor:
     """One thread of control."""
 
@@ -43,11 +48,8 @@ class Actor:
     may_go: Callable[[], bool] | None = None
     result: Any = None
     error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it has returned, or was killed before its first step."""
-        return bool(self.run.dead) or (self.process.dead and not self.run)
+    done: bool = False
+    """Whether it has returned, or was killed."""
 
 
 class Simulation:
@@ -57,7 +59,7 @@ class Simulation:
         self.random = random.Random(seed)
         self.steps = 0
         self.now = 0
-        self.trace: list[str] = []
+        self._told: list[tuple[str, str]] = []
         self._actors: list[Actor] = []
         self._hub = greenlet.getcurrent()
         self._current: Actor | None = None
@@ -72,6 +74,8 @@ class Simulation:
                 pass
             except BaseException as problem:
                 actor.error = problem
+            finally:
+                actor.done = True
 
         actor = Actor(name, process, greenlet(body, self._hub))
         process.actors.append(actor)
@@ -83,7 +87,7 @@ class Simulation:
         actor = self._current
         if actor is None or actor.process.dead:
             return
-        self.trace.append(f"{actor.name}: {label}")
+        self._told.append((actor.name, label))
         self._hub.switch()
 
     def wait(self, label: str, may_go: Callable[[], bool]) -> None:
@@ -91,28 +95,41 @@ class Simulation:
         actor = self._current
         if actor is None or actor.process.dead:
             return
-        self.trace.append(f"{actor.name}: waits for {label}")
+        self._told.append((actor.name, f"waits for {label}"))
         actor.may_go = may_go
         self._hub.switch()
 
     def kill(self, process: Process) -> None:
         """End a process as SIGKILL does; its database sessions end with it."""
         process.dead = True
-        self.trace.append(f"-- {process.name} is killed")
+        self.tell(f"{process.name} is killed")
         for actor in process.actors:
             if actor.run:  # started and not yet returned
                 before, self._current = self._current, actor
                 actor.run.throw(Killed)
                 self._current = before
+            actor.done = True
+
+    def tell(self, words: str) -> None:
+        """Note in the trace what happened to the world."""
+        self._told.append(("--", words))
+
+    @property
+    def trace(self) -> list[str]:
+        """Every step and everything that was told, in order."""
+        return [f"{who} {what}" if who == "--" else f"{who}: {what}" for who, what in self._told]
 
     def run_one(self) -> bool:
         """Let one actor take one step; False when none can."""
-        self._actors = [actor for actor in self._actors if not actor.done]
-        ready = [
-            actor
-            for actor in self._actors
-            if not (actor.process.frozen or actor.process.dead) and (actor.may_go is None or actor.may_go())
-        ]
+        actors, ready = self._actors, []
+        has_done = False
+        for actor in actors:
+            if actor.done:
+                has_done = True
+            elif not (actor.process.frozen or actor.process.dead) and (actor.may_go is None or actor.may_go()):
+                ready.append(actor)
+        if has_done:
+            self._actors = [actor for actor in actors if not actor.done]
         if not ready:
             self.now += 50
             return False

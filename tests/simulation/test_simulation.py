@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 
 import pytest
 
 from tests.simulation.mutations import HARMLESS, MUTATIONS
-from tests.simulation.oracle import Violation, run_seed
+from tests.simulation.oracle import run_seed
+from tests.simulation.search import CHUNK, Found, first_that_finds, violations_in, workers
 
 SEEDS = int(os.environ.get("SEEDS", "10000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
 SEEDS_TO_FIND_A_MUTATION = 10_000
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
-CHUNK = 250
+
+Search = Callable[[str], Found | None]
 
 
-def violations_in(first: int) -> list[str]:
-    """Run one chunk of seeds in a worker process and return what went wrong."""
-    found = []
-    for seed in range(first, min(first + CHUNK, FIRST_SEED + SEEDS)):
-        try:
-            run_seed(seed)
-        except Violation as problem:
-            found.append(f"{problem}\nAgain: FIRST_SEED={seed} SEEDS=1 make test-simulation")
-    return found
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with workers() as processes:
+        yield processes
+        processes.shutdown(cancel_futures=True)
 
 
-def test_no_seed_loses_or_doubles_a_record() -> None:
-    with ProcessPoolExecutor() as workers:
-        chunks = workers.map(violations_in, range(FIRST_SEED, FIRST_SEED + SEEDS, CHUNK))
-        found = [problem for chunk in chunks for problem in chunk]
-    assert not found, f"{len(found)} of {SEEDS} seeds went wrong; the first:\n{found[0]}"
+@pytest.fixture(scope="module")
+def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Search:
+    """Begin to search with all mutations that are asked for, so that no core waits for the test before."""
+    asked = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if hasattr(item, "callspec") and "name" in item.callspec.params
+    ]
+    pending: dict[str, Future[Found | None]] = {
+        name: pool.submit(
+            first_that_finds, name, SEEDS_TO_FIND_A_MUTATION if name in MUTATIONS else SEEDS_OF_A_HARMLESS_CHANGE
+        )
+        for name in asked
+    }
+    return lambda name: pending[name].result()
+
+
+def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor) -> None:
+    last = FIRST_SEED + SEEDS
+    starts = range(FIRST_SEED, last, CHUNK)
+    chunks = pool.map(violations_in, starts, [min(start + CHUNK, last) for start in starts])
+    found = [problem for chunk in chunks for problem in chunk]
+    assert not found, (
+        f"{len(found)} of {SEEDS} seeds went wrong: {[problem.seed for problem in found[:20]]}; the first:\n{found[0].words}\n"
+        f"Again: FIRST_SEED={found[0].seed} SEEDS=1 make test-simulation"
+    )
 
 
 def test_a_seed_gives_the_same_run_every_time() -> None:
@@ -40,18 +60,11 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_the_simulation_finds_what_breaks_without(name: str) -> None:
-    with MUTATIONS[name]():
-        for seed in range(SEEDS_TO_FIND_A_MUTATION):
-            try:
-                run_seed(seed)
-            except Violation:
-                return
-    pytest.fail(f"{SEEDS_TO_FIND_A_MUTATION} seeds did not notice: {MUTATIONS[name].__doc__}")
+def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -> None:
+    assert searched(name) is not None, f"{SEEDS_TO_FIND_A_MUTATION} seeds did not notice: {MUTATIONS[name].__doc__}"
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_a_mutation_takes_away_beside_its_rule_breaks_nothing_alone(name: str) -> None:
-    with HARMLESS[name]():
-        for seed in range(SEEDS_OF_A_HARMLESS_CHANGE):
-            run_seed(seed)
+def test_what_a_mutation_takes_away_beside_its_rule_breaks_nothing_alone(name: str, searched: Search) -> None:
+    found = searched(name)
+    assert found is None, found

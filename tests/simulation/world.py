@@ -4,138 +4,33 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from unittest import mock
 
-from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.api.sink import Commit
+from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import Delivery
-from exactlyonce.api.status import StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, NeverStarted, Orders, Running
+from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch, TopicPartition
-from exactlyonce.reconcile.loop import Done, Halted, PassResult, StatusConflict, StreamLoop, Waiting, Watching, World
+from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Watching, World
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger, MemoryTarget
+from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
+from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
+from tests.simulation.resource import STREAM_ID, resource
+from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
 from tests.simulation.spark import Query
-
-STREAM_ID = "shop/orders"
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What a seed is about: how the stream lands, and which hazards may strike."""
-
-    delivery: Delivery
-    commit: Commit
-    small_batches: bool
-    stateful: bool
-    operators: int
-    hazards: frozenset[str]
-
-    @classmethod
-    def draw(cls, dice: random.Random) -> Scenario:
-        """Draw a scenario; about half of the hazards strike in each."""
-        delivery = dice.choices(list(Delivery), weights=[8, 1, 1])[0]
-        stateful = delivery is Delivery.EXACTLY_ONCE and dice.random() < 0.15
-        commit = Commit.BATCH if stateful else dice.choice(list(Commit))
-        if delivery is not Delivery.EXACTLY_ONCE:
-            commit = Commit.BATCH  # drawn all the same, so that a seed's other draws stay
-        hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
-        if stateful:
-            hazards -= {"restore", "retention", "foreign writes", "topics changed"}
-        return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
-
-
-HAZARDS = (
-    "kill driver",
-    "kill operator",
-    "freeze driver",
-    "lose driver",
-    "start twice",
-    "task fails late",
-    "lose task",
-    "cut at commit",
-    "database crash",
-    "restore",
-    "lose checkpoint",
-    "tear checkpoint",
-    "retention",
-    "foreign writes",
-    "lose status",
-    "new partition",
-    "brokers down",
-    "topics changed",
-    "former life",
-)
-
-
-@dataclass
-class MemoryStatuses:
-    """The status, with optimistic concurrency."""
-
-    step: Callable[[str], None]
-    status: StreamStatus = field(default_factory=StreamStatus)
-    version: int = 0
-
-    def read(self) -> tuple[StreamStatus, str]:
-        """Return the status and its version."""
-        self.step("read status")
-        return self.status, str(self.version)
-
-    def write(self, status: StreamStatus, version: str) -> str:
-        """Replace the status of that version."""
-        self.step("write status")
-        if version != str(self.version):
-            raise StatusConflict("the status was written meanwhile")
-        self.status = status
-        self.version += 1
-        return str(self.version)
-
-
-@dataclass
-class Driver:
-    """A driver process, as the launcher knows it."""
-
-    process: Process
-    given_up: bool = False
-    words: LastWords | None = None
-
-
-@dataclass(frozen=True)
-class LauncherOfPass:
-    """The launcher as one pass has it: what it starts reads the topics that the resource named then."""
-
-    world: SimulatedWorld
-    named: frozenset[str]
-
-    def latest(self) -> Epoch:
-        """Return the highest attempt that was ever started."""
-        return self.world.latest()
-
-    def look(self, attempt: Epoch) -> DriverState:
-        """Return how the driver of an attempt is."""
-        return self.world.look(attempt)
-
-    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
-        """Start the driver of an attempt, unless there is one."""
-        self.world.start(attempt, self.named, orders)
-
-    def drain(self, attempt: Epoch) -> None:
-        """Ask a driver to end after the batch in hand."""
-        self.world.drain(attempt)
+from tests.simulation.target import MemoryTarget
 
 
 class SimulatedWorld:
@@ -180,7 +75,7 @@ class SimulatedWorld:
 
     def struck_by(self, hazard: str, told: str) -> None:
         """Note what has gone wrong, and the records that the source no longer holds and the table does not hold either."""
-        self.simulation.trace.append(f"-- {told}")
+        self.simulation.tell(f"{told}")
         self.struck.add(hazard)
         for key in self.topic.ends:
             gone = ((self.topic.topic_id, key.partition, offset) for offset in range(self.topic.earliest(key)))
@@ -282,17 +177,21 @@ class SimulatedWorld:
             self._report,
             self._now,
         )
-        return StreamLoop(self._stream(named), world)
+        return StreamLoop(self._resource(named), world)
 
     def _watch(self, attempt: Epoch) -> None:
         timer = self.simulation.now + self.random.randint(20, 200)
-        self.simulation.wait("the driver", lambda: self._is_over(attempt) or self.simulation.now > timer)
+        self.simulation.wait("the driver", lambda: self.simulation.now > timer or self._is_over(attempt))
 
     def _is_over(self, attempt: Epoch) -> bool:
-        drivers = self.drivers.get(attempt, [])
-        latest = self.statuses.status.attempt
-        gone = all(driver.process.ended for driver in drivers) or any(driver.given_up for driver in drivers)
-        return gone or latest != attempt
+        if self.statuses.status.attempt != attempt:
+            return True
+        has_ended = True
+        for driver in self.drivers.get(attempt, ()):
+            if driver.given_up:
+                return True
+            has_ended = has_ended and driver.process.ended
+        return has_ended
 
     def _drive(self, driver: Driver, attempt: Epoch, named: frozenset[str], orders: Orders) -> None:
         """What a driver process does: claim, take the path from the ledger, run the query."""
@@ -319,40 +218,19 @@ class SimulatedWorld:
         except Exception as problem:  # what a query fails with is the driver's last words
             driver.words = LastWords(Ending.FAILED, repr(problem))
 
+    def _resource(self, named: frozenset[str]) -> Stream:
+        return resource(tuple(sorted(named)), self.scenario.delivery, self.scenario.commit, self.on_truncated)
+
     def _commit_fate(self) -> str:
         if not self.strikes("cut at commit", 0.04):
             return "answered"
         return self.random.choice(["applied", "lost", "pending"])
 
     def _report(self, kind: str, words: str) -> None:
-        self.simulation.trace.append(f"## {kind}: {words}")
+        self.simulation.tell(f"{kind}: {words}")
 
     def _now(self) -> datetime:
         return self.clock
-
-    def _stream(self, named: frozenset[str]) -> Stream:
-        return parse_stream(
-            {
-                "apiVersion": "exactlyonce.dev/v1alpha1",
-                "kind": "ExactlyOnceStream",
-                "metadata": {"name": "orders", "namespace": "shop"},
-                "spec": {
-                    "delivery": str(self.scenario.delivery),
-                    "source": {
-                        "kafka": {"bootstrapServers": "memory", "topics": sorted(named)},
-                        "format": {"schema": "id BIGINT"},
-                    },
-                    "sink": {
-                        "postgres": {
-                            "secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(self.scenario.commit)
-                        }
-                    },
-                    "checkpoint": {"location": self.store.location},
-                    "recovery": {"onSourceTruncated": self.on_truncated, "maxFailuresPerBatch": 1000},
-                },
-            },
-            "the simulation",
-        )  # fmt: skip
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing
 from exactlyonce_spark.target import DeadLetter
 from tests.ledgers import IDS, P0, P1, new_stream, started
-from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTarget, MemoryTransaction
+from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTransaction
 from tests.simulation.source import MemoryTopic
+from tests.simulation.target import MemoryTarget
 
 SOURCE = MemoryTopic({P0: 100, P1: 0}, topic_id=IDS["orders"])
 

@@ -1,0 +1,73 @@
+"""Where a pass keeps its status, and how it starts drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from exactlyonce.api.status import StreamStatus
+from exactlyonce.launch.last_words import LastWords
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.loop import StatusConflict
+from tests.simulation.scheduler import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedWorld
+
+
+@dataclass
+class MemoryStatuses:
+    """The status, with optimistic concurrency."""
+
+    step: Callable[[str], None]
+    status: StreamStatus = field(default_factory=StreamStatus)
+    version: int = 0
+
+    def read(self) -> tuple[StreamStatus, str]:
+        """Return the status and its version."""
+        self.step("read status")
+        return self.status, str(self.version)
+
+    def write(self, status: StreamStatus, version: str) -> str:
+        """Replace the status of that version."""
+        self.step("write status")
+        if version != str(self.version):
+            raise StatusConflict("the status was written meanwhile")
+        self.status = status
+        self.version += 1
+        return str(self.version)
+
+
+@dataclass
+class Driver:
+    """A driver process, as the launcher knows it."""
+
+    process: Process
+    given_up: bool = False
+    words: LastWords | None = None
+
+
+@dataclass(frozen=True)
+class LauncherOfPass:
+    """The launcher as one pass has it: what it starts reads the topics that the resource named then."""
+
+    world: SimulatedWorld
+    named: frozenset[str]
+
+    def latest(self) -> Epoch:
+        """Return the highest attempt that was ever started."""
+        return self.world.latest()
+
+    def look(self, attempt: Epoch) -> DriverState:
+        """Return how the driver of an attempt is."""
+        return self.world.look(attempt)
+
+    def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
+        """Start the driver of an attempt, unless there is one."""
+        self.world.start(attempt, self.named, orders)
+
+    def drain(self, attempt: Epoch) -> None:
+        """Ask a driver to end after the batch in hand."""
+        self.world.drain(attempt)

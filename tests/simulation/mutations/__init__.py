@@ -1,0 +1,46 @@
+"""The protocol, broken on purpose: each mutation takes one rule away, and the simulation must find every one.
+
+A mutation patches the product's own code for the length of a `with` block; nothing here is a second copy of it. Its docstring
+says what it takes away: docs/adr/0006 shows the first sentence (`python -m scripts.mutation_table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.mutations import decisions, fencing, landings
+
+Mutation = Callable[[], Any]
+
+MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__: mutation
+    for mutation in (
+        fencing.no_lock_at_the_fence,
+        fencing.no_claim,
+        fencing.decided_before_the_raise,
+        fencing.tickets_not_asked_for,
+        landings.offsets_alone_identify_a_batch,
+        landings.ranges_from_the_file,
+        landings.staging_without_tags,
+        landings.staged_rows_not_counted,
+        landings.unknown_commit_settled_by_a_plain_read,
+        landings.no_compare_and_set,
+        landings.tasks_do_not_compare,
+        landings.progress_record_does_not_last,
+        landings.second_tries_are_let_through,
+        landings.retention_not_checked,
+        landings.landed_batches_not_recognised,
+        decisions.seed_without_its_commit,
+        decisions.truncation_not_noticed,
+        decisions.given_up_although_it_is_there,
+        decisions.state_known_after_the_first_records_only,
+        decisions.a_topic_that_is_named_again_begins_anew,
+    )
+}
+"""Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
+
+HARMLESS: dict[str, Mutation] = {
+    landings.a_second_landing_is_let_through.__name__: landings.a_second_landing_is_let_through
+}
+"""What a mutation takes away beside its own rule; alone it must break nothing, or the mutation would prove nothing."""

@@ -1,0 +1,80 @@
+"""What is observed, decided and seeded, broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from exactlyonce.checkpoint import files
+from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.reconcile import act, decide, source_change
+from exactlyonce.reconcile.source_checks import first_missing
+from exactlyonce.source.bounds import SourceView
+from exactlyonce_spark import landing
+from tests.simulation.mutations.landings import retention_not_checked
+
+
+@contextmanager
+def seed_without_its_commit() -> Iterator[None]:
+    """A seed lacks its commit log, so Spark runs the seeded batch itself, from the earliest offset."""
+
+    def without_commit(store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int) -> None:
+        store.create(f"{made.folder}/metadata", files.render_metadata("x"))
+        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(positions, partitions))
+
+    with mock.patch.object(act, "write_seed", without_commit):
+        yield
+
+
+@contextmanager
+def truncation_not_noticed() -> Iterator[None]:
+    """The decision does not look at the source's earliest offsets, and neither does the batch."""
+    with mock.patch.object(decide, "first_missing", lambda seen, ledger: {}), retention_not_checked():
+        yield
+
+
+@contextmanager
+def given_up_although_it_is_there() -> Iterator[None]:
+    """What a stream goes on without is one record more than retention took."""
+
+    def one_more(seen: Any, ledger: Any) -> dict[Any, tuple[int, int]]:
+        missing = first_missing(seen, ledger)
+        return {
+            key: (wanted, min(earliest + 1, seen.source.bounds[key].latest))
+            for key, (wanted, earliest) in missing.items()
+        }
+
+    with mock.patch.object(decide, "first_missing", one_more):
+        yield
+
+
+@contextmanager
+def state_known_after_the_first_records_only() -> Iterator[None]:
+    """That the query keeps state is known once a batch with records has landed; until then a seed without state is made,
+    which Spark refuses for ever.
+    """
+
+    def in_ledger(seen: Any) -> bool:
+        return seen.ledger is not None and bool(seen.ledger.stream.stateful)
+
+    with (
+        mock.patch.object(decide, "_keeps_state", in_ledger),
+        mock.patch.object(landing, "_record_state", lambda ledger, permit: None),
+    ):
+        yield
+
+
+@contextmanager
+def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
+    """Where the stream stood in a topic that was left out is forgotten: it is read from its first record again."""
+
+    def from_the_first(source: SourceView, ledger: LedgerView) -> Positions:
+        returned = returned_positions(source, ledger)
+        return Positions({key: source.bounds[key].earliest for key in returned})
+
+    returned_positions = source_change.returned_positions
+    with mock.patch.object(source_change, "returned_positions", from_the_first):
+        yield

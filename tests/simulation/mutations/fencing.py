@@ -1,0 +1,101 @@
+"""The fence and the raise, broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from exactlyonce.ledger import fence, publish
+from exactlyonce.ledger.fence import Fenced, Permit
+from exactlyonce.ledger.port import Ledger, Lock
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile import act, launching, observe
+from exactlyonce.reconcile.observation import MayLive
+from exactlyonce_spark import landing
+
+
+@contextmanager
+def no_lock_at_the_fence() -> Iterator[None]:
+    """The fence reads epoch and claim without a lock, so a raise slips in before the commit."""
+
+    def unlocked(transaction: Any, permit: Permit, lock: Lock) -> StreamRow:
+        row: StreamRow | None = transaction._get(("stream", permit.stream_id))
+        if row is None or (row.epoch, row.claim) != (permit.epoch, permit.claim):
+            raise Fenced("not mine")
+        return row
+
+    with mock.patch.object(landing, "fence", unlocked):
+        yield
+
+
+@contextmanager
+def no_claim() -> Iterator[None]:
+    """One epoch may be claimed twice: whoever comes later is let in and the former keeps its permit."""
+
+    def claim_anyway(
+        ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
+    ) -> tuple[Permit, StreamRow]:
+        with ledger.transaction() as transaction:
+            row = transaction.lock_stream(stream_id, Lock.UPDATE)
+            if row is None or row.epoch != epoch:
+                raise Fenced("not mine")
+            claimed = replace(row, claim="anyone", writer=epoch, writer_released=False)
+            transaction.update_stream(claimed)
+            return Permit(stream_id, epoch, "anyone"), claimed
+
+    with mock.patch.object(fence, "_claim_once", claim_anyway):
+        yield
+
+
+@contextmanager
+def decided_before_the_raise() -> Iterator[None]:
+    """The operator observes, then raises: what lands in between is overwritten by a generation seeded at the old position."""
+    raised, observed = fence.raise_epoch, observe.observe
+    seen: list[Any] = []
+
+    def observe_first(ledger: Ledger, stream: fence.NewStream, epoch: Epoch) -> fence.Raised:
+        current = step_in_pass[-1]
+        seen.append(
+            observed(
+                current.world.stores,
+                observe.request_of(current.stream, current.world.owner),
+                epoch,
+                MayLive("a mutation does not look"),
+                current.world.owner_is_gone,
+            )
+        )
+        return raised(ledger, stream, epoch)
+
+    step_in_pass: list[Any] = []
+    run = launching.Launching.launch
+
+    def launch(self: Any, *arguments: Any) -> Any:
+        step_in_pass.append(self)
+        try:
+            return run(self, *arguments)
+        finally:
+            step_in_pass.remove(self)
+
+    def publish_without_comparing(ledger: Ledger, stream_id: str, publication: publish.Publication) -> None:
+        with ledger.transaction() as transaction:
+            standing = transaction.read_positions(stream_id).positions
+        publish.publish(ledger, stream_id, replace(publication, before=standing))
+
+    with (
+        mock.patch.object(launching, "raise_epoch", observe_first),
+        mock.patch.object(launching, "observe", lambda *arguments: seen.pop()),
+        mock.patch.object(launching.Launching, "launch", launch),
+        mock.patch.object(act, "publish", publish_without_comparing),
+    ):
+        yield
+
+
+@contextmanager
+def tickets_not_asked_for() -> Iterator[None]:
+    """Who is of the right epoch may claim it, a driver of the stream's former life too."""
+    with mock.patch.object(fence, "holds_ticket", lambda drawn, epoch, ticket: True):
+        yield

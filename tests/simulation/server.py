@@ -1,0 +1,129 @@
+"""The server of the in-memory database: what is committed, who holds which lock, and what a crash takes away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from exactlyonce.errors import LedgerUnreachable
+from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.rows import DatabaseIdentity
+
+if TYPE_CHECKING:
+    from tests.simulation.database import MemoryTransaction
+
+Key = tuple[Any, ...]
+
+GONE = object()
+
+
+@dataclass
+class Tables:
+    """What is committed. Values are immutable, so a shallow copy is a snapshot."""
+
+    rows: dict[Key, Any] = field(default_factory=dict)
+    target: Counter[Hashable] = field(default_factory=Counter)
+
+    def copy(self) -> Tables:
+        """Return a snapshot."""
+        return Tables(dict(self.rows), Counter(self.target))
+
+
+@dataclass
+class Hooks:
+    """How the database meets the scheduler; the defaults let it be used alone, without waiting for anything."""
+
+    step: Callable[[str], None] = lambda label: None
+    wait: Callable[[str, Callable[[], bool]], None] = lambda label, may_go: None
+    commit_fate: Callable[[], str] = lambda: "answered"
+
+
+class MemoryDatabase:
+    """The server: committed tables, locks, open transactions, unlogged staging. `version` counts changes of the tables."""
+
+    def __init__(self, hooks: Hooks | None = None) -> None:
+        self.hooks = hooks or Hooks()
+        self.tables = Tables()
+        self.version = 0
+        self.staging: list[tuple[Any, int, int, Hashable]] = []
+        self.identity = DatabaseIdentity("7000000000000000001", 5)
+        self.up = True
+        self.starts = 1
+        self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
+        self._open: list[MemoryTransaction] = []
+        self._undo_unflushed: list[Tables] = []
+        self.pending: list[MemoryTransaction] = []
+        self.on_commit: Callable[[], None] = lambda: None
+
+    def can_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> bool:
+        """Whether nobody else holds the resource in a way that excludes this lock."""
+        others = [held for holder, held in self._locks.get(resource, {}).items() if holder is not who]
+        return not others if lock is Lock.UPDATE else Lock.UPDATE not in others
+
+    def holders(self, resource: Key, who: MemoryTransaction) -> list[MemoryTransaction]:
+        """Who else holds the resource."""
+        return [holder for holder in self._locks.get(resource, {}) if holder is not who]
+
+    def take_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> None:
+        """Give the lock; a held UPDATE stays one."""
+        held = self._locks.setdefault(resource, {})
+        held[who] = Lock.UPDATE if held.get(who) is Lock.UPDATE else lock
+
+    def begin(self, transaction: MemoryTransaction) -> None:
+        """Open a transaction."""
+        if not self.up:
+            raise LedgerUnreachable("the database is down")
+        self._open.append(transaction)
+
+    def end(self, transaction: MemoryTransaction, *, apply: bool) -> None:
+        """Close a transaction: commit its changes or forget them; its locks are free."""
+        if transaction.closed:
+            return
+        transaction.closed = True
+        if apply:
+            if transaction.lasting:
+                self._undo_unflushed.clear()
+            else:
+                self._undo_unflushed.append(self.tables.copy())
+            for key, value in transaction.writes.items():
+                if value is GONE:
+                    self.tables.rows.pop(key, None)
+                else:
+                    self.tables.rows[key] = value
+            if transaction.appended:
+                self.tables.target.update(transaction.appended)
+            self.version += 1
+            self.on_commit()
+        self._open.remove(transaction)
+        for held in self._locks.values():
+            held.pop(transaction, None)
+
+    def terminate(self, transaction: MemoryTransaction) -> None:
+        """End a session from the server's side, as pg_terminate_backend does."""
+        transaction.terminated = True
+        if transaction in self.pending:
+            self.pending.remove(transaction)
+        self.end(transaction, apply=False)
+
+    def settle_pending(self, transaction: MemoryTransaction, *, apply: bool) -> None:
+        """Finish a COMMIT whose client has long lost its connection."""
+        self.pending.remove(transaction)
+        self.end(transaction, apply=apply)
+
+    def crash(self) -> None:
+        """A crash of the server: sessions end, unlogged tables are empty, commits that did not wait for the disk go."""
+        for transaction in list(self._open):
+            self.terminate(transaction)
+        self.staging.clear()
+        self.starts += 1
+        self.version += 1
+        if self._undo_unflushed:
+            self.tables = self._undo_unflushed[0]
+            self._undo_unflushed.clear()
+
+    def restore(self, backup: Tables) -> None:
+        """Put back an earlier state of everything."""
+        self.crash()
+        self.tables = backup.copy()
