@@ -30,8 +30,47 @@ def _reachable_by_nobody(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in [path, *path.parents])
 
 
+class Reachable:
+    """What clients need to know of a server: where it listens, and the superuser's password."""
+
+    host: str
+    port: int
+    password: str
+
+    def dsn(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
+        """Return a libpq connection string for this server."""
+        secret = self.password if password is None else password
+        return f"host={self.host} port={self.port} dbname={database} user={user} password={secret}"
+
+    def execute(
+        self, sql: str, database: str = "postgres", parameters: Sequence[object] = ()
+    ) -> list[tuple[object, ...]]:
+        """Run one statement as the superuser, outside any transaction block, and return its rows."""
+        connection = psycopg2.connect(self.dsn(database))
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(sql, tuple(parameters) or None)
+                return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            connection.close()
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database and return its connection string."""
+        self.execute(f'create database "{name}"')
+        return self.dsn(name)
+
+    def answers(self) -> bool:
+        """Whether the superuser can connect at this moment."""
+        try:
+            psycopg2.connect(self.dsn(), connect_timeout=2).close()
+        except psycopg2.OperationalError:
+            return False
+        return True
+
+
 @dataclass
-class Postgres:
+class Postgres(Reachable):
     """One server with its own data directory below `folder`; a context manager that leaves nothing running.
 
     Clients must reach `host`: pods reach `Cluster.host_address`, everything on this machine reaches both.
@@ -70,11 +109,6 @@ class Postgres:
         assert self._process is not None
         return self._process.pid
 
-    def dsn(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
-        """Return a libpq connection string for this server."""
-        secret = self.password if password is None else password
-        return f"host={self.host} port={self.port} dbname={database} user={user} password={secret}"
-
     def psql(self) -> Path:
         """Return the psql program of this server's release."""
         return self._bin("psql")
@@ -88,7 +122,7 @@ class Postgres:
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         self._process = processes.start([str(word) for word in command], log, user=self._user())
-        processes.wait_until_ready(self._process, self._answers, "PostgreSQL", log, 60)
+        processes.wait_until_ready(self._process, self.answers, "PostgreSQL", log, 60)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT ends sessions at once and cleanly, SIGQUIT is a crash."""
@@ -100,30 +134,15 @@ class Postgres:
         """Kill the server as a power cut would (immediate shutdown; recovery follows at the next start)."""
         self.stop(signal.SIGQUIT)
 
-    def execute(
-        self, sql: str, database: str = "postgres", parameters: Sequence[object] = ()
-    ) -> list[tuple[object, ...]]:
-        """Run one statement as the superuser, outside any transaction block, and return its rows."""
-        connection = psycopg2.connect(self.dsn(database))
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(sql, tuple(parameters) or None)
-                return list(cursor.fetchall()) if cursor.description else []
-        finally:
-            connection.close()
-
-    def create_database(self, name: str) -> str:
-        """Create an empty database and return its connection string."""
-        self.execute(f'create database "{name}"')
-        return self.dsn(name)
-
-    def _answers(self) -> bool:
-        try:
-            psycopg2.connect(self.dsn(), connect_timeout=2).close()
-        except psycopg2.OperationalError:
-            return False
-        return True
+    def kill_backend(self, pid: int) -> None:
+        """Kill one session's process: the postmaster ends all of them and recovers, without being started anew."""
+        before = self.execute("select pg_postmaster_start_time()")
+        os.kill(pid, signal.SIGKILL)
+        assert self._process is not None
+        log = self.folder / "postgres.log"
+        processes.wait_until_ready(self._process, lambda: not _is_alive(pid), "PostgreSQL", log, 60)
+        processes.wait_until_ready(self._process, self.answers, "PostgreSQL", log, 60)
+        assert self.execute("select pg_postmaster_start_time()") == before, "the postmaster is still the same"
 
     def _user(self) -> int | None:
         return NOBODY if os.geteuid() == 0 else None
@@ -147,17 +166,31 @@ class Postgres:
         self._scratch = Path(tempfile.mkdtemp(prefix="testbed-postgres-"))
         self._scratch.chmod(0o755)
         self.data.mkdir(mode=0o700)
-        password_file = self._scratch / "password"
-        password_file.write_text(self.password)
-        user = self._user()
-        if user is not None:
+        if (user := self._user()) is not None:
             os.chown(self.data, user, user)
-            os.chown(password_file, user, user)
-        command = [self._bin("initdb"), "-D", self.data, "-U", "postgres", "--auth=scram-sha-256"]
-        command += [f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        subprocess.run(
-            [str(word) for word in command], check=True, capture_output=True, user=user, group=user, cwd=self._scratch
-        )
+        self._fill()
         if self.host != "127.0.0.1":  # pods come with addresses of their own, and with the password
             with (self.data / "pg_hba.conf").open("a") as rules:
                 rules.write("host all all all scram-sha-256\n")
+
+    def _fill(self) -> None:
+        """Make the data directory's contents: an empty cluster."""
+        assert self._scratch is not None
+        password_file = self._scratch / "password"
+        password_file.write_text(self.password)
+        if (user := self._user()) is not None:
+            os.chown(password_file, user, user)
+        options = ["-D", self.data, "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={password_file}"]
+        self._run("initdb", *options, "--encoding=UTF8", "--locale=C", "--no-sync")
+
+    def _run(self, program: str, *options: object) -> None:
+        """Run one of the server's programs as its user; the output is told where it fails."""
+        command = [str(word) for word in (self._bin(program), *options)]
+        user = self._user()
+        ran = subprocess.run(command, check=False, capture_output=True, user=user, group=user, cwd=self._scratch)
+        if ran.returncode:
+            raise processes.ServerDidNotStart(f"{program} ended with {ran.returncode}: {ran.stderr.decode()[-2000:]}")
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

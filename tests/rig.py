@@ -23,7 +23,7 @@ from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Watching
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.kafka import Kafka
-from testbed.postgres import Postgres
+from testbed.postgres import Reachable
 
 PATIENCE_SECONDS = 180.0
 
@@ -40,7 +40,7 @@ class Rig:
     """One stream over real servers. `events` holds what the loop reported, as (reason, sentence)."""
 
     kafka: Kafka
-    postgres: Postgres
+    postgres: Reachable
     folder: Path
     name: str
     overrides: dict[str, Any] = field(default_factory=dict)
