@@ -375,13 +375,27 @@ def test_a_server_without_a_free_connection_is_tried_again(own_server: Postgres,
         take_all()
 
 
-def test_a_standby_is_not_written_to_and_is_tried_again(own_server: Postgres, name: str) -> None:
+@pytest.mark.parametrize("asked_for", [None, "any", "read-only"])
+def test_a_server_that_takes_no_writes_is_neither_read_nor_written_and_is_tried_again(
+    own_server: Postgres, name: str, asked_for: str | None
+) -> None:
+    """What it answers may be older than what has landed; a secret's uri that asks for such a server changes nothing."""
     ledger = ledger_on(own_server, name)
     started(ledger)
     own_server.execute(f"alter database {name} set default_transaction_read_only = on")
-    elsewhere = PostgresLedger(ledger.address, limits=ledger.limits)
-    with pytest.raises(LedgerUnreachable, match=r"is read-only \(.+\); nothing was written, it is tried again"):
-        raise_epoch(elsewhere, new_stream(elsewhere), Epoch(2))
+    uri = f"postgresql://postgres:{own_server.password}@127.0.0.1:{own_server.port}/{name}"
+    if asked_for is not None:
+        uri += f"?target_session_attrs={asked_for}"
+    elsewhere = PostgresLedger(PostgresAddress.from_secret("warehouse", {"uri": uri}), limits=ledger.limits)
+    asks: list[Callable[[], object]] = [lambda: raise_epoch(elsewhere, new_stream(ledger), Epoch(2))]
+    for ask in [*asks_of(elsewhere), *asks]:
+        with pytest.raises(LedgerUnreachable) as caught:
+            ask()
+        assert str(caught.value) == (
+            f"The database at {elsewhere.address} is read-only: a standby, or a server with default_transaction_read_only "
+            f'(connection to server at "127.0.0.1", port {own_server.port} failed: session is read-only); nothing was read '
+            "from it or written to it, it is tried again."
+        )
 
 
 def test_a_server_that_is_away_behind_its_pooler_is_tried_again(

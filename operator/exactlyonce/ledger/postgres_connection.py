@@ -30,6 +30,15 @@ _LOGIN_REFUSED = (
 )
 
 
+# What libpq says where no host that it reached takes writes. Source: libpq, PQconnectPoll, CONNECTION_CHECK_TARGET.
+_READ_ONLY = "session is read-only"
+
+# What a standby says to ONLY_ON_A_PRIMARY. Source: PostgreSQL, check_transaction_read_only.
+_IN_RECOVERY = "during recovery"
+
+ONLY_ON_A_PRIMARY = "set local transaction_read_only = off; "
+"""Goes before a question, in the same message: a standby refuses it, also one to which a pooler has switched since."""
+
 # What a server says of itself and not of the statement: connection lost, shut down or starting, no connection left, a
 # deadlock or serialization failure, an object in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TRANSIENT = ("08", "57P", "53300", "40", "55006")
@@ -112,6 +121,8 @@ def connect(
         **address.parameters,
         # What is copied is UTF-8 whatever the database or the role has as its default; poolers follow this one.
         "client_encoding": "UTF8",
+        # A standby answers with what was true a moment ago. Last, so that a secret's uri cannot ask for any other server.
+        "target_session_attrs": "read-write",
     }
     with named_errors(str(address), own=True):
         connection: psycopg2.extensions.connection = psycopg2.connect(**parameters)
@@ -164,6 +175,13 @@ def _unreachable(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
     )
 
 
+def _read_only(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
+    return LedgerUnreachable(
+        f"The database at {where} is read-only: a standby, or a server with default_transaction_read_only "
+        f"({first_line(problem)}); nothing was read from it or written to it, it is tried again."
+    )
+
+
 def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
     said = first_line(problem)
     match problem:
@@ -178,9 +196,9 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
                 f"The database at {where} has no such thing: {said}. Create it, or correct the resource."
             )
         case psycopg2.errors.ReadOnlySqlTransaction():
-            return LedgerUnreachable(
-                f"The database at {where} is read-only ({said}); nothing was written, it is tried again."
-            )
+            return _read_only(problem, where)
+        case psycopg2.errors.FeatureNotSupported() if _IN_RECOVERY in str(problem):
+            return _read_only(problem, where)
         case psycopg2.errors.DiskFull():
             return LedgerUnreachable(
                 f"The disk of the database at {where} is full ({said}); make room there. It is tried again."
@@ -190,6 +208,8 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
                 return LedgerRefused(
                     f"The database at {where} refuses the login: {said}. Correct the secret that the sink names."
                 )
+            if _READ_ONLY in str(problem):
+                return _read_only(problem, where)
             return _unreachable(problem, where)
         case psycopg2.OperationalError() if str(problem.pgcode).startswith(_TRANSIENT):
             return _unreachable(problem, where)

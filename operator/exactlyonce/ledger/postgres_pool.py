@@ -12,7 +12,13 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2.sql import Composable
 
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect, named_errors
+from exactlyonce.ledger.postgres_connection import (
+    ONLY_ON_A_PRIMARY,
+    Limits,
+    PostgresAddress,
+    connect,
+    named_errors,
+)
 from exactlyonce.ledger.postgres_waits import answering_within
 
 _IDLE_SECONDS = 60.0
@@ -106,7 +112,7 @@ class ConnectionPool:
                 answering_within(connection, seconds + _MARGIN_SECONDS),
                 connection.cursor(cursor_factory=_LimitedCursor) as cursor,
             ):
-                cursor.limit = f"set local statement_timeout = '{seconds}s'; "
+                cursor.limit = f"{ONLY_ON_A_PRIMARY}set local statement_timeout = '{seconds}s'; "
                 answer = question(cursor)
         except BaseException:
             connection.close()
