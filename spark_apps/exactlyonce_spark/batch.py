@@ -230,7 +230,12 @@ class BatchLoop:
         rows = sum(report.rows for report in reports)
         reached("batch.rows-written", batch.number)
         records_read, letters = self._check_after_reading(batch, planned)
-        self._land(planned, lambda transaction: rows, letters, records_read, begun.incarnation)
+
+        def confirm(transaction: LedgerTransaction) -> int:
+            self._target.require_lasting(transaction)
+            return rows
+
+        self._land(planned, confirm, letters, records_read, begun.incarnation)
 
     def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
         """The positions move; then tasks write, each once. A crash in between loses at most this batch."""

@@ -55,6 +55,10 @@ class Target(Protocol):
         """Write rows to the table."""
         ...
 
+    def require_lasting(self, transaction: Any) -> None:
+        """Require that what was written to the table is there after a crash of the server too."""
+        ...
+
     def write_dead_letters(
         self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], topic_ids: Mapping[str, str]
     ) -> int:

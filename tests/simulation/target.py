@@ -40,6 +40,9 @@ class MemoryTarget:
         self._copied()
         return count
 
+    def require_lasting(self, transaction: MemoryTransaction) -> None:
+        """The model's table is a permanent one."""
+
     def write_dead_letters(
         self,
         transaction: MemoryTransaction,

@@ -13,6 +13,7 @@ import psycopg2.extensions
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, first_line, named_errors
+from exactlyonce.ledger.postgres_lasting import find_passing
 from exactlyonce.ledger.postgres_pool import ConnectionPool
 from exactlyonce.ledger.postgres_rows import LOOK, view_from
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION
@@ -118,10 +119,16 @@ class PostgresLedger:
         """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
 
         Raises:
-            LedgerRefused: if the role lacks a right, or the schema is of a release that this one cannot use.
+            LedgerRefused: if the role lacks a right, the schema is of a release that this one cannot use, or one of its
+                tables does not survive a crash of the server.
         """
-        if self._installed_version() == SCHEMA_VERSION:
-            return
+        if self._installed_version() != SCHEMA_VERSION:
+            self._make_or_migrate()
+        passing = self._pool.ask(lambda cursor: find_passing(cursor, self.schema))
+        if passing is not None:
+            raise LedgerRefused(f"The ledger at {self.address} may lose what has landed: {passing}.")
+
+    def _make_or_migrate(self) -> None:
         with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
             cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
             cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))

@@ -10,6 +10,7 @@ from psycopg2 import sql
 from exactlyonce.api.sink import PostgresSink
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.ledger.postgres_lasting import find_passing
 
 
 class TargetUnfit(Refused):
@@ -86,7 +87,7 @@ def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
     """Look up the sink's table by its names, exactly as written.
 
     Raises:
-        TargetUnfit: if there is none, or it is no table.
+        TargetUnfit: if there is none, or it is no table, or not all that is written to it would survive a crash.
         LedgerRefused, LedgerUnreachable: by what the database says.
     """
     with ledger.transaction() as transaction, ledger.own_errors(), transaction.cursor() as cursor:
@@ -100,7 +101,22 @@ def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
         oid, schema, table, kind = found
         if kind not in ("r", "p"):
             raise TargetUnfit(f"{sink.table} at {ledger.address} is no table (relkind {kind}); name a table.")
+        require_lasting(cursor, sink.ledger_schema, schema, table)
         return Table(schema, table, _columns(cursor, oid), _unique_keys(cursor, oid))
+
+
+def require_lasting(cursor: psycopg2.extensions.cursor, ledger_schema: str, schema: str, table: str) -> None:
+    """Require that the table with all of its partitions and inheritors, and the ledger's tables, survive a crash.
+
+    Asked after rows were written, the answer holds until the COMMIT for whatever has got rows: the lock that an INSERT takes
+    keeps an ALTER TABLE out.
+
+    Raises:
+        TargetUnfit: naming one that does not, and what to do.
+    """
+    passing = find_passing(cursor, ledger_schema, [(schema, table)])
+    if passing is not None:
+        raise TargetUnfit(f"Nothing was written to {schema}.{table}: {passing}.")
 
 
 def _columns(cursor: psycopg2.extensions.cursor, oid: int) -> tuple[TableColumn, ...]:

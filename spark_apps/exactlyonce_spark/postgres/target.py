@@ -21,6 +21,7 @@ from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres import writes
 from exactlyonce_spark.postgres.copying import copy_rows, require_all_taken
 from exactlyonce_spark.postgres.dead_letters import write_letters
+from exactlyonce_spark.postgres.table import require_lasting
 from exactlyonce_spark.target import DeadLetter, Staged
 
 _CLEAR_LOCK_MILLISECONDS = 50
@@ -90,7 +91,19 @@ class PostgresTarget:
 
     def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
         """Write the rows that carry one of the tags, and return how many of them were there."""
-        parameters = {"batch": batch, "tags": [part.tag for part in staged]}
+        moved = self._move(transaction, {"batch": batch, "tags": [part.tag for part in staged]}, staged)
+        self.require_lasting(transaction)
+        return moved
+
+    def require_lasting(self, transaction: PostgresTransaction) -> None:
+        """Require that what is in the table is there after a crash of the server too; asked once rows are written."""
+        plan = self._plan
+        with transaction.cursor() as cursor:
+            require_lasting(cursor, plan.ledger_schema, plan.table_schema, plan.table_name)
+
+    def _move(
+        self, transaction: PostgresTransaction, parameters: Mapping[str, object], staged: Sequence[Staged]
+    ) -> int:
         with transaction.cursor() as cursor:
             if self._plan.sink.write is Write.APPEND:
                 cursor.execute(self._write_staged, parameters)
@@ -108,7 +121,9 @@ class PostgresTarget:
         """Write rows to the table: by COPY, or through the staging table where rows meet older ones."""
         if self._plan.sink.write is Write.APPEND:
             with transaction.cursor() as cursor:
-                return copy_rows(cursor, self._table, self._plan.columns, rows, -1)
+                count = copy_rows(cursor, self._table, self._plan.columns, rows, -1)
+            self.require_lasting(transaction)
+            return count
         batch, tag = BatchNumber(-1), secrets.randbits(63)
         count = self._copy_staged(transaction, batch, tag, rows)
         moved = self.move_staged(transaction, batch, [Staged(tag, count)])
