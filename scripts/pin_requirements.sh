@@ -6,8 +6,8 @@ pin() {
     output=$1
     shift
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-        "$@" pyproject.toml --output-file "requirements/$output.txt"
+        "$@" --output-file "requirements/$output.txt"
 }
-pin operator --extra operator
-pin driver --extra driver
-pin dev --extra operator --extra driver --group dev
+pin operator pyproject.toml --extra operator
+pin driver --group driver-image
+pin dev pyproject.toml --extra operator --extra driver --group dev

@@ -142,6 +142,12 @@ FULL = document(
 VALID: Mapping[str, Changes] = {
     "as little as possible": {},
     "a topic pattern": {"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "orders-(eu|us)"}},
+    "a topic pattern of all that is allowed": {
+        "spec.source.kafka": {
+            "bootstrapServers": "kafka:9092",
+            "topicPattern": r"^(?:[a-z]+\.)*?(orders|returns)-\d{2,4}[\w.-]?$|^(a){3}_\{\}$",
+        }
+    },
     "chosen partitions": {
         "spec.source.kafka": {"bootstrapServers": "k:1", "assign": [{"topic": "orders", "partitions": [0, 2]}]}
     },
@@ -216,6 +222,12 @@ CASES = (
         {"spec.source.kafka.topicPattern": "o.*"},
         "spec.source.kafka",
         "give exactly one of topics, topicPattern and assign",
+    ),
+    Refused(
+        "a pattern with lookahead",
+        {"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "(?!__).*"}},
+        "spec.source.kafka.topicPattern",
+        "use letters, digits, _ and -",
     ),
     Refused("an empty list of topics", {"spec.source.kafka.topics": []}, "topics", "give at least 1", "at least 1 items"),
     Refused("a topic twice", {"spec.source.kafka.topics": ["a", "a"]}, "topics", "stands in it twice", "Duplicate value"),

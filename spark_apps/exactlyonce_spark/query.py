@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from exactlyonce.api.source import Format, KafkaSource
 from exactlyonce.api.spec import StreamSpec, Transform
+from exactlyonce.api.topic_pattern import for_java
 from exactlyonce.errors import Refused
 from exactlyonce.offsets import Ranges
 from exactlyonce.source.kafka_properties import java_properties
@@ -128,7 +129,7 @@ def _selection(kafka: KafkaSource) -> dict[str, str]:
     if kafka.topics is not None:
         return {"subscribe": ",".join(kafka.topics)}
     if kafka.topic_pattern is not None:
-        return {"subscribePattern": kafka.topic_pattern}
+        return {"subscribePattern": for_java(kafka.topic_pattern)}
     assert kafka.assign is not None, "a source is one of the three"
     chosen = {assignment.topic: list(assignment.partitions) for assignment in kafka.assign}
     return {"assign": json.dumps(chosen)}

@@ -7,11 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from exactlyonce.api.constraints import Rule, Unique, cel_list, matches
 from exactlyonce.api.model import LARGEST, Model, SecretRef, Texts, Whole
 from exactlyonce.api.refused_properties import Properties
+from exactlyonce.api.topic_pattern import TopicPattern
 from exactlyonce.offsets import Positions, TopicPartition
 
 TopicName = Annotated[
@@ -25,16 +26,6 @@ Partition = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
 """The keys read from the secret of a Kafka source: a SASL login, the brokers' CA and a client certificate, as PEM."""
 
-
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as problem:
-        raise ValueError(f"{pattern} is no regular expression ({problem})") from None
-    return pattern
-
-
-TopicPattern = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_compiles)]
 
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -126,7 +117,9 @@ class KafkaSource(Model):
     )
     topic_pattern: TopicPattern | None = Field(
         None,
-        description="A regular expression in the syntax that Java and Python share; topics it matches are read.",
+        description="A regular expression; the topics whose whole name it matches are read. It may use what Java and RE2 "
+        r"read alike: letters, digits, ., _, -, \d, \w, \s, escaped punctuation, classes such as [a-z0-9_-], groups, |, ^, $, "
+        "and *, +, ? or {2,5}.",
     )
     assign: Annotated[tuple[Assignment, ...], Field(min_length=1, max_length=1000), Unique(("topic",))] | None = Field(
         None, description="Chosen partitions to read."

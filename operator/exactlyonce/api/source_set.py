@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 
 from exactlyonce.api.source import KafkaSource
+from exactlyonce.api.topic_pattern import is_readable, selects
 from exactlyonce.offsets import TopicPartition
 
 
@@ -30,6 +30,11 @@ class SourceSet:
     def by_partition(self) -> bool:
         """Whether single partitions are named, so that a new one of a topic is not read by itself."""
         return bool(self.partitions)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be told what it reads: an earlier release took patterns that are refused now, and recorded them."""
+        return self.pattern is None or is_readable(self.pattern)
 
     def reads(self, partition: TopicPartition) -> bool:
         """Whether the partition is named."""
@@ -60,4 +65,4 @@ class SourceSet:
         return ", ".join([*sorted(self.topics), *(str(partition) for partition in sorted(self.partitions))])
 
     def _reads_all_of(self, topic: str) -> bool:
-        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
+        return topic in self.topics or (self.pattern is not None and selects(self.pattern, topic))

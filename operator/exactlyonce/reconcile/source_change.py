@@ -45,9 +45,9 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
     """Return the partitions that exist and that only a changed resource made the stream read.
 
     One that appeared in a topic which is read anyway, or by a pattern that has not changed, is none: its first record is the
-    first that counts.
+    first that counts. Where it is not known what was read before, none is: all that is new counts from its first record.
     """
-    if ledger.query is None or not is_set_anew(request, ledger):
+    if ledger.query is None or not ledger.query.source.is_known or not is_set_anew(request, ledger):
         return frozenset()
     before, read = ledger.query.source, (*ledger.landed.positions, *ledger.retired.positions)
     known, by_partition = {key.topic for key in read}, before.by_partition or request.source.by_partition

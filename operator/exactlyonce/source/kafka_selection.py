@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from exactlyonce.api.source import KafkaSource
+from exactlyonce.api.topic_pattern import selects
 from exactlyonce.offsets import TopicPartition
 
 KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -25,6 +25,6 @@ def selected(spec: KafkaSource, topics: Mapping[str, int]) -> tuple[frozenset[To
         names, missing = spec.topics, tuple(name for name in spec.topics if name not in topics)
     else:
         assert spec.topic_pattern is not None
-        pattern = re.compile(spec.topic_pattern)
-        names, missing = tuple(name for name in topics if name not in KAFKAS_OWN and pattern.fullmatch(name)), ()
+        pattern = spec.topic_pattern
+        names, missing = tuple(name for name in topics if name not in KAFKAS_OWN and selects(pattern, name)), ()
     return frozenset(TopicPartition(name, number) for name in names for number in range(topics.get(name, 0))), missing

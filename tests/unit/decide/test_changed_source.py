@@ -212,6 +212,10 @@ def test_a_new_generation_stands_where_all_that_is_read_has_landed_when(
             changed(LIKE_ANY, held(ZERO, ONE, TopicPartition("others", 0)), {}, before=LIKE_O),
             id="a topic has appeared that the pattern before would have matched too",
         ),
+        pytest.param(
+            changed(LIKE_O, held(ZERO, ONE, TopicPartition("others", 0)), {}, before=SourceSet(pattern="(?i)O.*")),
+            id="a topic has appeared and nobody can tell any more whether the pattern before would have matched it",
+        ),
         pytest.param(seen(ledger=ledger(query=None)), id="an earlier release has started the last driver"),
         pytest.param(seen(request=asked(query="query-2")), id="format or transform of a query without state changed"),
     ],
