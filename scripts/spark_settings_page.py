@@ -16,6 +16,10 @@ def page() -> str:
     head = PAGE.read_text().split(MARK)[0]
     rows = [(f"`{key}`", reason) for key, reason in refused_conf.ALWAYS.items()]
     rows += [(f"`{key}`, unless `false`", reason) for key, reason in refused_conf.WHEN_TRUE.items()]
+    rows += [
+        (f"`{key}`, unless {' or '.join(f'`{value}`' for value in values)}", reason)
+        for key, (values, reason) in refused_conf.ONE_OF.items()
+    ]
     rows += [(f"`{prefix}…`", reason) for prefix, reason in refused_conf.PREFIXES.items()]
     lines = [f"| {what} | {reason} |" for what, reason in sorted(rows)]
     return head + MARK + "\n".join(["", "| Setting | Why it is refused |", "|---|---|", *lines, ""])

@@ -118,6 +118,33 @@ class LogStoreContract(ABC):
         assert not store.replace("g/stream.json", b"one", b"two")
         assert store.list("") == ()
 
+    def test_a_tree_has_every_file_at_any_depth_with_its_size(self, store: LogStore) -> None:
+        for path in ("g/metadata", "g/state/0/1/SSTs/a.sst", "g/state/0/1/.2.delta.crc", "g-2/metadata"):
+            store.create(path, b"four")
+        assert dict(store.tree("g")) == {"metadata": 4, "state/0/1/SSTs/a.sst": 4, "state/0/1/.2.delta.crc": 4}
+        assert dict(store.tree("g/state/0")) == {"1/SSTs/a.sst": 4, "1/.2.delta.crc": 4}
+        assert dict(store.tree("nothing")) == {}
+
+    @pytest.mark.parametrize("content", [b"", bytes(range(256)) * 5000])
+    def test_a_copy_holds_the_same_and_leaves_what_it_was_made_from(self, store: LogStore, content: bytes) -> None:
+        store.create("g/state/0/1.delta", content)
+        for _ in range(2):
+            store.copy("g/state/0/1.delta", "h/state/0/1.delta")
+        assert store.read("h/state/0/1.delta") == store.read("g/state/0/1.delta") == content
+        assert dict(store.tree("h")) == {"state/0/1.delta": len(content)}, "it leaves nothing beside itself"
+
+    def test_a_copy_replaces_what_was_there_and_stays_when_its_source_is_replaced(self, store: LogStore) -> None:
+        store.create("g/file", b"one")
+        store.create("h/file", b"of an earlier try")
+        store.copy("g/file", "h/file")
+        store.replace("g/file", b"one", b"two")
+        assert store.read("h/file") == b"one"
+
+    def test_what_is_not_there_is_not_copied(self, store: LogStore) -> None:
+        with pytest.raises(FileMissing):
+            store.copy("g/file", "h/file")
+        assert dict(store.tree("h")) == {}
+
 
 class ErasableStoreContract(LogStoreContract):
     """Claims about a store whose content can be taken away."""

@@ -585,6 +585,7 @@ def refused() -> Iterator[Refused]:
     yield from CASES
     conf = dict.fromkeys((*refused_conf.ALWAYS, *refused_conf.WHEN_TRUE), "x")
     conf |= {f"{prefix}x": "x" for prefix in refused_conf.PREFIXES}
+    conf |= dict.fromkeys(refused_conf.ONE_OF, "x")
     conf |= {"hadoop.x": "x", "spark.my.realTimeMode.x": "x", "spark.my.asyncProgress.x": "x"}
     conf |= {f"spark.my.{word}": "canary" for word in ("Password", "secret.key", "access.key", "session.token")}
     for key, value in conf.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from exactlyonce.api.refused_conf import refusal
+from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, refusal
 from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -17,16 +17,13 @@ from exactlyonce_spark import class_archive, kubernetes_settings
 from exactlyonce_spark.s3_settings import give_login, s3_settings
 from exactlyonce_spark.settings import DriverSpec
 
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     # One task is one Kafka range, and a replayed batch has the same tasks: see the shared trap of adaptive execution.
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",
-    # State files with unique names: two processes on one checkpoint cannot spoil each other's.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # A cast or a sum that overflows in a transform is an error, never a NULL that lands without a word.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -62,6 +59,9 @@ def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, s
     settings = {**_DEFAULTS, **kubernetes_settings.DEFAULTS, **spec.spark_conf, **driver.spark_conf, **_ALWAYS}
     if spec.delivery is Delivery.AT_MOST_ONCE:
         settings.update(_AT_MOST_ONCE)
+    provider = settings.setdefault(STATE_STORE, ROCKSDB)
+    # State files with unique names: two processes on one checkpoint cannot spoil each other's. The other provider has none.
+    settings[_STATE_FORMAT] = "2" if provider == ROCKSDB else "1"
     settings |= {
         SHUFFLE_PARTITIONS: str(spec.shuffle_partitions),
         "spark.app.name": f"exactlyonce {driver.stream_id}",

@@ -156,6 +156,28 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
         publish(ledger, STREAM, replace(seed, generation=3, path="/c/generation-000003-a2"))
 
 
+def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_is(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    """Its numbers are used again, so what was begun after it is superseded; what landed stays as it landed."""
+    started(ledger)
+    with ledger.transaction() as transaction:
+        transaction.write_batch(STREAM, batch_row(1, BatchStatus.IN_PROGRESS))
+    before = ledger.look(STREAM)
+    assert before is not None
+    raise_epoch(ledger, stream, Epoch(2))
+    after = Publication(Epoch(2), 2, "/c/g2", BatchNumber(0), before.landed.positions, before.landed, "", goes_on=True)
+    with pytest.raises(PositionsMoved, match="has landed batch 0 in the ledger, not 1"):
+        publish(ledger, STREAM, replace(after, seed_batch=BatchNumber(1)))
+    for _ in range(2):
+        publish(ledger, STREAM, after)
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert (view.stream.landed_batch, view.stream.generation, view.stream.checkpoint_path) == (0, 2, "/c/g2")
+    assert view.batch(BatchNumber(0)) == before.batch(BatchNumber(0))
+    assert [row.status for row in view.batches] == [BatchStatus.SEEDED, BatchStatus.SUPERSEDED]
+
+
 def test_a_publication_made_for_other_positions_is_refused(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     raise_epoch(ledger, stream, Epoch(2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
 
@@ -48,3 +48,13 @@ class MemoryStore:
             return False
         self.files[path] = content
         return True
+
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Return every file below a folder with its size."""
+        prefix = f"{folder}/" if folder else ""
+        return {path[len(prefix) :]: len(content) for path, content in self.files.items() if path.startswith(prefix)}
+
+    def copy(self, source: str, target: str) -> None:
+        """Make `target` a copy of a file."""
+        self._step(f"copy {source} to {target}")
+        self.files[target] = self.read(source)

@@ -49,6 +49,15 @@ WHEN_TRUE = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "real-time mode writes the offset log after its batch",
 }
 
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+ONE_OF = {
+    STATE_STORE: ((ROCKSDB, IN_MEMORY), "reconciliation knows the state files of Spark's own two providers"),
+}
+"""Settings that have one of a few values, with the reason."""
+
 PREFIXES = {
     "spark.kubernetes.": _OWN,
     "spark.executor.instances": _OWN,
@@ -75,6 +84,9 @@ def refusal(key: str, value: str) -> str | None:
         return ALWAYS[key]
     if key in WHEN_TRUE:
         return None if value.strip().lower() == "false" else WHEN_TRUE[key]
+    if key in ONE_OF:
+        values, reason = ONE_OF[key]
+        return None if value in values else reason
     for prefix, reason in PREFIXES.items():
         if key.startswith(prefix):
             return reason
@@ -102,6 +114,12 @@ def _when_true(name: str, reason: str) -> Rule:
     return _never(name, reason, cel, lambda key, value: key == name and refusal(key, value) is not None)
 
 
+def _one_of(name: str, values: tuple[str, ...], reason: str) -> Rule:
+    cel = f"'{name}' in self && !(self['{name}'] in {cel_list(values)})"
+    what = f"{name} to anything but {' and '.join(values)}"
+    return _never(what, reason, cel, lambda key, value: key == name and value not in values)
+
+
 def _prefixed(prefix: str, reason: str) -> Rule:
     cel = f"self.exists(key, key.startsWith('{prefix}'))"
     return _never(f"what begins with {prefix}", reason, cel, lambda key, _: key.startswith(prefix))
@@ -125,6 +143,7 @@ RULES = AllOf(
         ),
         *(_exactly(name, reason) for name, reason in ALWAYS.items()),
         *(_when_true(name, reason) for name, reason in WHEN_TRUE.items()),
+        *(_one_of(name, values, reason) for name, (values, reason) in ONE_OF.items()),
         *(_prefixed(prefix, reason) for prefix, reason in PREFIXES.items()),
         *(_with_word(word, _MODES_REASON) for word in _MODES),
         *(_with_word(word, _CREDENTIALS) for word in _SECRET_WORDS),

@@ -6,12 +6,14 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
+from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing
 from exactlyonce.errors import StoreUnreachable
+
+_CHUNK_BYTES = 1 << 20
 
 
 class LocalLogStore:
@@ -95,6 +97,37 @@ class LocalLogStore:
                 os.close(descriptor)
         return True
 
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Return every file below a folder with its size."""
+        top, found = self._root / folder, dict[str, int]()
+        with self._named("listed", folder):
+            for above, _, names in os.walk(top, onerror=_unless_missing):
+                for name in names:
+                    path = Path(above) / name
+                    with suppress(FileNotFoundError):  # temporary files come and go
+                        found[path.relative_to(top).as_posix()] = path.stat().st_size
+                if len(found) > MOST_FILES:
+                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} files.")
+        return found
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file under a temporary name, flush it to the disk and rename it."""
+        final = self._root / target
+        with self._named("copied", source):
+            _make_folder(final.parent)
+            temporary = final.with_name(f".{final.name}.{uuid.uuid4()}.tmp")
+            try:
+                with (self._root / source).open("rb") as content, temporary.open("xb") as file:
+                    shutil.copyfileobj(content, file, _CHUNK_BYTES)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, final)
+            except FileNotFoundError:
+                raise FileMissing(source) from None
+            finally:
+                temporary.unlink(missing_ok=True)
+            _flush_folder(final.parent)
+
     @contextmanager
     def _named(self, act: str, path: str) -> Iterator[None]:
         try:
@@ -114,6 +147,12 @@ def _entry(entry: os.DirEntry[str]) -> Entry | None:
         return Entry(entry.name, entry.stat().st_size, entry.is_dir())
     except FileNotFoundError:
         return None
+
+
+def _unless_missing(problem: OSError) -> None:
+    """A folder that does not exist, or went away while its parent was walked, has no files; any other trouble is told."""
+    if not isinstance(problem, FileNotFoundError):
+        raise problem
 
 
 @contextmanager

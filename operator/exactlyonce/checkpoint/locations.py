@@ -46,6 +46,14 @@ class StoreInPods:
         """Answer nothing."""
         raise self._unreachable
 
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Answer nothing."""
+        raise self._unreachable
+
+    def copy(self, source: str, target: str) -> None:
+        """Answer nothing."""
+        raise self._unreachable
+
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Answer nothing."""
         raise self._unreachable

@@ -18,6 +18,7 @@ from typing import Any
 
 import boto3
 import botocore.config
+from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -28,13 +29,16 @@ from botocore.exceptions import (
 )
 
 from exactlyonce.api.checkpoint import S3_PREFIX
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
+from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
 from exactlyonce.errors import Refused, SecretMissing, StoreUnreachable
 
 _CONNECT_SECONDS, _TRIES = 5, 2
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _MOST_PAGES = 1000
 _CLIENTS_KEPT = 64
+
+_ONE_BY_ONE = TransferConfig(use_threads=False)
+"""Copies run where they were asked for: a pass has a thread, and its bounds count it."""
 
 PROBE = ".exactlyonce-conditional-writes"
 """A hidden object at the location by which a service proves that it honours conditions; not listed."""
@@ -156,6 +160,30 @@ class S3LogStore:
             return False
         self._require_conditions()
         return self._put(path, content, IfMatch=version)
+
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Return every object below a folder with its size, a page of 1,000 after another."""
+        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        found: dict[str, int] = {}
+        with self._named("listed", folder):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+            for page in pages:
+                found |= {item["Key"][len(prefix) :]: item["Size"] for item in page.get("Contents", ())}
+                if len(found) > MOST_FILES:
+                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} objects.")
+        # A key that ends with a slash is the mark of a folder, as Hadoop makes them.
+        return {path: size for path, size in found.items() if path and not path.endswith("/") and path != PROBE}
+
+    def copy(self, source: str, target: str) -> None:
+        """Let the service copy an object; large ones in parts, which appear at once. Nothing passes through here."""
+        place = {"Bucket": self._bucket, "Key": self._prefix + source}
+        with self._named("copied", source):
+            try:
+                self._client.copy(place, self._bucket, self._prefix + target, Config=_ONE_BY_ONE)
+            except ClientError as problem:
+                if _code(problem) in _MISSING:
+                    raise FileMissing(source) from None
+                raise
 
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""

@@ -6,9 +6,12 @@ location, with `/` between the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+MOST_FILES = 1_000_000
+"""More files than any generation has: a location with more is not walked through."""
 
 
 class FileMissing(KeyError):
@@ -81,6 +84,24 @@ class LogStore(Protocol):
 
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file whose content is `expected`; False when it holds something else or is gone."""
+        ...
+
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Return the size in bytes of every file below a folder at any depth, hidden ones too, by its path from there.
+
+        A folder that does not exist has none. Raises StoreUnreachable also where there are more than MOST_FILES.
+        """
+        ...
+
+    def copy(self, source: str, target: str) -> None:
+        """Make `target` a copy of a file, whatever it held.
+
+        An implementer owes: no reader ever sees a part of it; once this returns, a crash of the machine does not lose it;
+        the two share nothing, so that whatever becomes of one leaves the other alone.
+
+        Raises:
+            FileMissing: if there is no such file; nothing was written.
+        """
         ...
 
 

@@ -95,6 +95,11 @@ def as_data(stream_id: str, decision: Decision, running: Epoch | None) -> dict[s
 
 
 def _told(action: object) -> str:
+    if isinstance(action, SeedAndPublish) and action.state_of is not None:
+        return (
+            f"make {action.generation.folder} of what {action.state_of.folder} retains of batch {action.seed_batch} at "
+            f"{action.after.positions}, state included, and publish it"
+        )
     if isinstance(action, SeedAndPublish):
         return (
             f"seed {action.generation.folder} as the empty batch {action.seed_batch} at {action.after.positions} and "

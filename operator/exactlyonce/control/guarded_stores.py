@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,6 +101,18 @@ class GuardedLogStore:
         opened = self.opening.opened
         with opened.at_checkpoints.entered():
             return opened.checkpoints.replace(path, expected, content)
+
+    def tree(self, folder: str) -> Mapping[str, int]:
+        """Return every file below a folder with its size."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            return opened.checkpoints.tree(folder)
+
+    def copy(self, source: str, target: str) -> None:
+        """Make `target` a copy of a file, or raise FileMissing; a place is taken for each."""
+        opened = self.opening.opened
+        with opened.at_checkpoints.entered():
+            opened.checkpoints.copy(source, target)
 
 
 @dataclass(frozen=True)

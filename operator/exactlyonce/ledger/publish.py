@@ -32,6 +32,7 @@ class Publication:
     `seed_batch` is the empty batch the generation starts with; `before` is where the stream stood when the decision was
     made and `after` where the seed stands: the same, unless the verdict moves the position. `given_up` are ranges
     whose records take no effect because of the move. `note` says why the generation was made, `query` what for.
+    With `goes_on` the generation starts with no batch of its own, but after the landed one, whose row stays.
     """
 
     epoch: Epoch
@@ -43,6 +44,7 @@ class Publication:
     note: str
     given_up: tuple[FailureRow, ...] = ()
     query: QueryMark | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,15 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             raise PositionsMoved(
                 f"{stream_id} stands at {landed.positions} in the ledger, not at {publication.before} as observed."
             )
+        if publication.goes_on and row.landed_batch != publication.seed_batch:
+            raise PositionsMoved(
+                f"{stream_id} has landed batch {row.landed_batch} in the ledger, not {publication.seed_batch} as observed."
+            )
         if landed != publication.after:
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
-        transaction.write_batch(stream_id, _seed_row(publication))
+        if not publication.goes_on:
+            transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
         if publication.query is not None:
             transaction.write_query(stream_id, publication.query)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from exactlyonce.checkpoint.generation import create_marker, replace_marker, write_seed
+from exactlyonce.checkpoint.retained import copy_retained
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import Publication, adopt, publish, record_lost, record_query
 from exactlyonce.offsets import Epoch
@@ -39,7 +40,10 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
             record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
         case SeedAndPublish():
             positions, partitions = action.after.positions, action.shuffle_partitions
-            write_seed(stores.checkpoints, action.generation, action.seed_batch, positions, partitions)
+            if action.state_of is not None:
+                copy_retained(stores.checkpoints, action.state_of, action.generation, action.seed_batch)
+            else:
+                write_seed(stores.checkpoints, action.generation, action.seed_batch, positions, partitions)
             publish(stores.ledger, stream_id, _publication(stores, epoch, action))
         case RecordQuery(query=query):
             record_query(stores.ledger, stream_id, epoch, query)
@@ -60,4 +64,5 @@ def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Public
         note=action.note,
         given_up=action.given_up,
         query=action.query,
+        goes_on=action.state_of is not None,
     )

@@ -16,6 +16,7 @@ from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, Land
 from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
 from exactlyonce.reconcile.compare import LogVerdict, checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
+from exactlyonce.reconcile.kept_state import keeps_state, state_would_be_lost, unless_state_is_lost
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
 from exactlyonce.reconcile.source_change import SourceChange, source_change, stateful_query_changed
@@ -63,7 +64,7 @@ def decide(seen: Observation) -> Decision:
     if problem is not None:
         return Decision(problem)
     change = source_change(seen, ledger)
-    refused = stateful_query_changed(seen, ledger, change, keeps_state=_keeps_state(seen))
+    refused = stateful_query_changed(seen, ledger, change, keeps_state=keeps_state(seen))
     if refused is not None:
         return Decision(refused)
     lost = _lost(ledger)
@@ -104,8 +105,8 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
         reason = f"The stream starts anew at {start}, as the annotation asks."
     elif adopted is not None:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
-    if number > 0 and _keeps_state(seen):
-        return Decision(_state_would_be_lost(reason, start, _start_evidence(seen, start)))
+    if number > 0 and keeps_state(seen):
+        return Decision(state_would_be_lost(reason, start, _start_evidence(seen, start)))
     seed = _seed(seen, before, start, number, reason)
     verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
     if identity.settled:
@@ -176,7 +177,7 @@ def _source_truncated(
         for key, (wanted, earliest) in missing.items()
     )
     seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
-    return _unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
+    return unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
 
 
 def _by_the_logs(seen: Observation, ledger: LedgerView, change: SourceChange | None) -> Decision:
@@ -198,7 +199,7 @@ def _unless_predecessor_may_live(
     why = seen.predecessor.why
     evidence = Evidence(f"the last driver may still live: {why}", {"predecessor": why})
     assert isinstance(seen.checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
-    if _keeps_state(seen) and seen.checkpoint.state_survives_two_writers:
+    if keeps_state(seen) and seen.checkpoint.state_survives_two_writers:
         kept = Evidence(
             "its state files have unique names, so the checkpoint is gone on with", {"conf": dict(seen.checkpoint.conf)}
         )
@@ -242,32 +243,7 @@ def _rebuild(
             )
         )
     seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), _seed_batch(seen), verdict.reason)
-    return _unless_state_is_lost(seen, ledger, verdict, seed)
-
-
-def _unless_state_is_lost(seen: Observation, ledger: LedgerView, verdict: Verdict, seed: SeedAndPublish) -> Decision:
-    """Offsets alone rebuild no state: a stateful query halts, unless it has not read a record yet."""
-    if seed.seed_batch == 0 or not _keeps_state(seen):
-        return Decision(verdict, (seed, Launch()))
-    return Decision(_state_would_be_lost(verdict.reason, ledger.landed.positions, verdict.evidence))
-
-
-def _state_would_be_lost(reason: str, goes_on: Positions, evidence: tuple[Evidence, ...]) -> Contradiction:
-    """Spark makes state with batch 0 only, and a stream's numbers never go back: another stream has to start empty.
-
-    Source: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY, Spark 4.2.0.
-    """
-    return Contradiction(
-        ContradictionReason.STATE_WOULD_BE_LOST,
-        f"{reason} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, "
-        f"to go on with empty state, make a stream with another streamId that starts at the offsets {goes_on}.",
-        evidence,
-    )
-
-
-def _keeps_state(seen: Observation) -> bool:
-    in_ledger = seen.ledger is not None and seen.ledger.stream.stateful
-    return in_ledger or (isinstance(seen.checkpoint, Readable) and seen.checkpoint.stateful)
+    return unless_state_is_lost(seen, ledger, verdict, seed)
 
 
 def _lost(ledger: LedgerView) -> tuple[RecordLost, ...]:
@@ -306,7 +282,7 @@ def _seed_batch(seen: Observation) -> BatchNumber:
     """
     highest = _highest_batch(seen)
     only_seeded = seen.ledger is not None and seen.ledger.stream.landed_batch == 0
-    return BatchNumber(0 if only_seeded and (highest == 0 or _keeps_state(seen)) else highest + 1)
+    return BatchNumber(0 if only_seeded and (highest == 0 or keeps_state(seen)) else highest + 1)
 
 
 def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:

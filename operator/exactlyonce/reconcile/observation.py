@@ -9,6 +9,7 @@ from exactlyonce.api.sink import Commit
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation, Marker
+from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
 from exactlyonce.offsets import BatchNumber, Epoch, Positions
@@ -85,6 +86,7 @@ class Observation:
     `ledger` is None when the stream has no row, which only a look without a raise can see. `checkpoint` is the state of
     the published generation, or of the latest one that ran where none is published. `start` is where a stream that
     starts now would start, or where partitions begin that a changed resource has added; None where that is not asked.
+    `retained` is what the published generation still holds of the landed batch's state; None where no decision needs it.
     `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
     is a random token for a row that needs a new one.
     """
@@ -100,3 +102,4 @@ class Observation:
     source: SourceView
     start: Positions | None = None
     owner_is_gone: bool = False
+    retained: Retained | NotRetained | None = None

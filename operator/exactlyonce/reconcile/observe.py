@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import StreamSpec
@@ -17,11 +18,13 @@ from exactlyonce.checkpoint.generation import (
     parse_generation,
     read_marker,
 )
+from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, read_generation
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import LedgerView, Owner
 from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
     LocationView,
     Observation,
@@ -100,6 +103,9 @@ def observe(
         and ledger.stream.owner != request.owner
         and owner_is_gone(ledger.stream.owner),
     )
+    wanted = state_to_look_for(seen)
+    if wanted is not None:
+        seen = replace(seen, retained=find_retained(stores.checkpoints, *wanted))
     if _may_start_anew(seen):
         return replace(seen, start=stores.source.start(source))
     if ledger is not None and is_set_anew(request, ledger):
@@ -110,7 +116,12 @@ def observe(
 def _hash_of_query(spec: StreamSpec) -> str:
     """Return a hash of what turns records into rows, which the state of a stateful query depends on."""
     transform = None if spec.transform is None else spec.transform.to_document()
-    text = json.dumps([spec.source.format.to_document(), transform], sort_keys=True)
+    parts: list[object] = [spec.source.format.to_document(), transform]
+    # What was added later counts where it is not the default, so that a hash of an earlier release stays what it was.
+    provider = spec.spark_conf.get(STATE_STORE, ROCKSDB)
+    if provider != ROCKSDB:
+        parts.append({STATE_STORE: provider})
+    text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -173,7 +173,11 @@ class RecordLost:
 
 @dataclass(frozen=True, slots=True)
 class SeedAndPublish:
-    """Write a new generation after the empty batch `seed_batch` and make it the stream's."""
+    """Write a new generation after the batch `seed_batch` and make it the stream's.
+
+    `seed_batch` is an empty batch of its own; or, with `state_of`, the landed batch, and the generation is made of what that
+    one retains of it.
+    """
 
     generation: Generation
     seed_batch: BatchNumber
@@ -183,6 +187,7 @@ class SeedAndPublish:
     shuffle_partitions: int
     given_up: tuple[FailureRow, ...] = ()
     query: QueryMark | None = None
+    state_of: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""A database that went back under a query that keeps state: the stream goes on with the state that Spark retains.
+
+The oracle counts by itself, from the ids that the test produced; what Spark or the ledger say of themselves is not asked.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE
+from exactlyonce.reconcile.loop import Done
+from tests.backup import back_up, restore
+from tests.integration.test_stateful import BATCH, assert_minutes_once, counting_minutes, minutes_of, moment_of
+from tests.rig import Rig
+
+CHANGELOGS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+KINDS: dict[str, tuple[str, dict[str, str]]] = {"RocksDB": (ROCKSDB, {}), "in memory": (IN_MEMORY, {})}
+if os.environ.get("EVERY_MODE") == "1":
+    KINDS["RocksDB with changelogs"] = (ROCKSDB, CHANGELOGS)
+
+
+@pytest.mark.parametrize(("provider", "settings"), KINDS.values(), ids=KINDS)
+def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
+    rig: Rig, provider: str, settings: dict[str, str]
+) -> None:
+    """The last commits are lost after Spark has committed their batches: what it remembers has to be forgotten."""
+    environment = counting_minutes(rig)
+    rig.overrides |= {
+        "spec.source.kafka.maxOffsetsPerTrigger": BATCH,
+        "spec.sparkConf": {"spark.sql.shuffle.partitions": "2", STATE_STORE: provider, **settings},
+    }
+    produce(rig, 2 * BATCH + 32)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    back_up(rig)
+    stood = rig.landed_batch()
+    produce(rig, BATCH + 52)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    assert rig.landed_batch() >= stood + 2, "the database loses several commits"
+    (only,) = rig.generations()
+    before = files_of(only)
+    restore(rig)
+    assert rig.landed_batch() == stood
+    produce(rig, BATCH)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    assert rig.verdicts() == ["FirstStart", "Resume", "RewindToSink"]
+    assert_minutes_once(rig, minutes_of(len(rig.produced)))
+    old, new = rig.generations()
+    assert before == files_of(old), "the generation that was ahead is untouched"
+    (told,) = [words for kind, words in rig.events if kind == "RewindToSink"]
+    assert f"It is made of the state that {old.name} retains of batch {stood}." in told
+    assert len(list(new.glob("offsets/[0-9]*"))) > 2, "it went on in the new one"
+
+
+def files_of(generation: Path) -> dict[str, bytes]:
+    """Return every file of a generation that is no temporary one."""
+    files = (path for path in generation.rglob("*") if path.is_file() and path.suffix != ".tmp")
+    return {str(path.relative_to(generation)): path.read_bytes() for path in files}
+
+
+def produce(rig: Rig, count: int) -> None:
+    """Produce records whose moments go on where the last ones ended, four at a moment."""
+    first = len(rig.produced)
+    for number in range(first, first + count, 4):
+        rig.produce(min(4, first + count - number), ts=moment_of(number))
