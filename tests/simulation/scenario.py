@@ -30,7 +30,7 @@ class Scenario:
             commit = Commit.BATCH  # drawn all the same, so that a seed's other draws stay
         hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
         if stateful:
-            hazards -= {"restore", "retention", "foreign writes", "topics changed"}
+            hazards -= {"retention", "foreign writes", "topics changed"}
         return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
 
 

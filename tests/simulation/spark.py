@@ -18,6 +18,7 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.simulation.scheduler import Actor, Process
+from tests.simulation.state import State
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
@@ -51,6 +52,7 @@ class Query:
         self._loop = loop
         self._draining = draining
         self._store: LogStore = world.store
+        self._state = State(self._store, self._folder, process.name)
 
     def run(self) -> None:
         """Run batches until the process is asked to drain; raises what ends a query with an error."""
@@ -61,11 +63,12 @@ class Query:
                 if end is None:
                     return
                 self._write(f"offsets/{number}", self._offsets_file(end))
-            if self._world.stateful:
-                self._open_state(number)
-            batch = Batch(self._world, self._process, number, start, end, self._folder)
+            state = self._state if self._world.stateful else None
+            batch = Batch(self._world, self._process, number, start, end, self._folder, state)
             self._loop.run(batch)
-            self._write(f"commits/{number}", b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
+            self._write(
+                f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}' if state is None else state.commit(number)
+            )
             number, start, end = BatchNumber(number + 1), end, None
 
     def _restart_point(self) -> tuple[BatchNumber, Positions, Positions | None]:
@@ -91,14 +94,6 @@ class Query:
         if start is None:  # batch 0, or the batch after a void offset: nothing says where it started
             start = self._earliest()
         return BatchNumber(latest), start, end
-
-    def _open_state(self, number: BatchNumber) -> None:
-        """Batch 0 makes the state; a later one has to find it. Source: StateStoreErrors, Spark 4.2.0."""
-        file = f"{self._folder}/state/0/0/_metadata/schema"
-        if number == 0:
-            self._store.create(file, b"schema")
-        elif file not in self._world.store.files:
-            raise SparkFailed("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY")
 
     def _wait_for_records(self, start: Positions, number: BatchNumber) -> Positions | None:
         """Return the end of the next batch, once there is one to run; None when the process is to drain."""
@@ -182,12 +177,15 @@ class Batch:
         start: Positions,
         end: Positions,
         folder: str,
+        state: State | None,
     ) -> None:
         self._world = world
         self._process = process
         self.number = number
         self._ranges = start.ranges_until(end)
         self._folder = folder
+        self._state = state
+        self._before = [] if state is None else state.load(number)
 
     def plan(self) -> ExecutedPlan:
         """Return the plan as it is in memory."""
@@ -242,6 +240,7 @@ class Batch:
     def run_without_rows(self) -> None:
         """Run for the state's sake."""
         self._world.simulation.step("run without rows")
+        self._emitted()
 
     def records_read(self) -> int | None:
         """The model does not count."""
@@ -268,7 +267,17 @@ class Batch:
         return work
 
     def _emitted(self) -> list[Hashable]:
-        return [("emitted", self.number)] if self._world.stateful else []
+        """Count what the batch reads, keep that as state, and return the row with the running total."""
+        if self._state is None:
+            return []
+        read = [
+            record
+            for key, offsets in self._ranges.non_empty().items()
+            for record in self._world.topic.read(key, offsets)
+        ]
+        counted = [*self._before, *read]
+        self._state.save(self.number, counted)
+        return [("emitted", self.number, len(counted), len(set(counted)))]
 
     def _emit_by_task(self, job: Any) -> tasks.TaskReport:
         place = tasks.TaskPlace(len(self._ranges.non_empty()), 0)

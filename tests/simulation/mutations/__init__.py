@@ -36,6 +36,8 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.given_up_although_it_is_there,
         decisions.state_known_after_the_first_records_only,
         decisions.a_topic_that_is_named_again_begins_anew,
+        decisions.state_of_the_latest_batch,
+        decisions.state_begins_empty,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""

@@ -8,10 +8,15 @@ from typing import Any
 from unittest import mock
 
 from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.generation import Generation
+from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
+from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, Positions
-from exactlyonce.reconcile import act, decide, source_change
+from exactlyonce.reconcile import act, decide, kept_state, source_change
+from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.source_checks import first_missing
+from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
 from exactlyonce.source.bounds import SourceView
 from exactlyonce_spark import landing
 from tests.simulation.mutations.landings import retention_not_checked
@@ -61,7 +66,8 @@ def state_known_after_the_first_records_only() -> Iterator[None]:
         return seen.ledger is not None and bool(seen.ledger.stream.stateful)
 
     with (
-        mock.patch.object(decide, "_keeps_state", in_ledger),
+        mock.patch.object(decide, "keeps_state", in_ledger),
+        mock.patch.object(kept_state, "keeps_state", in_ledger),
         mock.patch.object(landing, "_record_state", lambda ledger, permit: None),
     ):
         yield
@@ -77,4 +83,32 @@ def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
 
     returned_positions = source_change.returned_positions
     with mock.patch.object(source_change, "returned_positions", from_the_first):
+        yield
+
+
+@contextmanager
+def state_of_the_latest_batch() -> Iterator[None]:
+    """A query with state goes on with the latest state that its checkpoint holds, not with that of the landed batch."""
+
+    def with_latest(store: LogStore, source: Generation, target: Generation, batch: BatchNumber) -> None:
+        copy_retained(store, source, target, batch)
+        commits = [int(entry.name) for entry in store.list(f"{source.folder}/commits") if entry.name.isdigit()]
+        latest = find_retained(store, source, BatchNumber(max(commits)))
+        if isinstance(latest, Retained):
+            (newest,) = [path for path in latest.files if path.endswith(".snapshot")]
+            (landed,) = [path for path in store.tree(target.folder) if path.endswith(".snapshot")]
+            store.copy(f"{source.folder}/{newest}", f"{target.folder}/{landed}")
+
+    with mock.patch.object(act, "copy_retained", with_latest):
+        yield
+
+
+@contextmanager
+def state_begins_empty() -> Iterator[None]:
+    """A new generation of a query with state is seeded with offsets alone, as if there were no state to carry over."""
+
+    def without_state(seen: Observation, ledger: LedgerView, verdict: Verdict, seed: SeedAndPublish) -> Decision:
+        return Decision(verdict, (seed, Launch()))
+
+    with mock.patch.object(decide, "unless_state_is_lost", without_state):
         yield
