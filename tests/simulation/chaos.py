@@ -37,6 +37,7 @@ class Chaos:
         self._strike_operators()
         self._strike_database()
         self._strike_files()
+        self._lose_ledger()
         self._strike_source()
 
     def calm_down(self) -> None:
@@ -74,7 +75,8 @@ class Chaos:
                 world.simulation.kill(process)
         if all(operator.ended for operator in world.operators):
             world.start_operator(f"operator {len(world.operators) + 1}")
-        if world.strikes("lose status", 0.05):
+        # Whoever loses ledger, checkpoint and status at once has lost all evidence; nothing could tell that from a first start.
+        if "lose ledger" not in world.struck and world.strikes("lose status", 0.05):
             world.statuses.status = type(world.statuses.status)()
             world.statuses.version += 1
             world.simulation.tell("the status is lost")
@@ -86,13 +88,24 @@ class Chaos:
             world.database.crash()
         if self._backup is None and world.strikes("restore", 0.2):
             self._backup = world.database.tables.copy()
-        elif self._backup is not None and world.strikes("restore", 0.05):
+        elif self._backup is not None and "lose ledger" not in world.struck and world.strikes("restore", 0.05):
             world.database.restore(self._backup)
             world.struck_by("restore", "the database is restored from a backup")
             self._backup = None
         for transaction in list(world.database.pending):
             if world.random.random() < 0.3:
                 world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
+
+    def _lose_ledger(self) -> None:
+        """Somebody drops the ledger's schema and the checkpoint; the target table stays, and the status knows a batch."""
+        world = self._world
+        progress = world.statuses.status.progress
+        if progress is None or progress.batch is None or not world.strikes("lose ledger", 0.02):
+            return
+        world.database.crash()
+        world.database.tables.rows.clear()
+        world.store.files.clear()
+        world.struck_by("lose ledger", "the ledger and the checkpoint are lost")
 
     def _strike_files(self) -> None:
         world = self._world

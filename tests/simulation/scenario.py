@@ -54,4 +54,5 @@ HAZARDS = (
     "brokers down",
     "topics changed",
     "former life",
+    "lose ledger",
 )

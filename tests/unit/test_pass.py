@@ -116,6 +116,62 @@ def test_a_late_driver_of_a_stream_that_was_deleted_and_made_again_cannot_claim(
     machine.land(attempt, 40, 30)
 
 
+def test_a_lost_ledger_halts_the_stream_and_the_status_keeps_what_it_knew() -> None:
+    machine = ended()
+    machine.database.tables.rows.clear()
+    machine.store.files.clear()
+    for _ in range(2):
+        result = machine.run_pass()
+        assert isinstance(result, Halted)
+        assert "knows that batch 1 landed" in result.reason
+        assert machine.store.files == {}
+        assert machine.view().stream.landed_batch is None
+        status = machine.statuses.status
+        assert status.progress is not None
+        assert status.progress.batch == 1
+        machine.statuses.status = status.model_copy(update={"phase": Phase.PENDING})
+    assert [kind for kind, _ in machine.reports] == ["Contradiction"] * 2
+
+
+def test_a_resource_that_was_made_anew_starts_on_an_empty_ledger() -> None:
+    machine = ended()
+    machine.database.tables.rows.clear()
+    machine.store.files.clear()
+    machine.statuses.status = StreamStatus()
+    machine.run_until_a_driver_runs()
+    assert [kind for kind, _ in machine.reports] == ["FirstStart"]
+
+
+def restored_alike() -> Machine:
+    """The database and the checkpoint were restored to the end of batch 1; the status knows that batch 2 landed."""
+    machine = started()
+    rows, files = machine.database.tables.copy(), dict(machine.store.files)
+    machine.land(FIRST, 50, 40)
+    machine.looks = True
+    machine.run_pass()
+    machine.looks = False
+    machine.database.tables = rows
+    machine.store.files.clear()
+    machine.store.files.update(files)
+    machine.end(FIRST)
+    machine.run_pass()
+    machine.reports.clear()
+    return machine
+
+
+def test_a_ledger_that_went_back_with_its_checkpoint_is_told_once_and_gone_on_with() -> None:
+    machine = restored_alike()
+    attempt = machine.run_until_a_driver_runs()
+    assert [kind for kind, _ in machine.reports] == ["LedgerWentBack", "Resume"]
+    assert "knows that batch 2 landed, and the ledger holds batch 1 as the latest" in machine.reports[1][1]
+    progress = machine.statuses.status.progress
+    assert progress is not None
+    assert progress.batch == 1
+    machine.end(attempt)
+    machine.run_until_a_driver_runs()
+    assert [kind for kind, _ in machine.reports[2:]] == ["Died", "Resume"]
+
+
 def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
     machine = Machine()
     machine.spec = {"recovery": {"maxFailuresPerBatch": 3}}

@@ -10,7 +10,7 @@ from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.launch.port import Running
 from exactlyonce.ledger.rows import DatabaseIdentity, Owner
 from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
-from exactlyonce.reconcile.loop import Waiting
+from exactlyonce.reconcile.loop import Halted, Waiting
 from tests.unit.passes import KEYS, Died, Machine, ended
 
 GENERATION = "generation-000001-a1"
@@ -124,6 +124,23 @@ def started_anew_in_a_copied_database() -> Machine:
     return machine
 
 
+def started_anew_after_the_ledger_was_lost() -> Machine:
+    machine = ledger_lost()
+    assert isinstance(machine.run_pass(), Halted)
+    machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
+    machine.statuses.status = machine.statuses.status.model_copy(update={"phase": Phase.PENDING})
+    machine.effects.clear()
+    return machine
+
+
+def ledger_lost() -> Machine:
+    """The database and the checkpoint are both gone; only the status knows that a batch landed."""
+    machine = ended()
+    machine.database.tables.rows.clear()
+    machine.store.files.clear()
+    return machine
+
+
 LAUNCHES = [
     (first_start, (0, 0)),
     (resume, (40, 30)),
@@ -138,6 +155,7 @@ LAUNCHES = [
     (started_anew, (0, 0)),
     (started_anew_without_a_ledger, (0, 0)),
     (started_anew_in_a_copied_database, (0, 0)),
+    (started_anew_after_the_ledger_was_lost, (0, 0)),
 ]
 
 

@@ -195,6 +195,29 @@ def test_a_pod_of_a_former_life_changes_nothing_although_the_stream_has_reached_
     assert word_of_pod(machine, FIRST).outcome is Outcome.LAUNCHES
 
 
+def test_a_pod_knows_from_its_brief_that_a_batch_landed_and_does_not_start_a_lost_ledger_anew() -> None:
+    machine = in_pods(ended())
+    machine.database.tables.rows.clear()
+    machine.store.files.clear()
+    machine.run_pass()
+    word = run_init_container(machine, SECOND)
+    assert (word.outcome, word.code) == (Outcome.HALTS, "LedgerLost")
+    assert "knows that batch 1 landed" in word.reason
+    assert machine.store.files == {}
+    assert isinstance(machine.run_pass(), Halted)
+
+
+def test_the_status_forgets_its_former_life_when_a_pod_has_started_the_stream_anew() -> None:
+    machine = in_pods(ended())
+    machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
+    machine.run_pass()
+    assert run_init_container(machine, SECOND).kind == "FirstStart"
+    machine.run_pass()
+    progress = machine.statuses.status.progress
+    assert progress is not None
+    assert progress.batch == machine.view().stream.landed_batch
+
+
 def test_a_pod_that_is_overtaken_between_its_look_and_its_act_publishes_nothing() -> None:
     machine = in_pods()
     machine.run_pass()

@@ -14,6 +14,7 @@ from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
+from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of, titled
 
 EXIT_LAUNCHES, EXIT_HALTS = 0, 2
@@ -53,7 +54,9 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     else:
         predecessor = predecessor_of(row, status, opened.launcher)
     request = request_of(opened.stream, opened.owner)
-    return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone))
+    return decide(
+        observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status.progress))
+    )
 
 
 def as_text(stream_id: str, decision: Decision, running: Epoch | None) -> str:

@@ -17,6 +17,13 @@ from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
 from exactlyonce.reconcile.compare import LogVerdict, checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.kept_state import keeps_state, state_would_be_lost, unless_state_is_lost
+from exactlyonce.reconcile.known_checks import (
+    adopts_too_little,
+    known_evidence,
+    ledger_lost,
+    telling_that_it_went_back,
+    went_back,
+)
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
 from exactlyonce.reconcile.source_change import SourceChange, source_change, stateful_query_changed
@@ -70,7 +77,8 @@ def decide(seen: Observation) -> Decision:
     lost = _lost(ledger)
     missing = first_missing(seen, ledger)
     decision = _source_truncated(seen, ledger, missing, change) if missing else _by_the_logs(seen, ledger, change)
-    verdict = _with_evidence(decision.verdict, identity.settled, lost)
+    verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
+    verdict = _with_evidence(verdict, identity.settled, lost)
     if decision.halts:
         return Decision(verdict, lost)
     return Decision(verdict, (*identity.actions, *lost, *_with_query(seen, ledger, decision.actions)))
@@ -92,9 +100,11 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
     """No batch ever landed, or a person asked to start anew."""
     ledger = seen.ledger
     before = Positions() if ledger is None else ledger.landed.positions
-    adopted = None
+    adopted: Positions | Contradiction | None = None
     if seen.location.ran and not identity.fresh:
         adopted = _end_of_adopted_checkpoint(seen) if identity.adopted else _restored_to_before_the_first_batch(seen)
+    elif not identity.fresh:
+        adopted = ledger_lost(seen)
     if isinstance(adopted, Contradiction):
         return Decision(adopted)
     start = adopted if adopted is not None else seen.start
@@ -127,7 +137,16 @@ def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:
     """Where a checkpoint without a ledger ends, when a person asked to adopt it."""
     state = seen.checkpoint
     if isinstance(state, Readable) and state.planned == state.checkpointed:
-        return state.planned_end
+        if not adopts_too_little(seen, state.planned):
+            return state.planned_end
+        assert seen.known is not None, "it knows more than the checkpoint"
+        return Contradiction(
+            ContradictionReason.LEDGER_LOST,
+            f"{seen.request.location} cannot be adopted: it ends with batch {state.planned}, and {seen.known.words}, so it is "
+            f"an older one. Restore the ledger; or annotate {FRESH} in place of {ADOPT}, with a start position that fits the "
+            "sink.",
+            (checkpoint_evidence(state, seen.request.location), *known_evidence(seen)),
+        )
     doubt = f"batch {state.planned}" if isinstance(state, Readable) else "its last batch"
     return Contradiction(
         ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
@@ -145,7 +164,7 @@ def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
         ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
         f"{seen.request.location} has run and the ledger holds no batch of it: the database was restored to a moment before "
         f"the first one. Restore a later backup, or annotate {FRESH}={token} with a start position that fits the sink.",
-        (checkpoint_evidence(seen.checkpoint, seen.request.location),),
+        (checkpoint_evidence(seen.checkpoint, seen.request.location), *known_evidence(seen)),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_never
 
 from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, Stream, parse_stream
@@ -18,10 +19,10 @@ from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.ledger.fence import EpochOvertaken, holds_ticket
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import Owner
-from exactlyonce.offsets import Epoch
+from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
-from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Observation, Predecessor, ProvenDead
+from exactlyonce.reconcile.observation import Known, MayLive, NoPredecessor, Observation, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores, observe, request_of
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
 
@@ -31,8 +32,8 @@ class Brief:
     """What the operator gives to a reconciliation that runs in a pod: the stream, and what only the operator knows.
 
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
-    but those that a decision depends on are left out. `ticket` is what the raise drew; an operator of an earlier release
-    writes none.
+    but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
+    of the ledger; an operator of an earlier release writes neither.
     """
 
     stream: Stream
@@ -40,6 +41,7 @@ class Brief:
     gone_owner: Owner | None
     predecessor: Predecessor
     ticket: str | None = None
+    known: Known | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -57,6 +59,7 @@ class Brief:
             "goneOwner": None if self.gone_owner is None else _owner_document(self.gone_owner),
             "predecessor": _predecessor_document(self.predecessor),
             "ticket": self.ticket,
+            "known": None if self.known is None else _known_document(self.known),
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -69,13 +72,14 @@ class Brief:
             KeyError, TypeError, ValueError: if the text is something else.
         """
         document = json.loads(text)
-        gone = document.get("goneOwner")
+        gone, known = document.get("goneOwner"), document.get("known")
         return cls(
             parse_stream(document["stream"], "the brief"),
             Owner(**document["owner"]),
             None if gone is None else Owner(**gone),
             _predecessor(document["predecessor"]),
             document.get("ticket"),
+            None if known is None else _known(known),
         )
 
 
@@ -91,6 +95,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,
+            brief.known,
         )
         _require_epoch(seen, epoch, brief.ticket)
         decision = decide(seen)
@@ -143,6 +148,15 @@ def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
 
 def _owner_document(owner: Owner) -> dict[str, str]:
     return {"cluster": owner.cluster, "uid": owner.uid}
+
+
+def _known_document(known: Known) -> dict[str, Any]:
+    return {"batch": known.batch, "at": None if known.at is None else known.at.isoformat()}
+
+
+def _known(document: Mapping[str, Any]) -> Known:
+    at = document["at"]
+    return Known(BatchNumber(document["batch"]), None if at is None else datetime.fromisoformat(at))
 
 
 def _predecessor_document(predecessor: Predecessor) -> dict[str, str]:

@@ -13,9 +13,10 @@ from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
+from exactlyonce.reconcile.known_checks import went_back
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import new_token, observe, request_of
-from exactlyonce.reconcile.progress import progress_of
+from exactlyonce.reconcile.progress import known_of, progress_decided, progress_forgotten
 from exactlyonce.reconcile.recorded import (
     checkpoint_after,
     landed_after,
@@ -23,7 +24,7 @@ from exactlyonce.reconcile.recorded import (
     verdict_of,
 )
 from exactlyonce.reconcile.step import Step
-from exactlyonce.reconcile.verdicts import Decision, Launch
+from exactlyonce.reconcile.verdicts import Decision, FirstStart, Launch
 from exactlyonce.reconcile.world import (
     Halted,
     PassResult,
@@ -64,17 +65,25 @@ class Launching(Step):
             attempt,
             predecessor_of(raised.before, status, world.launcher),
             world.owner_is_gone,
+            known_of(status.progress),
         )
         decision = decide(seen)
         self.reached("pass.observed")
+        gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
+        if gone_back is not None:
+            world.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
+        # Forgotten before the stream starts anew: once it has, nothing tells its own numbers from those of its life before.
+        anew = isinstance(decision.verdict, FirstStart)
+        progress = progress_forgotten(status.progress) if anew else progress_decided(seen.ledger, status.progress)
         driver = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
             "checkpoint": checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location),
-            "progress": progress_of(seen.ledger, status.progress),
+            "progress": progress,
         }
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
         at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
-        status, version = self._record_verdict(status, version, decision, attempt, driver if at_once else {})
+        told = driver if at_once else {"progress": progress} if anew else {}
+        status, version = self._record_verdict(status, version, decision, attempt, told)
         self.reached("pass.verdict-recorded")
         for action in decision.actions:
             act(world.stores, stream_id, attempt, action)
@@ -106,6 +115,7 @@ class Launching(Step):
             row.owner if row is not None and is_gone else None,
             predecessor_of(row, status, world.launcher),
             ticket,
+            known_of(status.progress),
         )
         landed = None if row is None else row.landed_batch
         driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.source_set import SourceSet
@@ -80,6 +81,20 @@ class LocationView:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What the resource's status remembers of the ledger: the latest batch that it has shown as landed, and when that was."""
+
+    batch: BatchNumber
+    at: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        """What the status knows, as the beginning of a sentence."""
+        when = "" if self.at is None else f" at {self.at.isoformat(timespec='seconds')}"
+        return f"the resource's status knows that batch {self.batch} landed{when}"
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """One look at everything, for one attempt.
 
@@ -88,7 +103,8 @@ class Observation:
     starts now would start, or where partitions begin that a changed resource has added; None where that is not asked.
     `retained` is what the published generation still holds of the landed batch's state; None where no decision needs it.
     `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
-    is a random token for a row that needs a new one.
+    is a random token for a row that needs a new one. `known` is what the status remembers of the ledger; None where it
+    remembers nothing, as that of a resource which was made anew.
     """
 
     epoch: Epoch
@@ -103,3 +119,4 @@ class Observation:
     start: Positions | None = None
     owner_is_gone: bool = False
     retained: Retained | NotRetained | None = None
+    known: Known | None = None

@@ -26,6 +26,7 @@ from exactlyonce.ledger.rows import LedgerView, Owner
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
+    Known,
     LocationView,
     Observation,
     Predecessor,
@@ -74,6 +75,7 @@ def observe(
     epoch: Epoch,
     predecessor: Predecessor,
     owner_is_gone: Callable[[Owner], bool],
+    known: Known | None = None,
 ) -> Observation:
     """Look at ledger, location, checkpoint and source, in this order, and return what was seen.
 
@@ -102,6 +104,7 @@ def observe(
         owner_is_gone=ledger is not None
         and ledger.stream.owner != request.owner
         and owner_is_gone(ledger.stream.owner),
+        known=known,
     )
     wanted = state_to_look_for(seen)
     if wanted is not None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from exactlyonce.api.status import CheckpointStatus, Progress
 from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.offsets import BatchNumber
+from exactlyonce.reconcile.observation import Known
 
 LOOK_SECONDS = 10.0
 """How often the ledger is asked, at most, only to show how far a stream has come."""
@@ -46,10 +48,33 @@ def checkpoint_of(view: LedgerView | None) -> CheckpointStatus | None:
     return CheckpointStatus(generation=view.stream.generation, location=view.stream.checkpoint_path)
 
 
+def known_of(progress: Progress | None) -> Known | None:
+    """Return what a status remembers of the ledger, for the next decision."""
+    if progress is None or progress.batch is None:
+        return None
+    return Known(BatchNumber(progress.batch), progress.committed_at)
+
+
 def progress_of(view: LedgerView | None, before: Progress | None) -> Progress | None:
-    """Return how far the ledger says that the stream has come; what it does not know of is kept from `before`."""
+    """Return how far the ledger says that the stream has come; what it does not know of is kept from `before`.
+
+    So is a later batch: that the ledger went back is the next decision's to tell (`progress_decided`).
+    """
+    known = None if before is None else before.batch
+    if view is None or view.stream.landed_batch is None or (known is not None and view.stream.landed_batch < known):
+        return before
+    return progress_decided(view, before)
+
+
+def progress_decided(view: LedgerView | None, before: Progress | None) -> Progress | None:
+    """Return how far a stream has come that goes on where the ledger stands, whatever the status knew."""
     if view is None or view.stream.landed_batch is None:
         return before
     row = view.batch(view.stream.landed_batch)
     landed = {"batch": view.stream.landed_batch, "committed_at": None if row is None else row.landed_at}
     return (before or Progress()).model_copy(update=landed)
+
+
+def progress_forgotten(before: Progress | None) -> Progress | None:
+    """Return the progress of a stream that starts anew: what it landed in its life before is no evidence any more."""
+    return None if before is None else before.model_copy(update={"batch": None, "committed_at": None})

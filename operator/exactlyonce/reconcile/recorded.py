@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from exactlyonce.api.status import CheckpointStatus, DriverStatus, StreamStatus, VerdictStatus
-from exactlyonce.launch.pod_verdict import PodVerdict
+from exactlyonce.api.status import CheckpointStatus, DriverStatus, Progress, StreamStatus, VerdictStatus
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.offsets import BatchNumber, Epoch
@@ -40,6 +40,10 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
             batch=word.batch,
             evidence=tuple(dict(item) for item in word.evidence),
         )
+    if word.landed is not None and word.outcome is Outcome.LAUNCHES:
+        known = status.progress or Progress()
+        at = known.committed_at if known.batch == word.landed else None
+        changes["progress"] = known.model_copy(update={"batch": word.landed, "committed_at": at})
     if word.generation is not None and word.location is not None:
         changes["checkpoint"] = CheckpointStatus(generation=word.generation, location=word.location)
     if status.driver is not None and status.driver.attempt == status.attempt and word.landed is not None:

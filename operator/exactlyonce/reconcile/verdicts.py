@@ -42,6 +42,7 @@ class ContradictionReason(StrEnum):
     LOCATION_NOT_EMPTY = "LocationNotEmpty"
     OTHER_OWNER = "OtherOwner"
     OTHER_DATABASE = "OtherDatabase"
+    LEDGER_LOST = "LedgerLost"
     LEDGER_INCONSISTENT = "LedgerInconsistent"
     STATEFUL_QUERY_CHANGED = "StatefulQueryChanged"
     STATE_WOULD_BE_LOST = "StateWouldBeLost"

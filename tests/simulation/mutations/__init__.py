@@ -38,6 +38,7 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.a_topic_that_is_named_again_begins_anew,
         decisions.state_of_the_latest_batch,
         decisions.state_begins_empty,
+        decisions.the_status_is_no_evidence,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""

@@ -112,3 +112,10 @@ def state_begins_empty() -> Iterator[None]:
 
     with mock.patch.object(decide, "unless_state_is_lost", without_state):
         yield
+
+
+@contextmanager
+def the_status_is_no_evidence() -> Iterator[None]:
+    """A ledger without a batch is a first start, whatever the resource's status knows."""
+    with mock.patch.object(decide, "ledger_lost", lambda seen: None):
+        yield
