@@ -134,6 +134,12 @@ FULL = document(
         "spec.restartNonce": 7,
         "spec.deletionPolicy": "Delete",
         "spec.history": 0,
+        "spec.ledgerRetention": {
+            "batches": {"count": 200, "age": "1h"},
+            "closedFailures": {"age": "9999h"},
+            "lostFailures": {"age": "8760h"},
+            "deadLetters": {"age": "720h"},
+        },
         "spec.objectives": {"lagSeconds": 300},
     }
 )
@@ -573,6 +579,21 @@ CASES = (
         "spark.sql.shuffle.partitions is a whole number from 1 to 999999",
     ),
     Refused("a number for a setting", {"spec.sparkConf": {"spark.x": 8}}, "sparkConf", "valid string", "of type string"),
+    Refused(
+        "fewer batches than a decision may need",
+        {"spec.ledgerRetention": {"batches": {"count": 199}}},
+        "spec.ledgerRetention.batches.count",
+        "greater than or equal to 200",
+    ),
+    *(
+        Refused(
+            f"{rows} that are kept for no time",
+            {"spec.ledgerRetention": {rows: {"age": "59m"}}},
+            f"spec.ledgerRetention.{rows}.age",
+            "give a time from 1h to 9999h",
+        )
+        for rows in ("batches", "closedFailures", "lostFailures", "deadLetters")
+    ),
     Refused("an objective of no lag", {"spec.objectives.lagSeconds": 0}, "lagSeconds", "greater than or equal to 1"),
     Refused("no such policy", {"spec.deletionPolicy": "Keep"}, "deletionPolicy", "is not one of", "Unsupported value"),
     Refused("a history of wars", {"spec.history": 101}, "spec.history", "less than or equal to 100"),

@@ -28,6 +28,7 @@ from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.metrics import DriverMetrics, serve
@@ -115,7 +116,10 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)
     imports.join()
-    return _Query(parts, session, rows, columns, plan, loop, drain, metrics).run()
+    with keeping_ledger_short(
+        parts.ledger.address, spec.sink.postgres.ledger_schema, parts.permit, spec.ledger_retention
+    ):
+        return _Query(parts, session, rows, columns, plan, loop, drain, metrics).run()
 
 
 def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[PostgresTarget, TargetPlan]:

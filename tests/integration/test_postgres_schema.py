@@ -268,7 +268,9 @@ def test_a_missing_right_is_one_sentence_and_granting_it_is_enough(postgres_18: 
 def test_a_ledger_that_another_role_made_asks_for_its_tables(postgres_18: Postgres, name: str) -> None:
     ledger = of_a_role(postgres_18, name, "create schema exactlyonce", USAGE, CREATE, SHOP, TABLE)
     PostgresLedger(address_of(postgres_18, name)).prepare()
-    with pytest.raises(LedgerRefused, match=r"permission denied for table .*SELECT, INSERT and UPDATE on its tables"):
+    with pytest.raises(
+        LedgerRefused, match=r"permission denied for table .*SELECT, INSERT, UPDATE and DELETE on its tables"
+    ):
         take_effect(ledger, batch=1)
     postgres_18.execute(f"grant select, insert, update on all tables in schema exactlyonce to {name}", name)
     take_effect(ledger, batch=1)

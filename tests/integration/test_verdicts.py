@@ -8,14 +8,23 @@ from exactlyonce.reconcile.loop import Done, Halted
 from tests.rig import Rig
 
 
-def test_first_start_then_resume_land_every_record_once(rig: Rig) -> None:
+def test_first_start_then_resume_land_every_record_once_and_what_the_ledger_no_longer_keeps_goes(rig: Rig) -> None:
     rig.produce(1000)
     assert rig.run() == Done(completed=True)
     rig.assert_exactly_once()
+    for days in (89, 91):
+        rig.sql(
+            "insert into exactlyonce.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, brokers, "
+            "error, changed_at) select stream_id, 0, 'x', 0, %s, 100, 'Closed', '', '', now() - interval '1 day' * %s "
+            "from exactlyonce.streams",
+            days,
+            days,
+        )
     rig.produce(500)
     assert rig.run() == Done(completed=True)
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "Resume"]
+    assert rig.sql("select from_offset from exactlyonce.failures") == [(89,)]
 
 
 def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(rig: Rig) -> None:

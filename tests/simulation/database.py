@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
@@ -18,6 +19,7 @@ from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
     DatabaseIdentity,
+    Excess,
     FailureRow,
     FailureStatus,
     LandedPositions,
@@ -208,7 +210,7 @@ class MemoryTransaction:
         """Return the row of the batch given and of all later ones."""
         self._step("read batches")
         rows = {**self.database.tables.rows, **self.writes}
-        found = [row for key, row in rows.items() if key[0] == "batch" and key[1] == stream_id]
+        found = [row for key, row in rows.items() if key[:2] == ("batch", stream_id) and row is not GONE]
         return tuple(sorted((row for row in found if row.batch >= (batch or 0)), key=lambda row: row.batch))
 
     def write_batch(self, stream_id: str, row: BatchRow) -> None:
@@ -239,8 +241,47 @@ class MemoryTransaction:
         """Give every open failure of the batch this status."""
         self._step("settle failures")
         for key, row in list({**self.database.tables.rows, **self.writes}.items()):
-            if key[:3] == ("failure", stream_id, batch) and row.status is FailureStatus.OPEN:
+            if key[:3] == ("failure", stream_id, batch) and row is not GONE and row.status is FailureStatus.OPEN:
                 self.writes[key] = replace(row, status=status)
+
+    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
+        """Delete batches that are not kept. No time passes here: every row is a moment old."""
+        self._step("delete batches")
+        landed_batch = self._get(("stream", stream_id)).landed_batch
+        rows = self.read_batches_after(stream_id, None)
+        kept = [row.batch for row in rows if row.status is BatchStatus.LANDED]
+        if len(kept) < fewest:
+            return 0
+        oldest = [
+            row.batch for row in rows
+            if row.status in excess.statuses and row.batch < min(landed_batch, kept[-fewest])
+        ][:most]  # fmt: skip
+        before = -1 if excess.before is None else excess.before
+        gone = [batch for batch in oldest if batch < before or excess.age <= timedelta(0)]
+        for row in rows:
+            if row.batch in gone:
+                self.writes[("batch", stream_id, row.batch)] = GONE
+                self.writes[("expired batch", stream_id, row.batch)] = row  # for the oracle alone
+        return len(gone)
+
+    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
+        """Delete failures with this status; every row is a moment old."""
+        self._step("delete failures")
+        landed_batch = self._get(("stream", stream_id)).landed_batch
+        known = {**self.database.tables.rows, **self.writes}
+        found = [
+            key for key, row in known.items()
+            if key[:2] == ("failure", stream_id) and row is not GONE and row.status is status and row.batch < landed_batch
+        ]  # fmt: skip
+        gone = sorted(found, key=lambda key: key[2])[:most] if age <= timedelta(0) else []
+        for key in gone:
+            self.writes.update({key: GONE, ("given up", *key[1:]): GONE})
+        return len(gone)
+
+    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
+        """The simulation's records are all well-formed."""
+        self._step("delete dead letters")
+        return 0
 
     def append(self, rows: Sequence[Hashable]) -> int:
         """Write rows to the target table."""

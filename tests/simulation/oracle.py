@@ -143,7 +143,9 @@ def _check_no_double(world: SimulatedWorld) -> None:
 def _check_emitted(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     """What a stateful query emits belongs to a batch, not to records: once for every batch that landed."""
     rows = world.database.tables.rows
-    landed = [row for key, row in rows.items() if key[0] == "batch" and row.status is BatchStatus.LANDED]
+    landed = [
+        row for key, row in rows.items() if key[0] in ("batch", "expired batch") and row.status is BatchStatus.LANDED
+    ]
     first = _first_positions(world)
     for row in sorted(landed, key=lambda row: row.batch):
         # Counted by the world's own offsets: everything from the start of each partition to where the batch ends.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cache
 
+from exactlyonce.api.ledger_retention import BatchRetention, FailureRetention, LedgerRetention
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
 from tests.simulation.files import MemoryStore
 
 STREAM_ID = "shop/orders"
+KEEPS_NOTHING = LedgerRetention.model_construct(
+    batches=BatchRetention.model_construct(count=0, age=timedelta(0)),
+    closed_failures=FailureRetention.model_construct(age=timedelta(0)),
+)
+"""Asks for less than a resource may ask for: what is left is what a decision may need."""
 
 
 @cache  # a parsed resource is frozen, there are few, and parsing one costs more than a pass over it

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
+from exactlyonce.errors import OutcomeUnknown, Unreachable
 from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges, TopicPartition
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, ExecutedPlan
@@ -44,6 +46,7 @@ class Query:
         loop: BatchLoop,
         draining: Callable[[], bool],
         named: frozenset[str],
+        delete_expired: Callable[[], object] = lambda: None,
     ) -> None:
         self._world = world
         self._named = named
@@ -51,6 +54,7 @@ class Query:
         self._folder = path.rsplit("/", 1)[-1]
         self._loop = loop
         self._draining = draining
+        self._delete_expired = delete_expired
         self._store: LogStore = world.store
         self._state = State(self._store, self._folder, process.name)
 
@@ -69,7 +73,13 @@ class Query:
             self._write(
                 f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}' if state is None else state.commit(number)
             )
+            self._expire()
             number, start, end = BatchNumber(number + 1), end, None
+
+    def _expire(self) -> None:
+        """Delete what the ledger no longer keeps; that it cannot be done now ends no driver."""
+        with suppress(Unreachable, OutcomeUnknown):
+            self._delete_expired()
 
     def _restart_point(self) -> tuple[BatchNumber, Positions, Positions | None]:
         """MicroBatchExecution.populateStartOffsets."""

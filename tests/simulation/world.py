@@ -15,6 +15,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
+from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch, TopicPartition
@@ -25,7 +26,7 @@ from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
-from tests.simulation.resource import STREAM_ID, resource
+from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, resource
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
@@ -208,7 +209,13 @@ class SimulatedWorld:
             target = MemoryTarget(self.database, attempt)
             loop = BatchLoop(ledger, permit, target, self.topic, settings)
             Query(
-                self, driver.process, row.checkpoint_path, loop, lambda: self.draining or attempt in self.drained, named
+                self,
+                driver.process,
+                row.checkpoint_path,
+                loop,
+                lambda: self.draining or attempt in self.drained,
+                named,
+                lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
             ).run()
             driver.words = LastWords(Ending.DRAINED, "drained")
         except Fenced as problem:

@@ -12,6 +12,7 @@ from pydantic import Field
 from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.constraints import Rule, Unique, matches
+from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
 from exactlyonce.api.sink import Commit, Sink
@@ -212,6 +213,11 @@ class StreamSpec(Model):
     )
     history: Whole = Field(
         3, ge=0, le=100, description="How many ended drivers (pods, or folders of a local run) are kept for their logs."
+    )
+    ledger_retention: LedgerRetention = Field(
+        LedgerRetention(),
+        description="How long the ledger keeps what no decision needs any more. The driver deletes what is older, a little "
+        "at a time, beside its batches.",
     )
     objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")
 

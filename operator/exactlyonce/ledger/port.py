@@ -8,6 +8,7 @@ of the simulation and over Postgres.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
     DatabaseIdentity,
+    Excess,
     FailureRow,
     FailureStatus,
     LandedPositions,
@@ -112,6 +114,24 @@ class LedgerTransaction(Protocol):
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""
+        ...
+
+    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
+        """Delete at most `most` batches that are not kept, and return how many went.
+
+        Only among those before the landed batch, and before the latest `fewest` with the status Landed.
+        """
+        ...
+
+    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
+        """Delete at most `most` failures that have had this status for longer than `age`, and return how many went.
+
+        Only those of batches before the landed one.
+        """
+        ...
+
+    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
+        """Delete at most `most` dead letters that landed longer ago than `age`, and return how many went."""
         ...
 
 

@@ -187,8 +187,8 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
     match problem:
         case psycopg2.errors.InsufficientPrivilege():
             return LedgerRefused(
-                f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema (and "
-                "SELECT, INSERT and UPDATE on its tables where another role made them), and SELECT, INSERT and UPDATE on "
+                f"The database at {where} refuses: {said}. Grant the role USAGE and CREATE on the ledger's schema (and SELECT, "
+                "INSERT, UPDATE and DELETE on its tables where another role made them), and SELECT, INSERT and UPDATE on "
                 "the target table."
             )
         case psycopg2.errors.InvalidSchemaName() | psycopg2.errors.UndefinedTable():

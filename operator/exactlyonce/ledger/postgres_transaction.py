@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg2.extensions
@@ -10,6 +11,7 @@ from psycopg2.extras import execute_values
 
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.postgres_eviction import evicting
+from exactlyonce.ledger.postgres_expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
 from exactlyonce.ledger.postgres_rows import (
     BATCH_COLUMNS,
     POSITION_COLUMNS,
@@ -23,6 +25,7 @@ from exactlyonce.ledger.postgres_rows import (
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
+    Excess,
     FailureRow,
     FailureStatus,
     LandedPositions,
@@ -244,6 +247,32 @@ class PostgresTransaction:
             batch,
             str(FailureStatus.OPEN),
         )
+
+    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
+        """Delete batches that are not kept."""
+        values = {
+            "stream": stream_id,
+            "statuses": [str(status) for status in excess.statuses],
+            "landed": str(BatchStatus.LANDED),
+            "before": excess.before,
+            "age": excess.age,
+            "fewest": fewest,
+            "most": most,
+        }
+        return self._deleted(DELETE_BATCHES, values)
+
+    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
+        """Delete failures that have had this status for long."""
+        return self._deleted(DELETE_FAILURES, {"stream": stream_id, "status": str(status), "age": age, "most": most})
+
+    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
+        """Delete dead letters that landed long ago."""
+        return self._deleted(DELETE_DEAD_LETTERS, {"stream": stream_id, "age": age, "most": most})
+
+    def _deleted(self, statement: str, values: dict[str, Any]) -> int:
+        with self._ledger.own_errors(), self.cursor() as cursor:
+            cursor.execute(self._ledger.named(statement), values)
+            return int(cursor.rowcount)
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._ledger.own_errors(), self.cursor() as cursor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from exactlyonce.api.source_set import SourceSet
@@ -101,6 +101,15 @@ class BatchRow:
     dead_letters: int | None = None
     note: str = ""
     landed_at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Which batches are not kept: of these statuses, those older than `age` and those before the batch `before`."""
+
+    statuses: tuple[BatchStatus, ...]
+    age: timedelta
+    before: BatchNumber | None = None
 
 
 class FailureStatus(StrEnum):

@@ -13,6 +13,7 @@ from exactlyonce.offsets import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
 _RECORD = ("stream_id", "topic", "topic_id", "partition", "record_offset")
+_SINCE = "created_at"  # the moment of the insert by default, from which its age counts
 _CONTENT = ("batch", "record_timestamp", "key", "value", "error")
 
 
@@ -35,7 +36,7 @@ def write_letters(
         sql.Identifier(schema, "dead_letters"),
         _listed(names),
         _listed(record),
-        sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in _CONTENT),
+        sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*_CONTENT, _SINCE)),
     )
     rows = [
         {

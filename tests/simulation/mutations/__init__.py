@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, landings
+from tests.simulation.mutations import decisions, fencing, keeping, landings
 
 Mutation = Callable[[], Any]
 
@@ -20,6 +20,7 @@ MUTATIONS: dict[str, Mutation] = {
         fencing.no_claim,
         fencing.decided_before_the_raise,
         fencing.tickets_not_asked_for,
+        keeping.retention_takes_what_a_decision_needs,
         landings.offsets_alone_identify_a_batch,
         landings.ranges_from_the_file,
         landings.staging_without_tags,

@@ -1,0 +1,77 @@
+"""Delete what the ledger keeps longer than the resource asks for: docs/adr/0015.
+
+Rows that a decision may need are never touched: the landed batch and everything after it, the batches before it that
+FEWEST_BATCHES counts, batches that are Taken, InProgress or Failed, and failures that are Open. Each table is one short
+transaction that locks nothing but the rows that go, which no transaction that lands waits for. Done again, or never, it
+changes no decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exactlyonce.api.ledger_retention import FEWEST_BATCHES, LedgerRetention
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import BatchStatus, Excess, FailureStatus
+from exactlyonce.offsets import BatchNumber
+
+MOST_ROWS = 1000
+"""Of one deletion."""
+
+_MORE_ROWS = 100
+"""With so many there are likely more: a deletion takes its share of each partition's dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many rows went."""
+
+    batches: int = 0
+    failures: int = 0
+    dead_letters: int = 0
+
+    @property
+    def may_be_more(self) -> bool:
+        """Whether one of the tables is likely to hold more rows that are not kept."""
+        return max(self.batches, self.failures, self.dead_letters) >= _MORE_ROWS
+
+
+def excess_of(retention: LedgerRetention, landed: BatchNumber) -> tuple[Excess, ...]:
+    """Return which batches are not kept once `landed` is the latest. Performs no I/O.
+
+    What ended as it should is bounded in number. That a generation began or a batch was given up is rare and tells more, so
+    only its age counts.
+    """
+    batches, lost_age = retention.batches, retention.lost_failures.age
+    ended_well = Excess((BatchStatus.LANDED, BatchStatus.SUPERSEDED), batches.age, BatchNumber(landed - batches.count))
+    lost = () if lost_age is None else (Excess((BatchStatus.LOST,), lost_age),)
+    return (ended_well, Excess((BatchStatus.SEEDED,), batches.age), *lost)
+
+
+def delete_expired(
+    ledger: Ledger, permit: Permit, retention: LedgerRetention, *, fewest: int = FEWEST_BATCHES
+) -> Deleted:
+    """Delete at most MOST_ROWS rows of each table, the oldest first; nothing once another epoch or claim is seen.
+
+    Raises:
+        LedgerUnreachable, LedgerRefused, LockHeldByOther, CommitOutcomeUnknown: some may be deleted; do it again later.
+    """
+    view = ledger.look(permit.stream_id)
+    if view is None or (view.stream.epoch, view.stream.claim) != (permit.epoch, permit.claim):
+        return Deleted()  # a successor does it, by what the resource asks for now
+    landed, stream_id = view.stream.landed_batch, permit.stream_id
+    assert landed is not None, "an epoch is claimed after a generation was published"
+    batches = failures = letters = 0
+    for excess in excess_of(retention, landed):
+        with ledger.transaction(lasting=False) as transaction:
+            batches += transaction.delete_batches(stream_id, excess, fewest, MOST_ROWS - batches)
+    ages = {FailureStatus.CLOSED: retention.closed_failures.age, FailureStatus.LOST: retention.lost_failures.age}
+    for status, age in ages.items():
+        if age is not None:
+            with ledger.transaction(lasting=False) as transaction:
+                failures += transaction.delete_failures(stream_id, status, age, MOST_ROWS - failures)
+    if retention.dead_letters.age is not None:
+        with ledger.transaction(lasting=False) as transaction:
+            letters = transaction.delete_dead_letters(stream_id, retention.dead_letters.age, MOST_ROWS)
+    return Deleted(batches, failures, letters)
