@@ -43,6 +43,10 @@ class PositionsDiffer(LandingRefused):
     """The batch does not start where the sink stands."""
 
 
+class BatchNotRecorded(LandingRefused):
+    """The ledger does not know the batch in progress that a partition is of: a failover lost its record."""
+
+
 class TopicReplaced(LandingRefused):
     """A topic was deleted and made again since the stream first read it."""
 
@@ -110,9 +114,9 @@ def begin_batch(
     _require_next(view.stream, batch)
     finished = _finished(view.landed, batch.ranges) if by_partition else frozenset()
     _require_start(view.landed, batch, except_for=finished)
-    # Partitions that land one by one are explained by this record alone until the batch is closed, so it has to last;
-    # for a batch that lands whole it is evidence only.
-    with ledger.transaction(lasting=by_partition) as transaction:
+    # Partitions that land one by one are explained by this record, and each of them looks for it in the transaction that
+    # lands it; so nothing waits for the disk here.
+    with ledger.transaction(lasting=False) as transaction:
         fence(transaction, permit, Lock.SHARE)
         incarnation = transaction.incarnation()
         transaction.write_batch(
@@ -212,6 +216,7 @@ def land_partition(
             raise LandingRefused(
                 f"Batch {batch} does not follow on batch {stream.landed_batch}, the latest that landed."
             )
+        _require_recorded(transaction, permit.stream_id, batch, partition, offsets)
         if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids)) != 1:
             found = transaction.read_positions(permit.stream_id).positions.get(partition, 0)
             if found == offsets.until_offset:
@@ -362,6 +367,27 @@ def _require_next(stream: StreamRow, batch: PlannedBatch) -> None:
     if stream.landed_batch != batch.number - 1:
         raise LandingRefused(
             f"Batch {batch.number} does not follow on batch {stream.landed_batch}, the latest that landed."
+        )
+
+
+def _require_recorded(
+    transaction: LedgerTransaction,
+    stream_id: str,
+    batch: BatchNumber,
+    partition: TopicPartition,
+    offsets: OffsetRange,
+) -> None:
+    """The record of the batch in progress is what explains a partition that landed alone.
+
+    It was committed before the task began; a server that crashed since, or a standby that was promoted, may lack it. A
+    partition that landed without it would leave a ledger that contradicts itself.
+    """
+    row = transaction.read_batch(stream_id, batch)
+    if row is None or row.ranges.get(partition) != offsets:
+        found = "no such batch" if row is None else f"{row.ranges}"
+        raise BatchNotRecorded(
+            f"The record of batch {batch}, which reads {partition} {offsets}, is not in the ledger any more ({found}): the "
+            "database lost its latest transactions. Nothing was written; the batch runs again."
         )
 
 

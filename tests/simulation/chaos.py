@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exactlyonce.offsets import TopicPartition
 from tests.simulation.scheduler import Process
-from tests.simulation.server import Tables
+from tests.simulation.server import MOST_COMMITS_LOST, Tables
 from tests.simulation.source import OTHER_TOPIC, TOPIC
 from tests.simulation.world import SimulatedWorld
 
@@ -86,6 +86,10 @@ class Chaos:
         if world.strikes("database crash", 0.1):
             world.simulation.tell("the database crashes")
             world.database.crash()
+        if world.strikes("failover", 0.05):
+            lost = world.random.randint(0, MOST_COMMITS_LOST)
+            world.database.fail_over(lost)
+            world.struck_by("failover", f"a standby is promoted that lacks the latest {lost} transactions")
         if self._backup is None and world.strikes("restore", 0.2):
             self._backup = world.database.tables.copy()
         elif self._backup is not None and "lose ledger" not in world.struck and world.strikes("restore", 0.05):

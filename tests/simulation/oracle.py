@@ -247,6 +247,10 @@ def _may_halt(world: SimulatedWorld) -> bool:
             # A database that went back alone takes no state away: it is in the checkpoint.
             return "lose checkpoint" in world.struck
         case "Contradiction":
+            if verdict.code == ContradictionReason.LEDGER_INCONSISTENT:
+                return False  # whatever moment a database is put back to, it agrees with itself
+            if "failover" in world.struck and verdict.code == ContradictionReason.CHECKPOINT_WITHOUT_LEDGER:
+                return True  # the transactions that were lost are the stream's first ones
             # A location that is deleted while the first generation is written may look like a checkpoint without a ledger.
             return bool({"restore", "lose checkpoint", "lose ledger"} & world.struck)
         case _:

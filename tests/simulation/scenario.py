@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
@@ -31,7 +31,9 @@ class Scenario:
         hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
         if stateful:
             hazards -= {"retention", "foreign writes", "topics changed"}
-        return cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
+        drawn = cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
+        # Drawn last, so that a seed's other draws stay.
+        return replace(drawn, hazards=hazards | {"failover"}) if dice.random() < 0.5 else drawn
 
 
 HAZARDS = (

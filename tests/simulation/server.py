@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 GONE = object()
+
+MOST_COMMITS_LOST = 4
+"""How many of the latest transactions a failover to an asynchronous standby loses at most."""
 
 
 @dataclass
@@ -56,6 +59,7 @@ class MemoryDatabase:
         self._undo_unflushed: list[Tables] = []
         self.pending: list[MemoryTransaction] = []
         self.on_commit: Callable[[], None] = lambda: None
+        self._latest: deque[Tables] = deque(maxlen=MOST_COMMITS_LOST)
 
     def can_lock(self, resource: Key, lock: Lock, who: MemoryTransaction) -> bool:
         """Whether nobody else holds the resource in a way that excludes this lock."""
@@ -83,6 +87,7 @@ class MemoryDatabase:
             return
         transaction.closed = True
         if apply:
+            self._latest.append(self.tables.copy())
             if transaction.lasting:
                 self._undo_unflushed.clear()
             else:
@@ -127,3 +132,9 @@ class MemoryDatabase:
         """Put back an earlier state of everything."""
         self.crash()
         self.tables = backup.copy()
+        self._latest.clear()
+
+    def fail_over(self, lost: int) -> None:
+        """Promote a standby that has not received the latest transactions, so many at most."""
+        states = [*self._latest, self.tables.copy()]
+        self.restore(states[-1 - min(lost, len(states) - 1)])

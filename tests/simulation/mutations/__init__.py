@@ -28,7 +28,7 @@ MUTATIONS: dict[str, Mutation] = {
         landings.unknown_commit_settled_by_a_plain_read,
         landings.no_compare_and_set,
         landings.tasks_do_not_compare,
-        landings.progress_record_does_not_last,
+        landings.partitions_land_unrecorded,
         landings.second_tries_are_let_through,
         landings.retention_not_checked,
         landings.landed_batches_not_recognised,

@@ -155,17 +155,9 @@ def tasks_do_not_compare() -> Iterator[None]:
 
 
 @contextmanager
-def progress_record_does_not_last() -> Iterator[None]:
-    """`commit: Partition`: the record of a batch in progress may be lost while its partitions stay."""
-    begin = landing.begin_batch
-
-    def carelessly(ledger: Any, permit: Permit, planned: landing.PlannedBatch, **how: Any) -> Any:
-        careless = mock.Mock(wraps=ledger)
-        careless.look = ledger.look
-        careless.transaction = lambda **kwargs: ledger.transaction(**{**kwargs, "lasting": False})
-        return begin(careless, permit, planned, **how)
-
-    with mock.patch.object(batch_module, "begin_batch", carelessly):
+def partitions_land_unrecorded() -> Iterator[None]:
+    """`commit: Partition`: a task does not look for the record of its batch, which a crash or a failover may have lost."""
+    with mock.patch.object(landing, "_require_recorded", lambda *what: None):
         yield
 
 

@@ -1,0 +1,51 @@
+"""A driver goes on after a failover that lost its latest commits: what it landed by then explains what it lands next."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
+from exactlyonce.reconcile.ledger_checks import ledger_contradiction
+from exactlyonce_spark.landing import LandingRefused, PlannedBatch, begin_batch, land_partition
+from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.simulation.database import MemoryDatabase, MemoryLedger
+
+FIRST = PlannedBatch(BatchNumber(1), Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}), IDS)
+
+
+def rows_of(transaction: LedgerTransaction) -> int:
+    return transaction.append([("row", 0)])  # type: ignore[attr-defined, no-any-return] # the memory ledger's
+
+
+def test_a_partition_lands_only_while_the_ledger_knows_the_batch_it_is_of() -> None:
+    database = MemoryDatabase()
+    ledger = MemoryLedger(database)
+    permit = started(ledger)
+    surviving = database.tables.copy()
+    begin_batch(ledger, permit, FIRST, by_partition=True)
+    database.restore(surviving)
+    with pytest.raises(LandingRefused, match="batch 1"):
+        land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, rows_of)
+    assert not database.tables.target, "nothing was written"
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert ledger_contradiction(view) is None
+
+
+def test_a_partition_lands_only_in_the_range_that_was_recorded_for_it() -> None:
+    database = MemoryDatabase()
+    ledger = MemoryLedger(database)
+    permit = started(ledger)
+    begin_batch(ledger, permit, FIRST, by_partition=True)
+    with pytest.raises(LandingRefused, match="batch 1"):
+        land_partition(ledger, permit, FIRST.number, P0, OffsetRange(0, 4), IDS, rows_of)
+    assert not database.tables.target
+
+
+def test_a_partition_of_a_recorded_batch_lands() -> None:
+    database = MemoryDatabase()
+    ledger = MemoryLedger(database)
+    permit = started(ledger)
+    begin_batch(ledger, permit, FIRST, by_partition=True)
+    assert land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, rows_of) == 1
