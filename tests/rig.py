@@ -118,8 +118,8 @@ class Rig:
     def verdicts(self) -> list[str]:
         """Return the kinds of verdict so far, in order."""
         kinds = {
-            "FirstStart", "Resume", "ReplayBatch", "SkipLanded", "FinishBatch", "RebuildFromSink", "RewindToSink",
-            "SourceTruncated", "SourceReplaced", "Contradiction",
+            "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch",
+            "RebuildFromSink", "RewindToSink", "SourceTruncated", "SourceReplaced", "Contradiction",
         }  # fmt: skip
         return [kind for kind, _ in self.events if kind in kinds]
 

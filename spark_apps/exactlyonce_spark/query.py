@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from exactlyonce.api.source import Format, KafkaSource
+from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Format, KafkaSource
 from exactlyonce.api.spec import StreamSpec, Transform
 from exactlyonce.api.topic_pattern import for_java
 from exactlyonce.errors import Refused
@@ -143,7 +143,7 @@ def _limit(spec: StreamSpec, partitions: int) -> dict[str, str]:
         assert spec.trigger.interval is not None, "the resource's rules ask for an interval"
         seconds = spec.trigger.interval.total_seconds()
         return {"maxOffsetsPerTrigger": str(max(1, math.floor(kafka.max_rate_per_partition * seconds * partitions)))}
-    return {}
+    return {"maxOffsetsPerTrigger": str(DEFAULT_BATCH_OFFSETS)}
 
 
 def _may_read_headers(transform: Transform | None) -> bool:

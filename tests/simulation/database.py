@@ -219,7 +219,11 @@ class MemoryTransaction:
         self.writes[("batch", stream_id, row.batch)] = row
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
-        """Mark every later batch that has not landed."""
+        """Mark every later batch that has not landed, and what failed of it."""
+        first = -1 if after is None else after
+        for key, row in list({**self.database.tables.rows, **self.writes}.items()):
+            if key[:2] == ("failure", stream_id) and row.batch > first and row.status is FailureStatus.OPEN:
+                self.writes[key] = replace(row, status=FailureStatus.SUPERSEDED)
         for row in self.read_batches_after(stream_id, BatchNumber(-1 if after is None else after)):
             if row.batch > (-1 if after is None else after) and not row.status.landed:
                 self.writes[("batch", stream_id, row.batch)] = replace(row, status=BatchStatus.SUPERSEDED)

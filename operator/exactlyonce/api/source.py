@@ -43,6 +43,10 @@ Moment = Annotated[
 ]
 
 
+DEFAULT_BATCH_OFFSETS = 1_000_000
+"""The most offsets of a batch where the resource sets no limit: a first backlog has to fit into transactionTimeout."""
+
+
 class StartFrom(StrEnum):
     """Where a new stream starts."""
 
@@ -128,7 +132,11 @@ class KafkaSource(Model):
         Start(), description="Where a new stream starts, and topics or partitions that are added to it later."
     )
     max_offsets_per_trigger: Whole | None = Field(
-        None, ge=1, le=LARGEST, description="The most offsets one batch spans."
+        None,
+        ge=1,
+        le=LARGEST,
+        description="The most offsets one batch spans. Without it and without maxRatePerPartition a batch spans at most "
+        f"{DEFAULT_BATCH_OFFSETS:,}.",
     )
     max_rate_per_partition: Whole | None = Field(
         None,

@@ -16,7 +16,7 @@ from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
 from exactlyonce.api.sink import Commit, Sink
-from exactlyonce.api.source import Source
+from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Source
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
@@ -248,6 +248,16 @@ class StreamSpec(Model):
         for path in without:
             _remove(document, path.split("."))
         return document
+
+
+def limit_words(spec: StreamSpec) -> str:
+    """Return how large a batch may be, in words that are the same as long as the limit is."""
+    kafka = spec.source.kafka
+    if kafka.max_rate_per_partition is not None:
+        assert spec.trigger.interval is not None, "the resource's rules ask for an interval"
+        seconds = spec.trigger.interval.total_seconds()
+        return f"{kafka.max_rate_per_partition} records a second and partition for {seconds:g} s"
+    return f"{kafka.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"
 
 
 OPERATORS_OWN = (

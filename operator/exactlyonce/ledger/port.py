@@ -101,7 +101,7 @@ class LedgerTransaction(Protocol):
         ...
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
-        """Mark every batch after the one given that has not landed as Superseded."""
+        """Mark every batch after the one given that has not landed as Superseded, and what failed of it, too."""
         ...
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:

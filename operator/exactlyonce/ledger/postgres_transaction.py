@@ -201,7 +201,15 @@ class PostgresTransaction:
         )
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
-        """Mark every later batch that has not landed as Superseded."""
+        """Mark every later batch that has not landed as Superseded, and what failed of it, too."""
+        self._count(
+            "update {schema}.failures set status = %s, changed_at = now() "
+            "where stream_id = %s and batch > %s and status = %s",
+            str(FailureStatus.SUPERSEDED),
+            stream_id,
+            -1 if after is None else after,
+            str(FailureStatus.OPEN),
+        )
         self._count(
             "update {schema}.batches set status = %s where stream_id = %s and batch > %s and status <> all(%s)",
             str(BatchStatus.SUPERSEDED),

@@ -121,6 +121,8 @@ class FailureStatus(StrEnum):
     """The batch landed in a later try."""
     LOST = "Lost"
     """The records take no effect: retention took them, or AtMostOnce gave them up."""
+    SUPERSEDED = "Superseded"
+    """The batch never landed; a new generation reads its records again under another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +148,30 @@ class LandedPositions:
 
 @dataclass(frozen=True, slots=True)
 class QueryMark:
-    """What the latest driver was started to do: which partitions it reads, and a hash of format and transform."""
+    """What the latest driver was started to do: which partitions it reads, a hash of format and transform, its limit.
+
+    `limit` says how large the resource lets a batch be; None where an earlier release started the driver. `shrunk` is the
+    smaller number of offsets that the loop let it have meanwhile, because a batch was too large.
+    """
 
     source: SourceSet
     query: str
+    limit: str | None = None
+    shrunk: int | None = None
 
     def to_json(self) -> str:
         """Render it; equal marks give equal texts."""
-        return json.dumps({"source": json.loads(self.source.to_json()), "query": self.query}, sort_keys=True)
+        document = {"source": json.loads(self.source.to_json()), "query": self.query}
+        limits = {"limit": self.limit, "shrunk": self.shrunk}
+        document |= {name: limit for name, limit in limits.items() if limit is not None}
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> QueryMark:
         """Parse what `to_json` renders."""
         found = json.loads(text)
-        return cls(SourceSet.from_json(json.dumps(found["source"])), str(found["query"]))
+        source = SourceSet.from_json(json.dumps(found["source"]))
+        return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"))
 
 
 @dataclass(frozen=True, slots=True)

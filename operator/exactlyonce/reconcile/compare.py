@@ -5,12 +5,11 @@ Planned is the latest batch of the offset log, checkpointed the latest of the co
 
 from __future__ import annotations
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damaged, Readable
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges
-from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import (
     Evidence,
     FinishBatch,
@@ -41,7 +40,7 @@ def compare_logs(seen: Observation, ledger: LedgerView) -> LogVerdict:
         return _rewind(Evidence(words, {"ran": later.folder, "generation": ledger.stream.generation}), ledger)
     state = seen.checkpoint
     if isinstance(state, Readable):
-        return _compare(state, seen.request.commit, ledger, landed_batch)
+        return _compare(state, seen.request, ledger, landed_batch)
     why = RebuildReason.CHECKPOINT_LOST if isinstance(state, Absent) else RebuildReason.CHECKPOINT_DAMAGED
     return _rebuild(why, checkpoint_evidence(state, str(path)), ledger)
 
@@ -59,7 +58,7 @@ def checkpoint_evidence(state: CheckpointState, where: str) -> Evidence:
     return Evidence(words, {"checkpoint": where, "planned": state.planned, "checkpointed": state.checkpointed})
 
 
-def _compare(logs: Readable, commit: Commit, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
+def _compare(logs: Readable, request: Request, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
     checkpointed = logs.checkpointed
     if checkpointed is not None and checkpointed > landed_batch:
         words = f"Spark has committed batch {checkpointed}, the sink holds up to batch {landed_batch}"
@@ -70,7 +69,7 @@ def _compare(logs: Readable, commit: Commit, ledger: LedgerView, landed_batch: B
     if logs.planned == landed_batch:
         return _compare_landed(logs, ledger, landed_batch)
     if logs.planned == landed_batch + 1:
-        return _compare_planned(logs, commit, ledger)
+        return _compare_planned(logs, request, ledger)
     words = f"Spark has planned batch {logs.planned}, the sink holds up to batch {landed_batch}"
     return _rewind(Evidence(words, {"planned": logs.planned}), ledger)
 
@@ -98,7 +97,7 @@ def _compare_landed(logs: Readable, ledger: LedgerView, landed_batch: BatchNumbe
     return SkipLanded(landed_batch, reason, evidence)
 
 
-def _compare_planned(logs: Readable, commit: Commit, ledger: LedgerView) -> LogVerdict:
+def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> LogVerdict:
     """One batch is planned beyond the landed one: none, some or all of its partitions may have landed."""
     planned, landed = logs.planned, ledger.landed.positions
     start = logs.planned_start
@@ -117,8 +116,8 @@ def _compare_planned(logs: Readable, commit: Commit, ledger: LedgerView) -> LogV
         reason = f"Batch {planned} was planned and has not landed; Spark runs it again with the same ranges."
         return ReplayBatch(planned, reason, evidence)
     told, data = f"batch {planned} landed for {', '.join(finished)} only", {"batch": planned, "partitions": finished}
-    if commit is not Commit.PARTITION:
-        found = Evidence(f"{told} and the sink now commits whole batches", data)
+    if not request.lands_by_partition:
+        found = Evidence(f"{told} and the stream now lands whole batches", data)
         return _rebuild(RebuildReason.PARTLY_LANDED, found, ledger)
     reason = f"{_capitalised(told)}; the rest lands, that part is recognised."
     return FinishBatch(planned, reason, (*evidence, Evidence(told, data)))

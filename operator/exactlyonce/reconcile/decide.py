@@ -26,6 +26,7 @@ from exactlyonce.reconcile.known_checks import (
 )
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
+from exactlyonce.reconcile.replan import replanned
 from exactlyonce.reconcile.source_change import SourceChange, source_change, stateful_query_changed
 from exactlyonce.reconcile.source_checks import first_missing, source_replaced
 from exactlyonce.reconcile.verdicts import (
@@ -41,6 +42,7 @@ from exactlyonce.reconcile.verdicts import (
     RebuildReason,
     RecordLost,
     RecordQuery,
+    ReplanBatch,
     ReplayBatch,
     Resume,
     RewindToSink,
@@ -93,7 +95,8 @@ def _with_query(seen: Observation, ledger: LedgerView, actions: tuple[Action, ..
 
 
 def _query(seen: Observation) -> QueryMark:
-    return QueryMark(seen.request.source, seen.request.query)
+    request = seen.request
+    return QueryMark(request.source, request.query, request.limit, request.shrunk)
 
 
 def _first_start(seen: Observation, identity: Identity) -> Decision:
@@ -206,6 +209,13 @@ def _by_the_logs(seen: Observation, ledger: LedgerView, change: SourceChange | N
         return _rebuild(seen, ledger, _changed(verdict, change), change)
     if isinstance(verdict, RebuildFromSink | RewindToSink):
         return _rebuild(seen, ledger, verdict)
+    if isinstance(verdict, ReplayBatch):
+        replan = replanned(seen, ledger, verdict, keeps_state=keeps_state(seen))
+        if isinstance(replan, ReplanBatch):
+            # The checkpoint is not lost, so onCheckpointLost has no say; and whoever may still write it is left alone with it.
+            standing = ledger.landed.positions
+            return Decision(replan, (_seed(seen, standing, standing, _seed_batch(seen), replan.reason), Launch()))
+        verdict = replan
     return _unless_predecessor_may_live(seen, ledger, verdict)
 
 

@@ -43,7 +43,8 @@ Predecessor = NoPredecessor | ProvenDead | MayLive
 class Request:
     """What the resource asks for, as far as a decision depends on it.
 
-    `query` is a hash of format and transform. `adopt` and `fresh` hold the token they are meant for, so that an annotation that
+    `query` is a hash of format and transform. `limit` says how large a batch may be, and `shrunk` how many offsets it may have
+    while the loop holds it smaller than that. `adopt` and `fresh` hold the token they are meant for, so that an annotation that
     was left behind has no further effect.
     """
 
@@ -52,6 +53,8 @@ class Request:
     location: str
     source: SourceSet
     query: str
+    limit: str | None = None
+    shrunk: int | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
@@ -59,6 +62,11 @@ class Request:
     shuffle_partitions: int = 8
     adopt: str | None = None
     fresh: str | None = None
+
+    @property
+    def lands_by_partition(self) -> bool:
+        """Whether each partition of a batch lands in a transaction of its own."""
+        return self.delivery is Delivery.EXACTLY_ONCE and self.commit is Commit.PARTITION
 
 
 @dataclass(frozen=True, slots=True)

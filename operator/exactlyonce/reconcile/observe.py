@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
 from exactlyonce.api.source_set import SourceSet
-from exactlyonce.api.spec import StreamSpec
+from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.generation import (
     Generation,
     look_around,
@@ -50,8 +50,11 @@ def new_token() -> str:
     return str(uuid.uuid4())
 
 
-def request_of(stream: Stream, owner: Owner) -> Request:
-    """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O."""
+def request_of(stream: Stream, owner: Owner, shrunk: int | None = None) -> Request:
+    """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O.
+
+    `shrunk` is how many offsets a batch may have while the loop holds it smaller than the resource does.
+    """
     spec, annotations = stream.spec, stream.metadata.annotations
     return Request(
         stream_id=stream.stream_id,
@@ -59,6 +62,8 @@ def request_of(stream: Stream, owner: Owner) -> Request:
         location=spec.checkpoint.location,
         source=SourceSet.of(spec.source.kafka),
         query=_hash_of_query(spec),
+        limit=limit_words(spec),
+        shrunk=shrunk,
         delivery=spec.delivery,
         commit=spec.sink.postgres.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,

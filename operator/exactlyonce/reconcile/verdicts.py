@@ -76,6 +76,15 @@ class ReplayBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplanBatch:
+    """The batch was planned and nothing of it landed: it was a proposal, and a new generation plans its records anew."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SkipLanded:
     """The batch landed with identical ranges and Spark does not know: the sink recognises it and writes nothing."""
 
@@ -140,6 +149,7 @@ Verdict = (
     FirstStart
     | Resume
     | ReplayBatch
+    | ReplanBatch
     | SkipLanded
     | FinishBatch
     | RebuildFromSink
@@ -242,7 +252,7 @@ def titled(verdict: Verdict) -> str:
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
     match verdict:
-        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
+        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch():
             return verdict.batch
         case _:
             return None

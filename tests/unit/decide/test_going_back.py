@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from exactlyonce.api.sink import Commit
+from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.offsets import BatchNumber, Epoch, Positions
@@ -12,6 +16,7 @@ from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.verdicts import (
     Decision,
     Evidence,
+    FinishBatch,
     Launch,
     RebuildFromSink,
     RebuildReason,
@@ -75,7 +80,7 @@ LOST = rebuilt(RebuildReason.CHECKPOINT_LOST, f"there is no checkpoint at {PATH}
 MOVED = rebuilt(RebuildReason.LOCATION_CHANGED, ELSEWHERE, {"checkpoint": PATH, "location": "/elsewhere"})
 PARTLY = rebuilt(
     RebuildReason.PARTLY_LANDED,
-    "batch 5 landed for orders-0 only and the sink now commits whole batches",
+    "batch 5 landed for orders-0 only and the stream now lands whole batches",
     {"batch": 5, "partitions": ["orders-0"]},
     SINK_AT_50_30,
 )
@@ -245,3 +250,20 @@ COMMITTED_7 = rewound("Spark has committed batch 7, the sink holds up to batch 4
 )
 def test_rewind_to_sink_leaves_the_checkpoint_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
+
+
+@pytest.mark.parametrize("commit", list(Commit))
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_half_landed_batch_is_finished_only_by_a_stream_that_still_lands_by_partition(
+    delivery: Delivery, commit: Commit
+) -> None:
+    half = ledger(stands=at(50, 30), batches=(BATCH_4, BEGUN_5))
+    decision = decide(
+        seen(logs(5, 4, at(40, 30), at(50, 45)), ledger=half, request=asked(delivery=delivery, commit=commit))
+    )
+    if (delivery, commit) == (Delivery.EXACTLY_ONCE, Commit.PARTITION):
+        assert isinstance(decision.verdict, FinishBatch)
+        return
+    assert isinstance(decision.verdict, RebuildFromSink)
+    assert decision.verdict.why is RebuildReason.PARTLY_LANDED
+    assert seed(decision.verdict.reason, 6, after=at(50, 30), before=at(50, 30)) in decision.actions

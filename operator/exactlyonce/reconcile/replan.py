@@ -1,0 +1,56 @@
+"""Is a batch that was planned and landed nothing to be planned anew? docs/adr/0016. Performs no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exactlyonce.ledger.rows import BatchStatus, LedgerView
+from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.verdicts import Evidence, ReplanBatch, ReplayBatch
+
+
+def replanned(
+    seen: Observation, ledger: LedgerView, verdict: ReplayBatch, *, keeps_state: bool
+) -> ReplayBatch | ReplanBatch:
+    """Return the verdict for a batch of which nothing landed: Spark runs it again, or it is given up as a proposal."""
+    why = _wanted(seen, ledger, verdict)
+    if why is None:
+        return verdict
+    if keeps_state:
+        kept = Evidence("the query keeps state, so the batch cannot be planned anew", {"batch": verdict.batch})
+        reason = f"{verdict.reason} It cannot be planned anew, although {why.words}: the query keeps state."
+        return replace(verdict, reason=reason, evidence=(*verdict.evidence, why, kept))
+    reason = (
+        f"Batch {verdict.batch} was planned and nothing of it has landed, and {why.words}; a new generation plans its records "
+        f"anew from {ledger.landed.positions}."
+    )
+    row = ledger.batch(verdict.batch)
+    given_up = (
+        ()
+        if row is None
+        else (
+            Evidence(
+                f"batch {verdict.batch} is given up as a proposal: it was to read {row.ranges}",
+                {"batch": verdict.batch, "ranges": row.ranges.to_json(), "status": str(row.status)},
+            ),
+        )
+    )
+    return ReplanBatch(verdict.batch, reason, (*verdict.evidence, why, *given_up))
+
+
+def _wanted(seen: Observation, ledger: LedgerView, verdict: ReplayBatch) -> Evidence | None:
+    """Return what says that the batch is to be planned anew; a kill or a crash alone does not."""
+    before, request = ledger.query, seen.request
+    if before is None:
+        return None
+    if request.shrunk is not None and (before.shrunk is None or request.shrunk < before.shrunk):
+        words = f"it was too large, so a batch may have {request.shrunk} offsets for now"
+        return Evidence(words, {"shrunkBefore": before.shrunk, "shrunk": request.shrunk})
+    if before.limit is not None and before.limit != request.limit:
+        words = f"the limit of a batch was changed since the last driver was started: from {before.limit} to {request.limit}"
+        return Evidence(words, {"limitBefore": before.limit, "limit": request.limit})
+    row = ledger.batch(verdict.batch)
+    if row is not None and row.status is BatchStatus.FAILED and before.query != request.query:
+        words = "it failed, and the format or the transform was changed since"
+        return Evidence(words, {"before": before.query, "now": request.query})
+    return None
