@@ -8,6 +8,7 @@ docs/adr/0005 tells each path and its crash points.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,15 +30,14 @@ from exactlyonce_spark.landing import (
     StagedRowsLost,
     Written,
     begin_batch,
-    complete_taken,
     finish_partitions,
     land_batch,
     planned_row,
     require_permit,
-    write_under_fence,
 )
 from exactlyonce_spark.source_check import RecordsLost, SourceCheck, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
+from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 log = logging.getLogger("exactlyonce.batch")
 
@@ -170,11 +170,11 @@ class BatchLoop:
             if begun.finished or not self._landed_small(batch, planned):
                 self._land_by_partition(batch, plan, planned, begun)
         elif self._settings.delivery is Delivery.AT_MOST_ONCE:
-            self._land_at_most_once(batch, planned, begun)
+            self._land_at_most_once(batch, planned)
         elif self._landed_small(batch, planned):
             pass
         elif self._settings.delivery is Delivery.AT_LEAST_ONCE:
-            self._land_at_least_once(batch, planned, begun)
+            self._land_at_least_once(batch, planned)
         else:
             self._land_staged(batch, planned)
         reached("batch.landed", batch.number)
@@ -224,34 +224,39 @@ class BatchLoop:
         except (Unreachable, Refused, OutcomeUnknown) as problem:
             log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
 
-    def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
+    def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """Tasks write; then the positions move. A crash in between writes the batch again."""
         reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=False))
-        rows = sum(report.rows for report in reports)
+        rows, tags = sum(report.rows for report in reports), frozenset(report.tag for report in reports)
         reached("batch.rows-written", batch.number)
         records_read, letters = self._check_after_reading(batch, planned)
 
         def confirm(transaction: LedgerTransaction) -> int:
+            require_witnesses(transaction, self._permit.stream_id, batch.number, tags)
             self._target.require_lasting(transaction)
             return rows
 
-        self._land(planned, confirm, letters, records_read, begun.incarnation)
+        self._land(planned, confirm, letters, records_read)
 
-    def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch, begun: Begun) -> None:
+    def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """The positions move; then tasks write, each once. A crash in between loses at most this batch."""
         self._check_source(planned, records_read=None)
         land_batch(self._ledger, self._permit, planned, lambda _: Written(None), status=BatchStatus.TAKEN)
         reached("batch.landed", batch.number)
         reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=True))
         rows = self._rows = sum(report.rows for report in reports)
+        tags = {report.tag for report in reports}
         reached("batch.rows-written", batch.number)
         letters = self._letters(batch, planned.ranges, certain=False)
         if letters:
+            tag = secrets.randbits(63)
+            tags.add(tag)
             write_under_fence(
                 self._ledger,
                 self._permit,
                 batch.number,
                 batch.number,
+                tag,
                 lambda transaction: self._target.write_dead_letters(
                     transaction, batch.number, letters, planned.topic_ids
                 ),
@@ -263,7 +268,7 @@ class BatchLoop:
         except RecordsLost as problem:
             taken = planned_row(self._permit, planned, BatchStatus.TAKEN, written, records_read)
             lost = failures_of(taken, FailureStatus.LOST, self._source.brokers, str(problem))
-        complete_taken(self._ledger, self._permit, planned, written, records_read, begun.incarnation, lost)
+        complete_taken(self._ledger, self._permit, planned, written, records_read, frozenset(tags), lost)
 
     def _require_partitions(self, batch: SparkBatch, plan: ExecutedPlan) -> None:
         if plan.task_ranges is None:
@@ -300,7 +305,6 @@ class BatchLoop:
         write: Callable[[LedgerTransaction], int],
         letters: Sequence[DeadLetter],
         records_read: int | None,
-        incarnation: str | None = None,
     ) -> None:
         def write_all(transaction: LedgerTransaction) -> Written:
             rows = self._rows = write(transaction)
@@ -308,7 +312,7 @@ class BatchLoop:
                 self._target.write_dead_letters(transaction, planned.number, letters, planned.topic_ids)
             return Written(rows, len(letters))
 
-        land_batch(self._ledger, self._permit, planned, write_all, records_read=records_read, incarnation=incarnation)
+        land_batch(self._ledger, self._permit, planned, write_all, records_read=records_read)
 
     def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
         letters = self._letters(batch, planned.ranges, certain=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from exactlyonce.api.source import OnMalformed
+from exactlyonce.api.spec import Delivery
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import Ending, LastWords
@@ -21,6 +22,7 @@ from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
+from exactlyonce.ledger.postgres_schema import WITNESSES_SINCE
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce.source.kafka import KafkaBounds
@@ -88,6 +90,12 @@ def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
         address, sink.ledger_schema, Limits.of_batches(sink), application=f"exactlyonce {driver.stream_id}"
     )
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
+    if driver.spec.delivery is not Delivery.EXACTLY_ONCE:
+        ledger.require_version(WITNESSES_SINCE, f"delivery: {driver.spec.delivery}")
+        with ledger.transaction(
+            lasting=False
+        ) as transaction:  # those of fenced drivers; before AtMostOnce takes a batch
+            transaction.take_witnesses(driver.stream_id, stream.landed_batch or BatchNumber(0))
     table = read_table(ledger, sink)
     return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)
 

@@ -17,7 +17,6 @@ from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
-    FailureRow,
     FailureStatus,
     LandedPositions,
     LedgerView,
@@ -55,10 +54,6 @@ class StagedRowsLost(ExactlyOnceError):
     """Fewer or more staged rows are there than the tasks wrote: the database crashed in between. The batch is run again."""
 
 
-class RowsInDoubt(ExactlyOnceError):
-    """Rows were written in transactions before this one, and the database may have lost them since."""
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
     """A batch as Spark's executed plan has it: its number, all of its ranges, and the ids of its topics.
@@ -87,12 +82,8 @@ class AlreadyLanded:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`).
+    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`)."""
 
-    `incarnation` is the server's at this moment; rows written before another one begins may be gone.
-    """
-
-    incarnation: str
     finished: frozenset[TopicPartition] = frozenset()
 
 
@@ -118,11 +109,10 @@ def begin_batch(
     # lands it; so nothing waits for the disk here.
     with ledger.transaction(lasting=False) as transaction:
         fence(transaction, permit, Lock.SHARE)
-        incarnation = transaction.incarnation()
         transaction.write_batch(
             permit.stream_id, planned_row(permit, batch, BatchStatus.IN_PROGRESS, Written(None), None)
         )
-    return Begun(incarnation, finished)
+    return Begun(finished)
 
 
 def _record_state(ledger: Ledger, permit: Permit) -> None:
@@ -155,12 +145,11 @@ def land_batch(
     *,
     records_read: int | None = None,
     status: BatchStatus = BatchStatus.LANDED,
-    incarnation: str | None = None,
 ) -> None:
     """Land a whole batch in one transaction: fence, batch number, positions, rows.
 
-    With `status` TAKEN only the positions move, and `write` writes nothing: AtMostOnce. With `incarnation`, rows that
-    were written before count only if the server is the one it was then: AtLeastOnce.
+    With `status` TAKEN only the positions move, and `write` writes nothing: AtMostOnce. With AtLeastOnce `write` requires
+    that what tasks have written before is still there.
 
     Raises:
         Fenced, LandingRefused: nothing was written.
@@ -172,8 +161,6 @@ def land_batch(
             stream = fence(transaction, permit, Lock.UPDATE)
             reached("land.fenced", batch.number)
             _require_next(stream, batch)
-            if incarnation is not None and transaction.incarnation() != incarnation:
-                raise RowsInDoubt(f"The database was restarted or restored while batch {batch.number} was written.")
             if status is BatchStatus.TAKEN:
                 _require_completed(transaction, permit.stream_id, BatchNumber(batch.number - 1))
             landed = transaction.read_positions(permit.stream_id)
@@ -261,57 +248,6 @@ def finish_partitions(
             reached("land.before-commit", batch.number)
 
     _settled(once, lambda: _has_landed(ledger, permit, batch))
-
-
-def write_under_fence(
-    ledger: Ledger,
-    permit: Permit,
-    batch: BatchNumber,
-    landed_batch: BatchNumber,
-    write: Callable[[LedgerTransaction], int],
-) -> int:
-    """Write rows in a transaction of their own that checks the fence: AtLeastOnce and AtMostOnce, in a task.
-
-    `landed_batch` is what the ledger holds as landed while these tasks write: with AtMostOnce the batch itself.
-
-    Raises:
-        Fenced, LandingRefused: nothing was written.
-        CommitOutcomeUnknown: AtLeastOnce runs the task again; AtMostOnce gives the batch up.
-    """
-    with ledger.transaction(evicting=True) as transaction:
-        stream = fence(transaction, permit, Lock.SHARE)
-        reached("task.fenced", batch)
-        if stream.landed_batch != landed_batch:
-            raise LandingRefused(
-                f"The rows of batch {batch} belong after batch {landed_batch} and the ledger is at {stream.landed_batch}."
-            )
-        rows = write(transaction)
-        reached("task.before-commit", batch)
-    reached("task.committed", batch)
-    return rows
-
-
-def complete_taken(
-    ledger: Ledger,
-    permit: Permit,
-    batch: PlannedBatch,
-    written: Written,
-    records_read: int | None,
-    incarnation: str,
-    lost: tuple[FailureRow, ...] = (),
-) -> None:
-    """AtMostOnce: record that all rows of a batch that was taken have been written, or which ranges are `lost`.
-
-    Raises:
-        RowsInDoubt: if the database was restarted since `incarnation`; reconciliation then records the batch as lost.
-    """
-    status = BatchStatus.LOST if lost else BatchStatus.LANDED
-    with ledger.transaction(evicting=True) as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        if transaction.incarnation() != incarnation:
-            raise RowsInDoubt(f"The database was restarted or restored while batch {batch.number} was written.")
-        transaction.write_batch(permit.stream_id, planned_row(permit, batch, status, written, records_read))
-        transaction.write_failures(permit.stream_id, lost)
 
 
 def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, brokers: str, error: str) -> None:

@@ -12,9 +12,10 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.landing import AlreadyLanded, land_partition, write_under_fence
+from exactlyonce_spark.landing import AlreadyLanded, land_partition
 from exactlyonce_spark.source_check import SourceCheck, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, Target, TaskRange
+from exactlyonce_spark.witnesses import write_under_fence
 
 
 class SecondTry(ExactlyOnceError):
@@ -107,7 +108,7 @@ class PartitionJob:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """Write rows under the fence alone; with `once`, a second run of the task refuses."""
+    """Write rows under the fence alone, with a witness; with `once`, a second run of the task refuses."""
 
     batch: BatchNumber
     permit: Permit
@@ -121,10 +122,11 @@ class WriteJob:
                 f"Task {place.index} of batch {self.batch} was started again (try {place.attempt}); with AtMostOnce its "
                 "rows are given up rather than written twice."
             )
+        tag = secrets.randbits(63)
         landed_batch = self.batch if self.once else BatchNumber(self.batch - 1)
 
         def write(transaction: LedgerTransaction) -> int:
             return tools.target.write(transaction, rows)
 
-        count = write_under_fence(tools.ledger, self.permit, self.batch, landed_batch, write)
-        return TaskReport(0, count)
+        count = write_under_fence(tools.ledger, self.permit, self.batch, landed_batch, tag, write)
+        return TaskReport(tag, count)

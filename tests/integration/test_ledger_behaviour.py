@@ -272,6 +272,38 @@ def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: 
     ]
 
 
+def test_witnesses_are_taken_once_with_those_of_earlier_batches_and_of_no_other_stream(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    started(ledger)
+    raise_epoch(ledger, replace(stream, stream_id="shop/other"), Epoch(1))
+    with ledger.transaction() as transaction:
+        for batch, tag in ((1, 10), (2, 2**62), (2, 21), (3, 30)):
+            transaction.write_witness(STREAM, BatchNumber(batch), tag)
+        transaction.write_witness("shop/other", BatchNumber(2), 99)
+    with ledger.transaction() as transaction:
+        assert transaction.take_witnesses(STREAM, BatchNumber(2)) == {2**62, 21}
+        assert transaction.take_witnesses(STREAM, BatchNumber(2)) == frozenset()
+    with ledger.transaction() as transaction:
+        found = [transaction.take_witnesses(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
+        assert found == [frozenset(), frozenset(), {30}]
+        assert transaction.take_witnesses("shop/other", BatchNumber(2)) == {99}
+
+
+def test_a_witness_of_a_transaction_that_rolled_back_is_none(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger)
+
+    def fail() -> None:
+        with ledger.transaction() as transaction:
+            transaction.write_witness(STREAM, BatchNumber(1), 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with ledger.transaction() as transaction:
+        assert transaction.take_witnesses(STREAM, BatchNumber(1)) == frozenset()
+
+
 def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     with ledger.transaction() as transaction:

@@ -272,7 +272,7 @@ def test_a_ledger_that_another_role_made_asks_for_its_tables(postgres_18: Postgr
         LedgerRefused, match=r"permission denied for table .*SELECT, INSERT, UPDATE and DELETE on its tables"
     ):
         take_effect(ledger, batch=1)
-    postgres_18.execute(f"grant select, insert, update on all tables in schema exactlyonce to {name}", name)
+    postgres_18.execute(f"grant select, insert, update, delete on all tables in schema exactlyonce to {name}", name)
     take_effect(ledger, batch=1)
     assert ids(postgres_18, name) == [1, 2]
 
@@ -288,7 +288,7 @@ def test_a_role_that_takes_over_leaves_the_other_roles_staging_as_it_is(postgres
         CREATE,
         SHOP,
         TABLE,
-        "grant select, insert, update on all tables in schema exactlyonce to {name}",
+        "grant select, insert, update, delete on all tables in schema exactlyonce to {name}",
     ):
         postgres_18.execute(grant.format(name=successor), name)
     other = PostgresLedger(address_of(postgres_18, name, successor, PASSWORD), limits=QUICK)

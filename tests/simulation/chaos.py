@@ -86,7 +86,7 @@ class Chaos:
         if world.strikes("database crash", 0.1):
             world.simulation.tell("the database crashes")
             world.database.crash()
-        if world.strikes("failover", 0.05):
+        if "lose ledger" not in world.struck and world.strikes("failover", 0.05):
             lost = world.random.randint(0, MOST_COMMITS_LOST)
             world.database.fail_over(lost)
             world.struck_by("failover", f"a standby is promoted that lacks the latest {lost} transactions")

@@ -37,6 +37,11 @@ PATIENCE_LOOKS = 30
 LOCK_TIMEOUT_LOOKS = 400
 
 
+def waits_for_disk(database: MemoryDatabase, lasting: bool) -> bool:
+    """Whether a commit waits for the disk: as the transaction says, also where the role has synchronous_commit off."""
+    return lasting
+
+
 class MemoryLedger:
     """A `Ledger` for one client of the database."""
 
@@ -48,7 +53,7 @@ class MemoryLedger:
         """Open a transaction; see `Ledger.transaction`."""
         database = self.database
         database.hooks.step("begin")
-        transaction = MemoryTransaction(database, evicting, lasting)
+        transaction = MemoryTransaction(database, evicting, waits_for_disk(database, lasting))
         database.begin(transaction)
         try:
             yield transaction
@@ -138,10 +143,21 @@ class MemoryTransaction:
         self._lock(("stream", row.stream_id), Lock.UPDATE)
         self.writes[("stream", row.stream_id)] = row
 
-    def incarnation(self) -> str:
-        """Return how often the server was started."""
-        self._step("read incarnation")
-        return str(self.database.starts)
+    def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
+        """Record that a task wrote its rows in this transaction."""
+        self._step("write witness")
+        self.writes[("witness", stream_id, batch, tag)] = True
+
+    def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
+        """Remove the witnesses up to a batch and return the batch's own."""
+        self._step("take witnesses")
+        rows = {**self.database.tables.rows, **self.writes}
+        found = [
+            key for key, value in rows.items()
+            if key[0] == "witness" and key[1] == stream_id and key[2] <= batch and value is not GONE
+        ]  # fmt: skip
+        self.writes.update(dict.fromkeys(found, GONE))
+        return frozenset(key[3] for key in found if key[2] == batch)
 
     def read_positions(self, stream_id: str) -> LandedPositions:
         """Return where the stream stands."""

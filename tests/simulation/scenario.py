@@ -56,5 +56,6 @@ HAZARDS = (
     "brokers down",
     "topics changed",
     "former life",
+    "synchronous_commit off",
     "lose ledger",
 )

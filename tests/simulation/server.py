@@ -44,7 +44,10 @@ class Hooks:
 
 
 class MemoryDatabase:
-    """The server: committed tables, locks, open transactions, unlogged staging. `version` counts changes of the tables."""
+    """The server: committed tables, locks, open transactions, unlogged staging. `version` counts changes of the tables.
+
+    `synchronous_commit` is what the role has: a commit waits for the disk by itself only where it is on.
+    """
 
     def __init__(self, hooks: Hooks | None = None) -> None:
         self.hooks = hooks or Hooks()
@@ -53,7 +56,7 @@ class MemoryDatabase:
         self.staging: list[tuple[Any, int, int, Hashable]] = []
         self.identity = DatabaseIdentity("7000000000000000001", 5)
         self.up = True
-        self.starts = 1
+        self.synchronous_commit = True
         self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
         self._open: list[MemoryTransaction] = []
         self._undo_unflushed: list[Tables] = []
@@ -118,11 +121,13 @@ class MemoryDatabase:
         self.end(transaction, apply=apply)
 
     def crash(self) -> None:
-        """A crash of the server: sessions end, unlogged tables are empty, commits that did not wait for the disk go."""
+        """A crash of the server: sessions end, unlogged tables are empty, commits that did not wait for the disk go.
+
+        Nothing that a client can ask tells of it: when a backend dies, the postmaster stays and only re-initialises.
+        """
         for transaction in list(self._open):
             self.terminate(transaction)
         self.staging.clear()
-        self.starts += 1
         self.version += 1
         if self._undo_unflushed:
             self.tables = self._undo_unflushed[0]

@@ -59,6 +59,7 @@ class SimulatedWorld:
         self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step)
         self.named = frozenset({TOPIC})
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.database.synchronous_commit = "synchronous_commit off" not in self.scenario.hazards
         self.statuses = MemoryStatuses(step)
         self.drivers: dict[Epoch, list[Driver]] = {}
         self.operators: list[Process] = []

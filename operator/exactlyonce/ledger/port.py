@@ -53,8 +53,12 @@ class LedgerTransaction(Protocol):
         """Write the row's columns; the caller holds the row with Lock.UPDATE."""
         ...
 
-    def incarnation(self) -> str:
-        """Return what changes when the server is restarted or restored: rows of before may be gone then."""
+    def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
+        """Record that a task of a batch wrote its rows in this transaction, under a random tag of that very run of it."""
+        ...
+
+    def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
+        """Remove the witnesses of a batch and of all before it, and return the tags of this batch."""
         ...
 
     def read_positions(self, stream_id: str) -> LandedPositions:
@@ -145,7 +149,8 @@ class Ledger(Protocol):
         """Open a transaction that commits when its block ends and rolls back when the block raises.
 
         `evicting`: end the sessions that hold a lock this transaction waits for longer than the ledger's patience.
-        `lasting`: the commit waits for the disk; False only for records that are evidence and not promises.
+        `lasting`: the commit waits for the disk, whatever role and database say; False only for records that are evidence
+        and not promises.
 
         Raises:
             CommitOutcomeUnknown: from the end of the block, when the connection was lost during the COMMIT.

@@ -22,6 +22,11 @@ from exactlyonce.ledger.postgres_waits import answering_within
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
 
 DEFAULT_SCHEMA = "exactlyonce"
+_COMMIT_IN_MEMORY = "set local synchronous_commit = off"
+# A role or a database may have it off; what it is beyond `on` (remote_apply), or instead of it (local), is left as it is.
+_COMMIT_ON_DISK = (
+    "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
+)
 _MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
 _MARGIN_SECONDS = 5
 _TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
@@ -136,6 +141,19 @@ class PostgresLedger:
                 self._create_schema(cursor)
             self._migrate(cursor)
 
+    def require_version(self, version: int, what: str) -> None:
+        """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
+
+        Raises:
+            LedgerRefused: saying that the operator has to be upgraded first.
+        """
+        installed = self._installed_version()
+        if installed < version:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
+                "upgrade the operator first, which migrates the schema before its next attempt."
+            )
+
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""
         return self._pool.open()
@@ -221,11 +239,10 @@ class PostgresLedger:
         if connection.server_version >= _TRANSACTION_TIMEOUT_FROM:
             # Later than the statement's: a statement that is cancelled says so, a session that is ended does not.
             settings["transaction_timeout"] = f"{limits.transaction_seconds + _MARGIN_SECONDS}s"
-        if not lasting:
-            settings["synchronous_commit"] = "off"
         assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
+        durability = _COMMIT_ON_DISK if lasting else _COMMIT_IN_MEMORY
         with answering_within(connection, limits.answer_seconds), connection.cursor() as cursor:
-            cursor.execute(f"begin isolation level read committed; {assignments}")
+            cursor.execute(f"begin isolation level read committed; {assignments}; {durability}")
 
     def _commit(self, connection: psycopg2.extensions.connection) -> None:
         try:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version this release makes and needs."""
+
+WITNESSES_SINCE = 5
+"""The version from which on tasks can leave witnesses, without which only ExactlyOnce can land."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,19 @@ alter table {schema}.dead_letters add primary key (stream_id, topic, topic_id, p
 alter table {schema}.streams add column ticket text;
 alter table {schema}.streams add column ticket_epoch bigint;
 comment on column {schema}.streams.ticket is 'What the raise of ticket_epoch drew; a driver of that epoch claims with it.';
+""",
+    ),
+    Migration(
+        version=5,
+        oldest_reader=1,
+        sql="""
+create table {schema}.witnesses (
+    stream_id text not null references {schema}.streams on delete cascade,
+    batch bigint not null,
+    tag bigint not null,
+    primary key (stream_id, batch, tag)
+);
+comment on table {schema}.witnesses is 'AtLeastOnce, AtMostOnce: a task wrote its rows; removed when its batch has landed.';
 """,
     ),
 )

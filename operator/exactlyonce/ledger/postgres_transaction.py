@@ -85,9 +85,14 @@ class PostgresTransaction:
         statement = f"update {{schema}}.streams set {assignments}, changed_at = now() where stream_id = %s"
         self._count(statement, *values, row.stream_id)
 
-    def incarnation(self) -> str:
-        """Return when the server was started."""
-        return str(self._rows("select pg_postmaster_start_time()")[0][0])
+    def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
+        """Record that a task wrote its rows in this transaction."""
+        self._count("insert into {schema}.witnesses (stream_id, batch, tag) values (%s, %s, %s)", stream_id, batch, tag)
+
+    def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
+        """Remove the witnesses up to a batch and return the batch's own."""
+        statement = "delete from {schema}.witnesses where stream_id = %s and batch <= %s returning batch, tag"
+        return frozenset(tag for number, tag in self._rows(statement, stream_id, batch) if number == batch)
 
     def read_positions(self, stream_id: str) -> LandedPositions:
         """Return where the stream stands."""

@@ -32,6 +32,8 @@ MUTATIONS: dict[str, Mutation] = {
         landings.second_tries_are_let_through,
         landings.retention_not_checked,
         landings.landed_batches_not_recognised,
+        landings.witnesses_not_required,
+        landings.synchronous_commit_not_forced,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

@@ -15,7 +15,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile import act, launching, observe
 from exactlyonce.reconcile.observation import MayLive
-from exactlyonce_spark import landing
+from exactlyonce_spark import landing, witnesses
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def no_lock_at_the_fence() -> Iterator[None]:
             raise Fenced("not mine")
         return row
 
-    with mock.patch.object(landing, "fence", unlocked):
+    with mock.patch.object(landing, "fence", unlocked), mock.patch.object(witnesses, "fence", unlocked):
         yield
 
 

@@ -13,8 +13,8 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.offsets import BatchNumber, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
-from exactlyonce_spark import landing, tasks
-from tests.simulation import spark, target
+from exactlyonce_spark import landing, tasks, witnesses
+from tests.simulation import database, spark, target
 
 
 @contextmanager
@@ -189,9 +189,30 @@ def landed_batches_not_recognised() -> Iterator[None]:
 
     def never(ledger: Ledger, permit: Permit, planned: landing.PlannedBatch, **how: Any) -> landing.Begun:
         landing.require_permit(ledger, permit)
-        return landing.Begun("1")
+        return landing.Begun()
 
     with mock.patch.object(batch_module, "begin_batch", never), no_compare_and_set():
+        yield
+
+
+@contextmanager
+def witnesses_not_required() -> Iterator[None]:
+    """AtLeastOnce, AtMostOnce: the rows of tasks are taken to be there; that the server looks as before proves nothing."""
+    with (
+        mock.patch.object(batch_module, "require_witnesses", lambda *a: None),
+        mock.patch.object(witnesses, "require_witnesses", lambda *a: None),
+    ):
+        yield
+
+
+@contextmanager
+def synchronous_commit_not_forced() -> Iterator[None]:
+    """Where the role has synchronous_commit off, a commit that counts does not wait for the disk."""
+
+    def as_the_role_has_it(server: Any, lasting: bool) -> bool:
+        return lasting and bool(server.synchronous_commit)
+
+    with mock.patch.object(database, "waits_for_disk", as_the_role_has_it):
         yield
 
 
