@@ -208,11 +208,12 @@ class BatchLoop:
 
         def move(transaction: LedgerTransaction) -> int:
             moved = self._target.move_staged(transaction, batch.number, staged)
-            if moved != expected:
+            if moved.found != expected:
                 raise StagedRowsLost(
-                    f"Batch {batch.number} staged {expected} rows and {moved} are there; it was rolled back and runs again."
+                    f"Batch {batch.number} staged {expected} rows and {moved.found} are there; it was rolled back and runs "
+                    "again."
                 )
-            return moved
+            return moved.written
 
         self._land(planned, move, letters, records_read)
         self._clear_staging(batch.number)

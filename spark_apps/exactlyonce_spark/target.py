@@ -18,6 +18,14 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """What a landing found staged, and how many rows of the table took effect: with Upsert and Merge at most one a key."""
+
+    found: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRange:
     """The range that a task reads, handed to it by the driver (`commit: Partition`)."""
 
@@ -38,7 +46,7 @@ class DeadLetter:
 
 
 class Target(Protocol):
-    """A table of the sink; each method says how many rows it wrote.
+    """A table of the sink; each method says how many rows took effect, or were staged.
 
     `rows` is whatever the sink's tasks are given, and `transaction` one of the sink's own ledger.
     """
@@ -47,12 +55,12 @@ class Target(Protocol):
         """Write rows with batch and tag into the staging table of this epoch, in a transaction of its own."""
         ...
 
-    def move_staged(self, transaction: Any, batch: BatchNumber, staged: Sequence[Staged]) -> int:
-        """Write the staged rows that carry one of these tags to the table, and return how many were found staged."""
+    def move_staged(self, transaction: Any, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
+        """Write the staged rows that carry one of these tags to the table."""
         ...
 
     def write(self, transaction: Any, rows: Any) -> int:
-        """Write rows to the table."""
+        """Write rows to the table, and return how many rows of it took effect."""
         ...
 
     def require_lasting(self, transaction: Any) -> None:

@@ -351,7 +351,7 @@ class Lander:
 
         def write(transaction: LedgerTransaction) -> Written:
             assert isinstance(transaction, PostgresTransaction)
-            return Written(self._target.move_staged(transaction, batch.number, [staged]))
+            return Written(self._target.move_staged(transaction, batch.number, [staged]).written)
 
         land_batch(self._ledger, self._permit, batch, write)
         self._target.clear_staging(batch.number)

@@ -1,4 +1,7 @@
-"""Rows that a table's trigger leaves out would be lost without a word: every way to write them finds out and says so."""
+"""Rows that a table's trigger leaves out would be lost without a word: every way to write them finds out and says so.
+
+Append here; Upsert and Merge in test_keys_left_out.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres.table import TargetUnfit
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
-from exactlyonce_spark.target import Staged
+from exactlyonce_spark.target import Moved, Staged
 from testbed.postgres import Postgres
 from tests.ledgers import STREAM, ledger_on
 
@@ -37,7 +40,7 @@ def staged(ledger: PostgresLedger, target: PostgresTarget) -> int:
     """As tasks stage a batch and the driver moves it."""
     parts = [Staged(7, target.stage(BATCH, 7, [ROWS])), Staged(8, target.stage(BATCH, 8, [ROWS]))]
     with ledger.transaction() as transaction:
-        return target.move_staged(transaction, BATCH, parts)
+        return target.move_staged(transaction, BATCH, parts).written
 
 
 @pytest.fixture
@@ -67,8 +70,9 @@ def test_a_trigger_that_leaves_rows_out_is_told_and_nothing_is_written(
     with pytest.raises(TargetUnfit) as caught:
         write(ledger, target)
     assert str(caught.value) == (
-        f"The table public.target took {taken} of {rows} rows; nothing was written. A trigger BEFORE INSERT that returns "
-        "NULL, or a rule, leaves rows out: drop it, and filter in transform.sql instead."
+        f"The table public.target took {taken} of {rows} rows; nothing was written. A trigger BEFORE INSERT or BEFORE "
+        "UPDATE that returns NULL, or a rule, leaves rows out: drop it, and filter in transform.sql instead. To find it: "
+        "select tgrelid::regclass, tgname from pg_trigger where tgtype & 2 = 2 and not tgisinternal."
     )
     assert postgres_18.execute("select * from target", name) == []
     postgres_18.execute("drop trigger leave_out on target", name)
@@ -81,7 +85,7 @@ def test_staged_rows_that_are_gone_are_told_from_rows_that_a_trigger_leaves_out(
     """An unlogged table is empty after a crash of the server: the batch runs again, and no table is to blame."""
     target.stage(BATCH, 7, [ROWS])
     with ledger.transaction() as transaction:
-        assert target.move_staged(transaction, BATCH, [Staged(7, 5), Staged(8, 5)]) == 5
+        assert target.move_staged(transaction, BATCH, [Staged(7, 5), Staged(8, 5)]) == Moved(5, 5)
 
 
 @pytest.mark.parametrize("write", [directly, staged])

@@ -51,7 +51,7 @@ def staged(ledger: PostgresLedger, target: PostgresTarget) -> int:
     tag = next(TAGS)
     parts = [Staged(tag, target.stage(BATCH, tag, [ROWS]))]
     with ledger.transaction() as transaction:
-        return target.move_staged(transaction, BATCH, parts)
+        return target.move_staged(transaction, BATCH, parts).written
 
 
 def confirmed(ledger: PostgresLedger, target: PostgresTarget) -> int:

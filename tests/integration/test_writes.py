@@ -85,6 +85,8 @@ def test_upsert_keeps_the_right_row_of_each_key(
             "select id, kind, count(*) from writes group by id, kind"
         )})  # fmt: skip
         assert counted == writes, "each batch wrote a key once at most, and the replay wrote nothing"
+        told = rig.sql("select sum(rows_written) from exactlyonce.batches where status = 'Landed'")
+        assert told == [(writes.total(),)], "the ledger counts the rows that took effect"
 
 
 def versioned_customers(count: int) -> list[Record]:

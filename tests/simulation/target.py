@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from exactlyonce.offsets import BatchNumber
-from exactlyonce_spark.target import DeadLetter, Staged
+from exactlyonce_spark.target import DeadLetter, Moved, Staged
 from tests.simulation.database import MemoryDatabase, MemoryTransaction
 
 
@@ -25,14 +25,15 @@ class MemoryTarget:
         self._database.hooks.step("rows staged")
         return len(staged)
 
-    def move_staged(self, transaction: MemoryTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
+    def move_staged(self, transaction: MemoryTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
         """Move what successful tasks staged."""
         tags = {part.tag for part in staged}
         found = [
             row for epoch, number, tag, row in self._database.staging
             if epoch == self._epoch and number == batch and tag in tags
         ]  # fmt: skip
-        return transaction.append(found)
+        count = transaction.append(found)
+        return Moved(count, count)
 
     def write(self, transaction: MemoryTransaction, rows: Sequence[Hashable]) -> int:
         """Write rows."""

@@ -89,7 +89,8 @@ class BatchStatus(StrEnum):
 class BatchRow:
     """One batch: its status, all of its ranges, and what was counted.
 
-    `landed_at` is the moment of its landing by the database's clock; it is read, never written.
+    `rows_written` are rows of the table that took effect: with Upsert and Merge at most one a key. `landed_at` is the moment
+    of its landing by the database's clock; it is read, never written.
     """
 
     batch: BatchNumber

@@ -13,6 +13,11 @@ from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.postgres.table import TargetUnfit
 
 CHUNK_BYTES = 1 << 17
+_LEAVES_OUT = (
+    "A trigger BEFORE INSERT or BEFORE UPDATE that returns NULL, or a rule, leaves rows out: drop it, and filter in "
+    "transform.sql instead. To find it: select tgrelid::regclass, tgname from pg_trigger where tgtype & 2 = 2 and not "
+    "tgisinternal."
+)
 _PLAIN = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
@@ -46,10 +51,23 @@ def require_all_taken(table: sql.Identifier, written: int, taken: int) -> None:
     """
     if taken != written:
         name = ".".join(table.strings)
-        raise TargetUnfit(
-            f"The table {name} took {taken} of {written} rows; nothing was written. A trigger BEFORE INSERT that returns NULL, "
-            "or a rule, leaves rows out: drop it, and filter in transform.sql instead."
-        )
+        raise TargetUnfit(f"The table {name} took {taken} of {written} rows; nothing was written. {_LEAVES_OUT}")
+
+
+def require_none_left_out(table: sql.Identifier, keys: int, left_out: int) -> None:
+    """Require that each key which was upserted or merged took effect, or had no effect to take.
+
+    Raises:
+        TargetUnfit: as for rows that are appended.
+    """
+    if left_out:
+        name = ".".join(table.strings)
+        raise TargetUnfit(f"The table {name} left out {left_out} of {keys} keys; nothing was written. {_LEAVES_OUT}")
+
+
+def quoted_name(table: sql.Identifier) -> str:
+    """Return a table's name as SQL quotes it, for a parameter of type regclass."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in table.strings)
 
 
 class _CsvReader:

@@ -19,10 +19,10 @@ from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres import writes
-from exactlyonce_spark.postgres.copying import copy_rows, require_all_taken
+from exactlyonce_spark.postgres.copying import copy_rows, quoted_name, require_all_taken, require_none_left_out
 from exactlyonce_spark.postgres.dead_letters import write_letters
 from exactlyonce_spark.postgres.table import require_lasting
-from exactlyonce_spark.target import DeadLetter, Staged
+from exactlyonce_spark.target import DeadLetter, Moved, Staged
 
 _CLEAR_LOCK_MILLISECONDS = 50
 
@@ -89,9 +89,14 @@ class PostgresTarget:
         with self._ledger.transaction(lasting=False) as transaction:
             return self._copy_staged(transaction, batch, tag, rows)
 
-    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
-        """Write the rows that carry one of the tags, and return how many of them were there."""
-        moved = self._move(transaction, {"batch": batch, "tags": [part.tag for part in staged]}, staged)
+    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
+        """Write the rows that carry one of the tags; in whole, but for what the table rightly leaves as it is."""
+        parameters = {"batch": batch, "tags": [part.tag for part in staged]}
+        with transaction.cursor() as cursor:
+            if self._plan.sink.write is Write.APPEND:
+                moved = self._append(cursor, parameters, sum(part.rows for part in staged))
+            else:
+                moved = self._combine(cursor, parameters)
         self.require_lasting(transaction)
         return moved
 
@@ -100,22 +105,6 @@ class PostgresTarget:
         plan = self._plan
         with transaction.cursor() as cursor:
             require_lasting(cursor, plan.ledger_schema, plan.table_schema, plan.table_name)
-
-    def _move(
-        self, transaction: PostgresTransaction, parameters: Mapping[str, object], staged: Sequence[Staged]
-    ) -> int:
-        with transaction.cursor() as cursor:
-            if self._plan.sink.write is Write.APPEND:
-                cursor.execute(self._write_staged, parameters)
-                moved = int(cursor.rowcount)
-                if moved == sum(part.rows for part in staged):
-                    return moved
-                found = self._count_staged(cursor, parameters)
-                require_all_taken(self._table, found, moved)
-                return found
-            found = self._count_staged(cursor, parameters)
-            cursor.execute(self._write_staged, parameters)
-            return found
 
     def write(self, transaction: PostgresTransaction, rows: Iterable[pa.RecordBatch]) -> int:
         """Write rows to the table: by COPY, or through the staging table where rows meet older ones."""
@@ -127,10 +116,10 @@ class PostgresTarget:
         batch, tag = BatchNumber(-1), secrets.randbits(63)
         count = self._copy_staged(transaction, batch, tag, rows)
         moved = self.move_staged(transaction, batch, [Staged(tag, count)])
-        assert moved == count, "a transaction sees its own rows"
+        assert moved.found == count, "a transaction sees its own rows"
         with transaction.cursor() as cursor:
             cursor.execute(sql.SQL("delete from {} where _tag = %s").format(self._staging), (tag,))
-        return count
+        return moved.written
 
     def write_dead_letters(
         self,
@@ -156,9 +145,31 @@ class PostgresTarget:
             tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
             return copy_rows(cursor, self._staging, [*order, *self._plan.columns], tagged, batch)
 
-    def _count_staged(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object]) -> int:
+    def _append(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object], expected: int) -> Moved:
+        cursor.execute(self._write_staged, parameters)
+        moved = int(cursor.rowcount)
+        if moved == expected:
+            return Moved(moved, moved)
         cursor.execute(writes.count_staged(self._staged), parameters)
-        return _only_number(cursor)
+        (found,) = _numbers(cursor)
+        require_all_taken(self._table, found, moved)
+        return Moved(found, moved)
+
+    def _combine(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object]) -> Moved:
+        """Upsert or Merge: each key takes effect, or the table holds it rightly as it is."""
+        sink = self._plan.sink
+        cursor.execute(writes.count_keys(self._staged, sink), parameters)
+        found, keys = _numbers(cursor)
+        cursor.execute(self._write_staged, parameters)
+        written = int(cursor.rowcount)
+        if written != keys:
+            named = {**parameters, "target": quoted_name(self._table)}
+            cursor.execute(writes.count_left_out(self._staged, sink), named)
+            lost, touched, differing = _numbers(cursor)
+            # Rows of this transaction that the statement did not write: a trigger left out a row, and changed it by itself.
+            swallowed = min(max(touched - written, 0), differing)
+            require_none_left_out(self._table, keys, lost + swallowed)
+        return Moved(found, written)
 
     def _where_allowed(self, statement: sql.Composed) -> None:
         """Run a statement on staging that nobody needs any more, unless it is in use or another role's."""
@@ -191,7 +202,7 @@ def _staging_prefix(stream_id: str) -> str:
     return f"staging_{hashlib.sha256(stream_id.encode()).hexdigest()[:16]}_"
 
 
-def _only_number(cursor: psycopg2.extensions.cursor) -> int:
+def _numbers(cursor: psycopg2.extensions.cursor) -> tuple[int, ...]:
     row = cursor.fetchone()
-    assert row is not None, "count(*) returns one row"
-    return int(row[0])
+    assert row is not None, "an aggregate returns one row"
+    return tuple(int(number) for number in row)

@@ -55,6 +55,70 @@ def count_staged(rows: Staged) -> sql.Composed:
     return sql.SQL("select count(*) from {} where {}").format(rows.source, _chosen())
 
 
+def count_keys(rows: Staged, sink: PostgresSink) -> sql.Composed:
+    """Return the statement that counts the rows of a batch with some tags, and their distinct keys. Parameters: batch, tags."""
+    return sql.SQL(
+        "select coalesce(sum(of_key), 0)::bigint, count(*) from "
+        "(select count(*) as of_key from {staging} where {chosen} group by {keys}) counted"
+    ).format(staging=rows.source, chosen=_chosen(), keys=_names(sink.keys))
+
+
+def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
+    """Return the statement that compares the table with the staged keys. Parameters: batch, tags, target (its quoted name).
+
+    Asked after the write, in its transaction. A key is held where the table may stay as it is: its row has a greater version,
+    or holds already what would be written (suppress_redundant_updates_trigger), or is nothing but the key. It is touched
+    where this transaction has written its row, the statement or a trigger. Counted are the keys that are neither, those that
+    are touched, and those that are touched and not held.
+    """
+    # Of a table with inheritors only its own rows count, as in ON CONFLICT; the rows of a partitioned one are in its leaves.
+    return sql.SQL(
+        "select count(*) filter (where not touched and not held), count(*) filter (where touched), "
+        "count(*) filter (where touched and not held) from "
+        "(select coalesce(old.xmin = pg_current_xact_id()::xid, false) as touched, coalesce({holds}, false) as held "
+        "from ({wanted}) as new ({names}) left join {target} as old on {same} and (old.tableoid = %(target)s::regclass "
+        "or old.tableoid in (select relid from pg_partition_tree(%(target)s::regclass)))) as compared"
+    ).format(
+        wanted=_wanted(rows, sink),
+        names=_names(rows.columns),
+        target=rows.destination,
+        same=sql.SQL(" and ").join(sql.SQL("old.{key} = new.{key}").format(key=_identifier(key)) for key in sink.keys),
+        holds=_holds(rows, sink),
+    )
+
+
+def _wanted(rows: Staged, sink: PostgresSink) -> sql.Composed:
+    """What the write wants to put in: a row a key."""
+    return _aggregated(rows, sink) if sink.write is Write.MERGE else _latest(rows, sink)
+
+
+def _holds(rows: Staged, sink: PostgresSink) -> sql.Composable:
+    """Whether a row `old` of the table makes it right that `new` has changed nothing."""
+    rest = [name for name in rows.columns if name not in sink.keys]
+    if not rest:
+        return sql.SQL("old.tableoid is not null")
+    if sink.write is Write.MERGE:
+        return sql.SQL(" and ").join(_unchanged(_identifier(name), sink.merge[name]) for name in rest)
+    # By the bytes, as suppress_redundant_updates_trigger compares, and as types without equality allow.
+    same: sql.Composable = sql.SQL("record_image_eq(row({}), row({}))").format(_of("old", rest), _of("new", rest))
+    if sink.version is None:
+        return same
+    newer = sql.SQL("old.{version} is not null and (new.{version} is null or old.{version} > new.{version})")
+    return sql.SQL("({} or {})").format(same, newer.format(version=_identifier(sink.version)))
+
+
+def _unchanged(column: sql.Identifier, combine: Combine) -> sql.Composable:
+    """Whether combining the old value with the new one gives the old one."""
+    match combine:
+        case Combine.FIRST:
+            return sql.SQL("old.tableoid is not null")
+        case Combine.LAST:  # of any type, with or without equality
+            return sql.SQL("old.{column}::text is not distinct from new.{column}::text").format(column=column)
+        case Combine.SUM | Combine.MIN | Combine.MAX:
+            combined = sql.SQL(_COMBINED[combine].replace("excluded.", "new.")).format(column=column)
+            return sql.SQL("old.{} is not distinct from {}").format(column, combined)
+
+
 def write_staged(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """Return the statement that writes the staged rows of a batch with some tags. Parameters: batch, tags."""
     match sink.write:
@@ -75,54 +139,59 @@ def _append(rows: Staged) -> sql.Composed:
 
 def _upsert(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """One row a key: the one with the greatest version, else the last one read. An older row replaces no newer one."""
-    keys = _names(sink.keys)
-    latest: sql.Composable = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
     guard: sql.Composable = sql.SQL("")
     if sink.version is not None:
         version = _identifier(sink.version)
-        latest = sql.SQL("{} desc nulls last, {}").format(version, latest)
         guard = sql.SQL(" where old.{version} is null or old.{version} <= excluded.{version}").format(version=version)
     changes = [
         sql.SQL("{column} = excluded.{column}").format(column=_identifier(name))
         for name in rows.columns
         if name not in sink.keys
     ]
-    return sql.SQL(
-        "insert into {target} as old ({names}) select distinct on ({keys}) {names} from {staging} where {chosen} "
-        "order by {keys}, {latest} on conflict ({keys}) {action}"
-    ).format(
+    return sql.SQL("insert into {target} as old ({names}) {latest} on conflict ({keys}) {action}").format(
         target=rows.destination,
         names=_names(rows.columns),
-        keys=keys,
-        staging=rows.source,
-        chosen=_chosen(),
-        latest=latest,
+        latest=_latest(rows, sink),
+        keys=_names(sink.keys),
         action=_on_conflict(changes, guard),
     )
 
 
+def _latest(rows: Staged, sink: PostgresSink) -> sql.Composed:
+    latest: sql.Composable = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
+    if sink.version is not None:
+        latest = sql.SQL("{} desc nulls last, {}").format(_identifier(sink.version), latest)
+    return sql.SQL(
+        "select distinct on ({keys}) {names} from {staging} where {chosen} order by {keys}, {latest}"
+    ).format(keys=_names(sink.keys), names=_names(rows.columns), staging=rows.source, chosen=_chosen(), latest=latest)
+
+
 def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """Rows of one key are aggregated first, in the order of the keys, so that two tasks lock rows in the same order."""
-    values, changes = [], []
-    for name in rows.columns:
-        column = _identifier(name)
-        if name in sink.keys:
-            values.append(sql.SQL("{}").format(column))
-            continue
-        combine = sink.merge[name]
-        values.append(sql.SQL(_AGGREGATES[combine]).format(column=column))
-        changes.append(sql.SQL("{} = {}").format(column, sql.SQL(_COMBINED[combine]).format(column=column)))
-    return sql.SQL(
-        "insert into {target} as old ({names}) select {values} from {staging} where {chosen} "
-        "group by {keys} order by {keys} on conflict ({keys}) {action}"
-    ).format(
+    changes = [
+        sql.SQL("{} = {}").format(column, sql.SQL(_COMBINED[sink.merge[name]]).format(column=column))
+        for name in rows.columns
+        if name not in sink.keys
+        for column in [_identifier(name)]
+    ]
+    return sql.SQL("insert into {target} as old ({names}) {aggregated} on conflict ({keys}) {action}").format(
         target=rows.destination,
         names=_names(rows.columns),
-        values=sql.SQL(", ").join(values),
-        staging=rows.source,
-        chosen=_chosen(),
+        aggregated=_aggregated(rows, sink),
         keys=_names(sink.keys),
         action=_on_conflict(changes, sql.SQL("")),
+    )
+
+
+def _aggregated(rows: Staged, sink: PostgresSink) -> sql.Composed:
+    values = [
+        sql.SQL("{}").format(_identifier(name))
+        if name in sink.keys
+        else sql.SQL(_AGGREGATES[sink.merge[name]]).format(column=_identifier(name))
+        for name in rows.columns
+    ]
+    return sql.SQL("select {values} from {staging} where {chosen} group by {keys} order by {keys}").format(
+        values=sql.SQL(", ").join(values), staging=rows.source, chosen=_chosen(), keys=_names(sink.keys)
     )
 
 
@@ -134,6 +203,10 @@ def _on_conflict(changes: Sequence[sql.Composable], guard: sql.Composable) -> sq
 
 def _chosen() -> sql.SQL:
     return sql.SQL("_batch = %(batch)s and _tag = any(%(tags)s::bigint[])")
+
+
+def _of(row: str, columns: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL(f"{row}." + "{}").format(_identifier(name)) for name in columns)
 
 
 def _names(columns: Sequence[str]) -> sql.Composed:

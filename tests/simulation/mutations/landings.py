@@ -14,6 +14,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.offsets import BatchNumber, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, tasks, witnesses
+from exactlyonce_spark.target import Moved
 from tests.simulation import database, spark, target
 
 
@@ -61,10 +62,10 @@ def ranges_from_the_file() -> Iterator[None]:
 def staging_without_tags() -> Iterator[None]:
     """The landing moves everything staged for the batch, what failed tasks staged included."""
 
-    def move_all(self: Any, transaction: Any, number: BatchNumber, staged: Any) -> int:
+    def move_all(self: Any, transaction: Any, number: BatchNumber, staged: Any) -> Moved:
         rows = [row for epoch, batch, _, row in self._database.staging if (epoch, batch) == (self._epoch, number)]
         transaction.append(rows)
-        return sum(part.rows for part in staged)
+        return Moved(*[sum(part.rows for part in staged)] * 2)
 
     with mock.patch.object(target.MemoryTarget, "move_staged", move_all):
         yield
@@ -75,9 +76,9 @@ def staged_rows_not_counted() -> Iterator[None]:
     """The rows moved are not compared with the rows staged, which a crash of the server empties."""
     move = target.MemoryTarget.move_staged
 
-    def claim_all_moved(self: Any, transaction: Any, number: BatchNumber, staged: Any) -> int:
+    def claim_all_moved(self: Any, transaction: Any, number: BatchNumber, staged: Any) -> Moved:
         move(self, transaction, number, staged)
-        return sum(part.rows for part in staged)
+        return Moved(*[sum(part.rows for part in staged)] * 2)
 
     with mock.patch.object(target.MemoryTarget, "move_staged", claim_all_moved):
         yield
