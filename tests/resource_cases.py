@@ -121,6 +121,7 @@ FULL = document(
         "spec.trigger": {"interval": "1h30m5s500ms", "availableNow": False},
         "spec.recovery": {
             "onCheckpointLost": "Halt",
+            "onBatchTooLarge": "Retry",
             "onSourceTruncated": "ResumeFromEarliest",
             "maxFailuresPerBatch": 9,
             "backoff": {"initial": "0s", "max": "1m30s"},

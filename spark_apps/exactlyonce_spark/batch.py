@@ -20,7 +20,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Ranges
+from exactlyonce.offsets import BatchNumber, Positions, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import (
@@ -114,7 +114,7 @@ class Landing:
 
 
 class BatchLoop:
-    """Lands one batch after another under one permit."""
+    """Lands one batch after another under one permit. `stands` is where the stream stands after the latest."""
 
     def __init__(
         self, ledger: Ledger, permit: Permit, target: Target, source: SourceCheck, settings: BatchSettings
@@ -127,6 +127,7 @@ class BatchLoop:
         self._topic_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
+        self.stands = Positions()
         self._rows: int | None = None
 
     def check_still_valid(self) -> None:
@@ -162,7 +163,7 @@ class BatchLoop:
         if isinstance(begun, AlreadyLanded):
             if plan.stateful:
                 batch.run_without_rows()
-            self._landed, self.in_hand = batch.number, None
+            self._has_landed(planned)
             return None
         if by_partition:
             self._require_partitions(batch, plan)
@@ -178,8 +179,11 @@ class BatchLoop:
         else:
             self._land_staged(batch, planned)
         reached("batch.landed", batch.number)
-        self._landed, self.in_hand = batch.number, None
+        self._has_landed(planned)
         return Landing(planned.ranges.record_count, self._rows)
+
+    def _has_landed(self, planned: PlannedBatch) -> None:
+        self._landed, self.in_hand, self.stands = planned.number, None, planned.ranges.ends
 
     @property
     def _by_partition(self) -> bool:

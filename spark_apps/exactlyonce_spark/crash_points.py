@@ -27,6 +27,7 @@ LET_GO = ".let-go"
 POINTS = (
     "driver.claimed",
     "driver.session-started",
+    "driver.limit-grown",
     "batch.planned",
     "batch.begun",
     "batch.rows-written",
@@ -43,7 +44,10 @@ POINTS = (
     "task.before-commit",
     "task.committed",
 )
-"""Every point, in the order in which a batch passes them; the fault tests go through all of them."""
+"""Every point, in the order in which a batch passes them; the fault tests go through all of them.
+
+`driver.limit-grown` is passed where a driver that was told a smaller limit has stopped its query to go on with the whole one.
+"""
 
 
 class CrashRequested(RuntimeError):

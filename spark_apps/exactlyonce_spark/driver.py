@@ -29,7 +29,8 @@ from exactlyonce.source.kafka import KafkaBounds
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
-from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.failures import ending_of, is_too_large
+from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.landing import record_failure
@@ -46,7 +47,7 @@ log = logging.getLogger("exactlyonce.driver")
 
 
 class _Draining(Exception):
-    """Ends a batch that was planned after the process was asked to drain; it is replayed by the next driver."""
+    """Ends a batch that was planned after the query was to end; the next one, of this driver or another, runs it again."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,12 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     if parts.driver.kubernetes is not None:
         serve(metrics, os.environ[POD_IP], METRICS_PORT)
     secret = read_secret(Path(os.environ[SECRETS_FOLDER]), spec.source.kafka.secret_ref)
-    rows = streaming_rows(session, spec, secret, len(parts.source.view().selected))
+    growth = Growth(parts.driver.limit)
+
+    def rows_now() -> Any:
+        return streaming_rows(session, spec, secret, len(parts.source.view().selected), growth.records)
+
+    rows = rows_now()
     yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
     columns = fit_columns(yielded, parts.table, spec.sink.postgres)
     target, plan = _target(parts, columns)
@@ -127,7 +133,7 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     with keeping_ledger_short(
         parts.ledger.address, spec.sink.postgres.ledger_schema, parts.permit, spec.ledger_retention
     ):
-        return _Query(parts, session, rows, columns, plan, loop, drain, metrics).run()
+        return _Query(parts, session, rows, rows_now, columns, plan, loop, drain, metrics, growth).run()
 
 
 def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[PostgresTarget, TargetPlan]:
@@ -155,17 +161,21 @@ class _Query:
         parts: DriverParts,
         session: Any,
         rows: Any,
+        rows_now: Callable[[], Any],
         columns: tuple[FittedColumn, ...],
         plan: TargetPlan,
         loop: BatchLoop,
         drain: Drain,
         metrics: DriverMetrics,
+        growth: Growth,
     ) -> None:
         from exactlyonce_spark.worker import WorkerPlan
 
         self._parts = parts
         self._session = session
         self._rows = rows
+        self._rows_now = rows_now
+        self._growth = growth
         self._columns = columns
         self._loop = loop
         self._drain = drain
@@ -177,10 +187,31 @@ class _Query:
         self._plans: Any = None
 
     def run(self) -> LastWords:
-        """Start the query and await its end; raises what ended it, if not an ask to drain."""
+        """Run the query to its end; raises what ended it, if not an ask to drain.
+
+        A query with a smaller limit is stopped between two batches once what was too large has landed, and another one goes on
+        with the whole limit: the same claim, the same checkpoint. Who dies in between leaves a checkpoint like any other.
+        """
+        self._start()
+        self._await()
+        while self._growth.due and not self._drain.asked and isinstance(self._problem, _Draining | None):
+            reached("driver.limit-grown")
+            log.info("What was too large has landed: the resource's own limit holds again.")
+            self._growth.grow()
+            self._rows, self._plans, self._problem = self._rows_now(), None, None
+            self._start()
+            self._await()
+        if self._problem is not None and not isinstance(self._problem, _Draining):
+            raise self._problem
+        if self._drain.asked:
+            return LastWords(Ending.DRAINED, "It ended after the batch in hand, as it was asked to.")
+        return LastWords(Ending.COMPLETED, "It has landed what the source held when it started.")
+
+    def _start(self) -> None:
         from exactlyonce_spark.query import started
 
         spec = self._parts.driver.spec
+        self._started.clear()
         writer = self._rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", self._parts.stream.checkpoint_path)
         if spec.trigger.available_now:
@@ -190,12 +221,10 @@ class _Query:
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
         self._query = started(writer)
         self._started.set()
-        self._await()
-        if self._problem is not None and not isinstance(self._problem, _Draining):
-            raise self._problem
-        if self._drain.asked:
-            return LastWords(Ending.DRAINED, "It ended after the batch in hand, as it was asked to.")
-        return LastWords(Ending.COMPLETED, "It has landed what the source held when it started.")
+
+    @property
+    def _ends_after_batch(self) -> bool:
+        return self._drain.asked or self._growth.due
 
     def _take(self, rows: Any, number: int) -> None:
         """Spark's callback for each batch. What it raises here ends the query; the exception itself is kept."""
@@ -205,7 +234,7 @@ class _Query:
 
         self._started.wait()
         try:
-            if self._drain.asked:
+            if self._ends_after_batch:
                 raise _Draining  # noqa: TRY301 - it ends the query the same way as any other failure of a batch
             if self._plans is None:
                 self._plans = PlanReader(self._session, self._query)
@@ -221,6 +250,7 @@ class _Query:
             )
             self._metrics.begun()
             landing = self._loop.run(batch)
+            self._growth.landed(self._loop.stands)
             if landing is not None:
                 self._metrics.landed(landing.records, landing.rows)
         except BaseException as problem:
@@ -233,7 +263,7 @@ class _Query:
 
         next_check = time.monotonic() + CHECK_SECONDS
         while self._query.isActive:
-            if self._drain.asked:
+            if self._ends_after_batch:
                 if self._loop.in_hand is None and not self._query.status["isTriggerActive"]:
                     self._query.stop()
                     return
@@ -272,7 +302,8 @@ def _failed(
             log.warning("The failure could not be recorded: %s", second)
     if planned is None:
         return LastWords(ending, message)
-    return LastWords(ending, message, planned.number, planned.ranges.to_json())
+    too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
+    return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large)
 
 
 def _fenced_meanwhile(parts: DriverParts, ending: Ending, message: str) -> tuple[Ending, str]:

@@ -23,6 +23,14 @@ _OTHER_STATE = re.compile(
     r"\[(STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|"
     r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\]"
 )
+_TOO_LARGE = re.compile(
+    r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|spark\.driver\.maxResultSize|\bMemoryError\b"
+    r"|OOMKilled|possible container OOM|exit code (?:52|137)\b|exactlyonce\.errors\.TransactionTooLong"
+)
+"""What says that a batch needed more memory or time than there is; 52 is how an executor ends that ran out of memory.
+
+Source: org.apache.spark.util.SparkExitCode, ExecutorExitCodeJVM and KubernetesClusterSchedulerBackend, Spark 4.2.0.
+"""
 _DATABASE = "psycopg2"
 _MOST = 1200
 
@@ -57,6 +65,11 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     before_the_query = text.split("=== Streaming Query ===")[0].strip()
     said = _shortened(before_the_query or type(problem).__name__)
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said
+
+
+def is_too_large(problem: BaseException) -> bool:
+    """Whether a batch failed because there was not enough memory or time for all of it. Performs no I/O."""
+    return isinstance(problem, TransactionTooLong | MemoryError) or _TOO_LARGE.search(str(problem)) is not None
 
 
 def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> Ending:

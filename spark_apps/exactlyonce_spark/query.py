@@ -27,15 +27,19 @@ class TransformInvalid(Refused):
     """The transform does not parse, does not resolve, or is no function from DataFrame to DataFrame."""
 
 
-def streaming_rows(session: SparkSession, spec: StreamSpec, secret: Mapping[str, str], partitions: int) -> DataFrame:
+def streaming_rows(
+    session: SparkSession, spec: StreamSpec, secret: Mapping[str, str], partitions: int, most: int | None = None
+) -> DataFrame:
     """Return the streaming DataFrame whose rows land; `partitions` is how many the topics have now.
+
+    `most` is how many offsets a batch may span while that is less than the resource's own limit.
 
     Raises:
         Refused: if schema or transform cannot be used.
     """
     kafka = spec.source.kafka
     options = _kafka_options(kafka, secret, with_headers=_may_read_headers(spec.transform))
-    options |= _selection(kafka) | _limit(spec, partitions)
+    options |= _selection(kafka) | _limit(spec, partitions, most)
     # The start is never asked for: every checkpoint is seeded. A partition that appears later is read from its start.
     options["startingOffsets"] = "earliest"
     records = session.readStream.format("kafka").options(**options).load()
@@ -135,15 +139,18 @@ def _selection(kafka: KafkaSource) -> dict[str, str]:
     return {"assign": json.dumps(chosen)}
 
 
-def _limit(spec: StreamSpec, partitions: int) -> dict[str, str]:
+def _limit(spec: StreamSpec, partitions: int, most: int | None) -> dict[str, str]:
+    asked = _asked_limit(spec, partitions)
+    return {"maxOffsetsPerTrigger": str(asked if most is None else min(asked, most))}
+
+
+def _asked_limit(spec: StreamSpec, partitions: int) -> int:
     kafka = spec.source.kafka
-    if kafka.max_offsets_per_trigger is not None:
-        return {"maxOffsetsPerTrigger": str(kafka.max_offsets_per_trigger)}
     if kafka.max_rate_per_partition is not None:
         assert spec.trigger.interval is not None, "the resource's rules ask for an interval"
         seconds = spec.trigger.interval.total_seconds()
-        return {"maxOffsetsPerTrigger": str(max(1, math.floor(kafka.max_rate_per_partition * seconds * partitions)))}
-    return {"maxOffsetsPerTrigger": str(DEFAULT_BATCH_OFFSETS)}
+        return max(1, math.floor(kafka.max_rate_per_partition * seconds * partitions))
+    return kafka.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS
 
 
 def _may_read_headers(transform: Transform | None) -> bool:

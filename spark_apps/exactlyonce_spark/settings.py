@@ -9,6 +9,7 @@ from pathlib import Path
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import DriverDocument, KubernetesPlace
+from exactlyonce.launch.port import ShrunkLimit
 
 
 class DocumentUnreadable(Refused):
@@ -19,7 +20,8 @@ class DocumentUnreadable(Refused):
 class DriverSpec:
     """The resolved spec of one stream, as the launcher writes it and the driver reads it.
 
-    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with.
+    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with. `limit` is
+    there while a batch was too large.
     """
 
     stream_id: str
@@ -28,6 +30,7 @@ class DriverSpec:
     spark_conf: Mapping[str, str]
     kubernetes: KubernetesPlace | None = None
     ticket: str | None = None
+    limit: ShrunkLimit | None = None
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -45,4 +48,12 @@ class DriverSpec:
                 f"The driver does not understand {path.name} ({type(problem).__name__}: {said[:300]}); "
                 "give driver and operator images of the same release."
             ) from problem
-        return cls(document.stream_id, spec, document.master, document.spark_conf, document.kubernetes, document.ticket)
+        return cls(
+            document.stream_id,
+            spec,
+            document.master,
+            document.spark_conf,
+            document.kubernetes,
+            document.ticket,
+            document.limit,
+        )

@@ -146,6 +146,9 @@ class Chaos:
             world.topic.up = not world.topic.up
         if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
             world.topic.ends[TopicPartition(TOPIC, len(world.topic.ends))] = 0
+        if world.strikes("limit changed", 0.1):
+            world.limit = world.random.randint(1, world.batch_records)
+            world.struck_by("limit changed", f"a batch may have {world.limit} records of a partition")
         if world.strikes("topics changed", 0.05):
             choices = [frozenset({TOPIC}), frozenset({OTHER_TOPIC}), frozenset({TOPIC, OTHER_TOPIC})]
             world.named = world.random.choice([names for names in choices if names != world.named])

@@ -20,7 +20,7 @@ KEEPS_NOTHING = LedgerRetention.model_construct(
 
 
 @cache  # a parsed resource is frozen, there are few, and parsing one costs more than a pass over it
-def resource(topics: tuple[str, ...], delivery: Delivery, commit: Commit, on_truncated: str) -> Stream:
+def resource(topics: tuple[str, ...], delivery: Delivery, commit: Commit, on_truncated: str, limit: int) -> Stream:
     """Return the resource as a person would have written it."""
     postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(commit)}
     return parse_stream(
@@ -31,7 +31,7 @@ def resource(topics: tuple[str, ...], delivery: Delivery, commit: Commit, on_tru
             "spec": {
                 "delivery": str(delivery),
                 "source": {
-                    "kafka": {"bootstrapServers": "memory", "topics": list(topics)},
+                    "kafka": {"bootstrapServers": "memory", "topics": list(topics), "maxOffsetsPerTrigger": limit},
                     "format": {"schema": "id BIGINT"},
                 },
                 "sink": {"postgres": postgres},

@@ -58,4 +58,5 @@ HAZARDS = (
     "former life",
     "synchronous_commit off",
     "lose ledger",
+    "limit changed",
 )

@@ -133,7 +133,7 @@ class Query:
         return self._world.stateful and number > 0 and number % 2 == 0
 
     def _next_end(self, start: Positions) -> Positions:
-        limit = self._world.batch_records
+        limit = self._world.limit
         return Positions({key: min(end, start.get(key, 0) + limit) for key, end in self._ends().items()})
 
     def _ends(self) -> dict[TopicPartition, int]:

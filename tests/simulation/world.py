@@ -48,7 +48,7 @@ class SimulatedWorld:
         drawn = Scenario.draw(self.random)
         self.scenario = scenario or drawn
         self.stateful = self.scenario.stateful
-        self.batch_records = self.random.randint(2, 6)
+        self.batch_records = self.limit = self.random.randint(2, 6)
         self.records_to_produce = self.random.randint(20, 60)
         step = self.simulation.step
         self.store = MemoryStore(step)
@@ -227,7 +227,9 @@ class SimulatedWorld:
             driver.words = LastWords(Ending.FAILED, repr(problem))
 
     def _resource(self, named: frozenset[str]) -> Stream:
-        return resource(tuple(sorted(named)), self.scenario.delivery, self.scenario.commit, self.on_truncated)
+        return resource(
+            tuple(sorted(named)), self.scenario.delivery, self.scenario.commit, self.on_truncated, self.limit
+        )
 
     def _commit_fate(self) -> str:
         if not self.strikes("cut at commit", 0.04):

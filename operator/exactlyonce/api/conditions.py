@@ -7,6 +7,9 @@ second InProgress and the third Failed; docs/argocd/health.lua tells Argo CD the
 Measured stands beside them, and decides nothing: whether the lag that the status shows is that of now. It is there once the
 stream has been measured, or could not be.
 
+BatchLimited stands beside them, too: whether batches are held smaller than the resource says, because one was too large. It is
+there once that has happened.
+
 Source: the conditions of sigs.k8s.io/cli-utils, pkg/kstatus/README.md.
 """
 
@@ -21,6 +24,7 @@ from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStat
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 MEASURED = "Measured"
+BATCH_LIMITED = "BatchLimited"
 
 SPEC_INVALID = "SpecInvalid"
 
@@ -59,7 +63,7 @@ def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple
     ]
     since = {condition.type: condition for condition in status.conditions}
     made = []
-    for kind, holds, reason, message in [*wanted, *_measured(status)]:
+    for kind, holds, reason, message in [*wanted, *_measured(status), *_batch_limited(status)]:
         so = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
         before = since.get(kind)
         unchanged = before is not None and before.status is so
@@ -104,6 +108,18 @@ def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
     if progress.lag_problem is not None:
         return [(MEASURED, False, "Unreachable", progress.lag_problem)]
     return [(MEASURED, True, "Measured", "The lag is measured from the source and the ledger.")]
+
+
+def _batch_limited(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
+    """Return whether batches are held smaller than the resource says, as a condition; none where they never were."""
+    limit = status.batch_limit
+    if limit is not None:
+        return [(BATCH_LIMITED, True, "BatchTooLarge", limit.why)]
+    if any(condition.type == BATCH_LIMITED for condition in status.conditions):
+        return [
+            (BATCH_LIMITED, False, "Landed", "What was too large has landed; the resource's own limit holds again.")
+        ]
+    return []
 
 
 def _reason(status: StreamStatus) -> str | None:

@@ -70,6 +70,13 @@ class OnSourceTruncated(StrEnum):
     RESUME_FROM_EARLIEST = "ResumeFromEarliest"
 
 
+class OnBatchTooLarge(StrEnum):
+    """What happens when a batch failed because it was too large: too little memory, or too little time."""
+
+    SHRINK = "Shrink"
+    RETRY = "Retry"
+
+
 class DeletionPolicy(StrEnum):
     """What becomes of what is kept when the resource is deleted."""
 
@@ -144,6 +151,11 @@ class Recovery(Model):
     )
     on_source_truncated: OnSourceTruncated = Field(
         OnSourceTruncated.HALT, description="When the source no longer holds the next record."
+    )
+    on_batch_too_large: OnBatchTooLarge = Field(
+        OnBatchTooLarge.SHRINK,
+        description="When a batch needed more memory or time than there is: Shrink halves the limit of a batch until its "
+        "records have landed; Retry runs it again as it is, like any batch that failed.",
     )
     max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")

@@ -71,6 +71,18 @@ class Trouble(StatusModel):
     retry_at: datetime | None = Field(None, description="When the next attempt may be made.")
 
 
+class BatchLimit(StatusModel):
+    """A limit of a batch that is smaller than the resource's, because a batch was too large."""
+
+    records: int = Field(description="The most offsets one batch spans for now.")
+    why: str = Field(description="Which batch was too large, and what it ended with.")
+    batch: int = Field(description="The batch that was too large.")
+    until: str = Field(
+        description="The end of that batch, as JSON of topics and partitions: the limit holds until it has landed."
+    )
+    since: datetime = Field(description="Since when the limit holds.")
+
+
 class CheckpointStatus(StatusModel):
     """The checkpoint in use."""
 
@@ -104,7 +116,7 @@ class ConditionStatus(StrEnum):
 class Condition(StatusModel):
     """One condition, in the form of Kubernetes' own (metav1.Condition)."""
 
-    type: str = Field(description="Ready, Reconciling, Stalled or Measured.")
+    type: str = Field(description="Ready, Reconciling, Stalled, Measured or BatchLimited.")
     status: ConditionStatus = Field(description="Whether it holds.")
     reason: str = Field(description="Why, in one CamelCase word.")
     message: str = Field(description="Why, in one sentence.")
@@ -126,6 +138,9 @@ class StreamStatus(StatusModel):
     checkpoint: CheckpointStatus | None = Field(None, description="The checkpoint in use.")
     progress: Progress | None = Field(None, description="How far the stream has come.")
     trouble: Trouble = Field(Trouble(), description="Failures in a row.")
+    batch_limit: BatchLimit | None = Field(
+        None, description="The smaller limit of a batch that holds for now; unset where the resource's own does."
+    )
     acted_on: str | None = Field(
         None, description="What a person last asked for, as a hash: another one gives a halted stream another try."
     )
@@ -134,5 +149,6 @@ class StreamStatus(StatusModel):
     )
     conditions: Annotated[tuple[Condition, ...], Unique(("type",))] = Field(
         (),
-        description="Ready, Reconciling and Stalled, as kstatus reads them, and Measured: whether the lag is known now.",
+        description="Ready, Reconciling and Stalled, as kstatus reads them, and Measured: whether the lag is known now; "
+        "BatchLimited: whether batches are held smaller than the resource says, because one was too large.",
     )

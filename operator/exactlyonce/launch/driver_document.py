@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from exactlyonce.launch.port import Orders
+from exactlyonce.launch.port import Orders, ShrunkLimit
 
 POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
@@ -114,6 +114,7 @@ class DriverDocument:
     """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in.
 
     `ticket` is what the raise of the attempt's epoch drew; an operator of an earlier release writes none.
+    `limit` is there while a batch was too large.
     """
 
     stream_id: str
@@ -122,10 +123,11 @@ class DriverDocument:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesPlace | None = None
     ticket: str | None = None
+    limit: ShrunkLimit | None = None
 
     def ordered(self, orders: Orders) -> DriverDocument:
         """Return the document with an attempt's orders in it."""
-        return replace(self, ticket=orders.ticket)
+        return replace(self, ticket=orders.ticket, limit=orders.limit)
 
     def render(self) -> str:
         """Return the document as JSON."""
@@ -137,6 +139,8 @@ class DriverDocument:
         }
         if self.ticket is not None:
             document["ticket"] = self.ticket
+        if self.limit is not None:
+            document["batchLimit"] = {"records": self.limit.records, "until": self.limit.until}
         if self.kubernetes is not None:
             document["kubernetes"] = self.kubernetes.document()
         return json.dumps(document, indent=2)
@@ -151,7 +155,7 @@ class DriverDocument:
         document = json.loads(text)
         if not isinstance(document, dict):
             raise TypeError("it is no object")
-        place = document.get("kubernetes")
+        place, limit = document.get("kubernetes"), document.get("batchLimit")
         return cls(
             document["streamId"],
             document["spec"],
@@ -159,4 +163,5 @@ class DriverDocument:
             document["sparkConf"],
             None if place is None else KubernetesPlace.read(place),
             document.get("ticket"),
+            None if limit is None else ShrunkLimit(**limit),
         )

@@ -32,12 +32,16 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """The last words of a driver; `ranges` is the JSON of the batch in hand."""
+    """The last words of a driver; `ranges` is the JSON of the batch in hand.
+
+    `too_large` says that the batch needed more memory or time than there is.
+    """
 
     ending: Ending
     message: str
     batch: int | None = None
     ranges: str | None = None
+    too_large: bool = False
 
     def render(self) -> str:
         """Return one JSON object of at most MAX_BYTES; the message is cut to fit, then the ranges are left out."""
@@ -52,6 +56,7 @@ class LastWords:
         fields = {
             "reason": str(self.ending),
             "batch": self.batch,
+            "tooLarge": self.too_large or None,
             "ranges": None if ranges is None else json.loads(ranges),
             "error": message,
         }
@@ -68,12 +73,13 @@ def parse_last_words(text: str) -> LastWords | None:
             str(fields.get("error", "")),
             fields.get("batch"),
             None if ranges is None else json.dumps(ranges, separators=(",", ":")),
+            fields.get("tooLarge") is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-_CUT = re.compile(r'\{"reason": "(\w+)"(?:, "batch": (\d+))?')
+_CUT = re.compile(r'\{"reason": "(\w+)"(?:, "batch": (\d+))?(, "tooLarge": true)?')
 
 
 def parse_cut_words(text: str) -> LastWords | None:
@@ -83,5 +89,8 @@ def parse_cut_words(text: str) -> LastWords | None:
         return None
     batch = None if found[2] is None else int(found[2])
     return LastWords(
-        Ending(found[1]), f"Its last words were cut short: {text[found.end() :].lstrip(', ')[:500]}", batch
+        Ending(found[1]),
+        f"Its last words were cut short: {text[found.end() :].lstrip(', ')[:500]}",
+        batch,
+        too_large=found[3] is not None,
     )

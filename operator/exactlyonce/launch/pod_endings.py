@@ -178,8 +178,15 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):
         return Ended(proof, words, why)
     if words is not None and reason is Reason.OUT_OF_MEMORY:
-        words = LastWords(words.ending, f"{why} It said: {words.message}", words.batch, words.ranges)
-    return Ended(proof, words, why, str(reason) if words is None else None, blames_batch=reason not in _NOT_ITS_FAULT)
+        words = replace(words, message=f"{why} It said: {words.message}")
+    return Ended(
+        proof,
+        words,
+        why,
+        str(reason) if words is None else None,
+        blames_batch=reason not in _NOT_ITS_FAULT,
+        out_of_memory=reason is Reason.OUT_OF_MEMORY,
+    )
 
 
 def _why(pod: Manifest, terminated: Manifest, words: LastWords | None) -> tuple[Reason, str]:

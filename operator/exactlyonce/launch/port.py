@@ -47,7 +47,8 @@ class Ended:
     """The driver has ended and writes nothing any more; `proof` says how that is known.
 
     `words` are its last ones, None when it left none, and `detail` says what else is known of its end. `reason` is one word
-    for it where the last words do not say it. `blames_batch` is False where something else than the batch in hand ended it.
+    for it where the last words do not say it. `blames_batch` is False where something else than the batch in hand ended it;
+    `out_of_memory` says that its container needed more memory than it may have.
     """
 
     proof: str
@@ -56,6 +57,7 @@ class Ended:
     reason: str | None = None
     blames_batch: bool = True
     pod: DriverPod | None = None
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,24 @@ DriverState = NeverStarted | Running | Ended | Gone
 
 
 @dataclass(frozen=True, slots=True)
+class ShrunkLimit:
+    """A smaller limit of a batch, and the positions (as JSON) up to which it holds."""
+
+    records: int
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """What one attempt is told beside the spec of its stream.
 
     `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). With a `brief`, reconciliation runs
-    where the driver will, before it, and lets it start or not.
+    where the driver will, before it, and lets it start or not. `limit` is there while a batch was too large.
     """
 
     ticket: str | None = None
     brief: str | None = None
+    limit: ShrunkLimit | None = None
 
 
 NO_ORDERS = Orders()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
+from exactlyonce.api.status import BatchLimit, DriverStatus, Phase, StreamStatus, Trouble
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber
+from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
 from exactlyonce.reconcile.progress import progress_of
 from exactlyonce.reconcile.recorded import (
     changes_by_word,
@@ -20,7 +21,7 @@ from exactlyonce.reconcile.recorded import (
     told_of,
     with_pod,
 )
-from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_trouble
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_shrinking, after_trouble
 from exactlyonce.reconcile.step import Step
 from exactlyonce.reconcile.world import (
     Done,
@@ -47,6 +48,9 @@ class Endings(Step):
             driver = status.driver
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
+        limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
+        smaller = after_too_large(ending, view, limit, self.stream.spec.recovery, world.now())
+        note = smaller.why if isinstance(smaller, AsItIs) else ""
         step = after_ending(
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
@@ -55,15 +59,21 @@ class Endings(Step):
             status.trouble,
             self.stream.spec.recovery,
             world.now(),
+            note,
         )
         kind, told = told_of(ending)
+        told = f"{told} {note}".strip()
         self.reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
         ended = {"ended": kind, "proof": proof, "message": told}
         goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        status = status.model_copy(update={"progress": progress_of(view, status.progress)})
+        status = status.model_copy(update={"progress": progress_of(view, status.progress), "batch_limit": limit})
+        if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
+            step, told = after_shrinking(status.trouble, world.now()), f"{told} {smaller.why}"
+            status = status.model_copy(update={"batch_limit": smaller})
+            world.report("BatchShrunk", smaller.why)
         match step:
             case Finished(completed=False) if goes_on:
                 # Never Suspended, which would be Ready: what the resource asks for is not yet so.

@@ -33,7 +33,7 @@ class Brief:
 
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
-    of the ledger; an operator of an earlier release writes neither.
+    of the ledger, `shrunk` how many offsets a batch may have for now; an operator of an earlier release writes none of them.
     """
 
     stream: Stream
@@ -42,6 +42,7 @@ class Brief:
     predecessor: Predecessor
     ticket: str | None = None
     known: Known | None = None
+    shrunk: int | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -60,6 +61,7 @@ class Brief:
             "predecessor": _predecessor_document(self.predecessor),
             "ticket": self.ticket,
             "known": None if self.known is None else _known_document(self.known),
+            "shrunk": self.shrunk,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -80,6 +82,7 @@ class Brief:
             _predecessor(document["predecessor"]),
             document.get("ticket"),
             None if known is None else _known(known),
+            document.get("shrunk"),
         )
 
 
@@ -91,7 +94,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     try:
         seen = observe(
             stores,
-            request_of(brief.stream, brief.owner),
+            request_of(brief.stream, brief.owner, brief.shrunk),
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,

@@ -10,6 +10,7 @@ from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.act import act
+from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
@@ -52,7 +53,8 @@ class Launching(Step):
         attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)
         if known > status.attempt:
             world.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
-        status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING)
+        limit = still_needed(status.batch_limit, before, self.stream.spec.recovery)
+        status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING, batch_limit=limit)
         self.reached("pass.attempt-recorded")
         ticket = new_token()
         raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt, ticket)
@@ -61,7 +63,7 @@ class Launching(Step):
             return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
             world.stores,
-            request_of(self.stream, world.owner),
+            request_of(self.stream, world.owner, records_of(limit)),
             attempt,
             predecessor_of(raised.before, status, world.launcher),
             world.owner_is_gone,
@@ -94,7 +96,7 @@ class Launching(Step):
         if not at_once:
             self.write(status, version, **driver)
         self.reached("pass.driver-recorded")
-        world.launcher.start(attempt, Orders(ticket))
+        world.launcher.start(attempt, Orders(ticket, limit=order_of(limit)))
         return Watching(attempt)
 
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
@@ -116,13 +118,14 @@ class Launching(Step):
             predecessor_of(row, status, world.launcher),
             ticket,
             known_of(status.progress),
+            records_of(status.batch_limit),
         )
         landed = None if row is None else row.landed_batch
         driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
         message = f"Attempt {attempt} reconciles in its pod, which has the checkpoint's volume."
         self.write(status, version, driver=driver, message=message)
         self.reached("pass.driver-recorded")
-        world.launcher.start(attempt, Orders(ticket, brief.render()))
+        world.launcher.start(attempt, Orders(ticket, brief.render(), order_of(status.batch_limit)))
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:

@@ -14,7 +14,9 @@ from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Refuse
 from exactlyonce.launch.port import Ended, Gone, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import PositionsMoved
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings
 from exactlyonce.reconcile.launching import Launching
 from exactlyonce.reconcile.progress import checkpoint_of, progress_of
@@ -154,7 +156,13 @@ class StreamLoop:
             except ExactlyOnceError:
                 return changes  # a driver that runs is not touched for what is only shown
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
+            changes |= self._grown_back(status, view)
         return changes
+
+    def _grown_back(self, status: StreamStatus, view: LedgerView | None) -> dict[str, object]:
+        """The smaller limit of a batch is over when what was too large has landed; its driver has found that out by itself."""
+        limit = still_needed(status.batch_limit, view, self._step.stream.spec.recovery)
+        return {} if limit == status.batch_limit else {"batch_limit": limit}
 
     def _put_off(self, reason: str) -> PassResult:
         """Something did not answer: nothing is known, so nothing is decided; try again later."""

@@ -50,8 +50,9 @@ def after_ending(
     trouble: Trouble,
     recovery: Recovery,
     now: datetime,
+    note: str = "",
 ) -> NextStep:
-    """Return the step that follows the end of a driver.
+    """Return the step that follows the end of a driver. `note` is told beside its last words where the stream halts.
 
     `in_progress` is the batch that the ledger says was begun and has not landed; it is what a driver that left no words
     failed on. `landed_at_start` and `landed_now` are the landed batch when the driver was started and now.
@@ -65,6 +66,7 @@ def after_ending(
         return HaltStream(words.message, counted)
     if counted.batch_failures >= recovery.max_failures_per_batch:
         said = words.message if words is not None else "the driver ended without a word"
+        said = f"{said.rstrip('.')}. {note}" if note else said
         return HaltStream(
             f"Batch {counted.batch} has failed {counted.batch_failures} times; the last time: {said} Mend the cause, "
             "then start the stream again.",
@@ -76,6 +78,11 @@ def after_ending(
     if words is not None and words.ending is Ending.UNREACHABLE:
         wait = max(wait, recovery.backoff.initial)
     return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
+
+
+def after_shrinking(trouble: Trouble, now: datetime) -> Restart:
+    """Return the step that follows a batch which was too large and is made smaller: at once, and nothing counts as failed."""
+    return Restart(now, trouble.model_copy(update={"batch": None, "batch_failures": 0, "retry_at": now}))
 
 
 def after_trouble(trouble: Trouble, recovery: Recovery, now: datetime) -> Restart:

@@ -42,6 +42,7 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.state_of_the_latest_batch,
         decisions.state_begins_empty,
         decisions.the_status_is_no_evidence,
+        decisions.a_proposal_counts_as_landed,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""

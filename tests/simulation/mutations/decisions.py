@@ -10,6 +10,7 @@ from unittest import mock
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
+from exactlyonce.checkpoint.state import Readable
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, Positions
@@ -118,4 +119,18 @@ def state_begins_empty() -> Iterator[None]:
 def the_status_is_no_evidence() -> Iterator[None]:
     """A ledger without a batch is a first start, whatever the resource's status knows."""
     with mock.patch.object(decide, "ledger_lost", lambda seen: None):
+        yield
+
+
+@contextmanager
+def a_proposal_counts_as_landed() -> Iterator[None]:
+    """A batch that is given up as a proposal is passed over: the new generation goes on where that batch was to end."""
+    at_the_sink = decide._seed
+
+    def beyond(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:
+        proposed = "plans its records anew" in note and isinstance(seen.checkpoint, Readable)
+        end = seen.checkpoint.planned_end if proposed and isinstance(seen.checkpoint, Readable) else after
+        return at_the_sink(seen, before, end, batch, note)
+
+    with mock.patch.object(decide, "_seed", beyond):
         yield

@@ -1,0 +1,96 @@
+"""A batch that was too large is made smaller, until its records have landed: docs/adr/0016. Performs no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from exactlyonce.api.spec import OnBatchTooLarge, Recovery
+from exactlyonce.api.status import BatchLimit
+from exactlyonce.launch.port import Ended, Gone, ShrunkLimit
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView
+from exactlyonce.offsets import BatchNumber, Positions
+
+
+@dataclass(frozen=True, slots=True)
+class AsItIs:
+    """The batch runs again as it is; `why` is a sentence for the person who reads that it was too large."""
+
+    why: str
+
+
+def says_too_large(ending: Ended | Gone) -> bool:
+    """Whether a driver ended because its batch needed more memory or time than there is."""
+    if isinstance(ending, Gone):
+        return False
+    return ending.out_of_memory or (ending.words is not None and ending.words.too_large)
+
+
+def after_too_large(
+    ending: Ended | Gone, view: LedgerView | None, before: BatchLimit | None, recovery: Recovery, now: datetime
+) -> BatchLimit | AsItIs | None:
+    """Return the limit that follows, or why there is none; None where the ending does not say that a batch was too large."""
+    if not says_too_large(ending) or recovery.on_batch_too_large is OnBatchTooLarge.RETRY or view is None:
+        return None
+    row = _batch_in_hand(ending, view)
+    if row is None:
+        return None
+    if view.stream.stateful:
+        return AsItIs(
+            "The query keeps state, so the batch cannot be planned anew: give it more memory or more time "
+            "(sink.postgres.transactionTimeout). A smaller source.kafka.maxOffsetsPerTrigger holds from the next batch on."
+        )
+    if view.landed.positions != _with(view.landed.positions, row.ranges.starts):
+        return AsItIs(
+            "A part of the batch has landed, so the rest of it runs as it was planned; give it more memory or time."
+        )
+    allowed = row.ranges.record_count if before is None else min(row.ranges.record_count, before.records)
+    if allowed <= 1:
+        return AsItIs(
+            "It cannot be made smaller: a limit of one record was not small enough. Give it more memory or time."
+        )
+    records = allowed // 2
+    why = (
+        f"Batch {row.batch} of {row.ranges.record_count} records was too large; until its records have landed a batch has "
+        f"at most {records}."
+    )
+    return BatchLimit(records=records, why=why, batch=row.batch, until=row.ranges.ends.to_json(), since=now)
+
+
+def still_needed(limit: BatchLimit | None, view: LedgerView | None, recovery: Recovery) -> BatchLimit | None:
+    """Return the limit while it holds: until the batch that was too large has landed, and as long as the resource wants it."""
+    if limit is None or recovery.on_batch_too_large is OnBatchTooLarge.RETRY:
+        return None
+    if view is None or view.stream.landed_batch is None:
+        return limit
+    return None if has_passed(view.landed.positions, Positions.from_json(limit.until)) else limit
+
+
+def has_passed(stands: Positions, until: Positions) -> bool:
+    """Whether the stream stands at or beyond `until` wherever it reads."""
+    return all(stands[key] >= offset for key, offset in until.items() if key in stands)
+
+
+def order_of(limit: BatchLimit | None) -> ShrunkLimit | None:
+    """Return the limit as a driver is told it."""
+    return None if limit is None else ShrunkLimit(limit.records, limit.until)
+
+
+def records_of(limit: BatchLimit | None) -> int | None:
+    """Return the limit as a decision sees it."""
+    return None if limit is None else limit.records
+
+
+def _batch_in_hand(ending: Ended | Gone, view: LedgerView) -> BatchRow | None:
+    """The batch that was too large, as the ledger recorded it when it was begun, if it has not landed since."""
+    waiting = (BatchStatus.IN_PROGRESS, BatchStatus.FAILED)
+    words = ending.words if isinstance(ending, Ended) else None
+    if words is not None and words.batch is not None:
+        row = view.batch(BatchNumber(words.batch))
+        return row if row is not None and row.status in waiting else None
+    return next((row for row in view.batches if row.status in waiting), None)
+
+
+def _with(stands: Positions, starts: Positions) -> Positions:
+    """Where the stream would stand if nothing of the batch had landed; a partition that is new in it stands nowhere."""
+    return Positions({**stands, **{key: offset for key, offset in starts.items() if key in stands}})
