@@ -107,7 +107,7 @@ class Chaos:
         if progress is None or progress.batch is None or not world.strikes("lose ledger", 0.02):
             return
         world.database.crash()
-        world.database.tables.rows.clear()
+        world.database.lose_rows()
         world.store.files.clear()
         world.struck_by("lose ledger", "the ledger and the checkpoint are lost")
 

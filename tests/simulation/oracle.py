@@ -21,6 +21,8 @@ from tests.simulation.launcher import Driver
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import SimulatedWorld, no_real_randomness
 
+_WITHOUT_FIRST_BATCH = (ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, ContradictionReason.LEDGER_LOST)
+
 TAIL = 120
 CHAOS_STEPS = 1500
 MOST_STEPS = 40_000
@@ -249,7 +251,7 @@ def _may_halt(world: SimulatedWorld) -> bool:
         case "Contradiction":
             if verdict.code == ContradictionReason.LEDGER_INCONSISTENT:
                 return False  # whatever moment a database is put back to, it agrees with itself
-            if "failover" in world.struck and verdict.code == ContradictionReason.CHECKPOINT_WITHOUT_LEDGER:
+            if "failover" in world.struck and verdict.code in _WITHOUT_FIRST_BATCH:
                 return True  # the transactions that were lost are the stream's first ones
             # A location that is deleted while the first generation is written may look like a checkpoint without a ledger.
             return bool({"restore", "lose checkpoint", "lose ledger"} & world.struck)

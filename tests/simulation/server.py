@@ -139,6 +139,11 @@ class MemoryDatabase:
         self.tables = backup.copy()
         self._latest.clear()
 
+    def lose_rows(self) -> None:
+        """Drop the ledger's rows, on every standby too: no failover brings them back."""
+        self.tables.rows.clear()
+        self._latest.clear()
+
     def fail_over(self, lost: int) -> None:
         """Promote a standby that has not received the latest transactions, so many at most."""
         states = [*self._latest, self.tables.copy()]
