@@ -102,6 +102,7 @@ FULL = document(
             "options": {"sep": ";"},
         },
         "spec.transform": {"python": {"module": "shop.orders", "function": "clean"}},
+        "spec.outputMode": "Append",
         "spec.sink.postgres": {
             **POSTGRES,
             "write": "Upsert",
@@ -144,7 +145,7 @@ FULL = document(
         "spec.objectives": {"lagSeconds": 300},
     }
 )
-"""A resource with nearly every field, none at its default."""
+"""A resource with nearly every field, none at its default but outputMode: the others do not go with commit: Partition."""
 
 VALID: Mapping[str, Changes] = {
     "as little as possible": {},
@@ -163,6 +164,17 @@ VALID: Mapping[str, Changes] = {
     },
     "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
     "a merge": {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Sum"}}},
+    "changed rows by key": {
+        "spec.outputMode": "Update",
+        "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
+    },
+    "changed rows that are merged": {
+        "spec.outputMode": "Update",
+        "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Last", "top": "Max"}},
+    },
+    "the whole result": {"spec.outputMode": "Complete"},
+    "the state store of Spark's own default": {"spec.sparkConf": {refused_conf.STATE_STORE: refused_conf.IN_MEMORY}},
+    "the later watermark": {"spec.sparkConf": {"spark.sql.streaming.multipleWatermarkPolicy": "max"}},
     "a table with quotes": {"spec.sink.postgres.table": '"my ""odd"" schema"."or.ders"'},
     "another delivery": {"spec.delivery": "AtMostOnce"},
     "a path": {"spec.checkpoint": {"location": "/var/lib/exactlyonce/orders"}},
@@ -185,6 +197,12 @@ VALID: Mapping[str, Changes] = {
     },
     "lists that are empty": {"spec.imagePullSecrets": [], "spec.sink.postgres.keys": [], "spec.sparkConf": {}},
 }
+
+_RESULTS: Mapping[str, Changes] = {
+    "Update": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
+    "Complete": {**POSTGRES},
+}
+"""The sink that each output mode beside Append may have."""
 
 CASES = (
     Refused("an upper-case name", {"metadata.name": "Orders"}, "metadata.name", NAME_SENTENCE, "lowercase RFC 1123"),
@@ -435,6 +453,47 @@ CASES = (
         {"spec.sink.postgres.commit": "Partition", "spec.delivery": "AtLeastOnce"},
         "spec",
         "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
+    ),
+    Refused("no such output mode", {"spec.outputMode": "Retract"}, "spec.outputMode", "is not one of", "Unsupported value"),
+    *(
+        Refused(
+            f"{mode} {delivery}",
+            {"spec.outputMode": mode, "spec.delivery": delivery, "spec.sink.postgres": sink},
+            "spec",
+            "outputMode: Update and Complete belong to delivery: ExactlyOnce",
+        )
+        for mode, sink in _RESULTS.items()
+        for delivery in ("AtLeastOnce", "AtMostOnce")
+    ),
+    *(
+        Refused(
+            f"{mode} a transaction a partition",
+            {"spec.outputMode": mode, "spec.sink.postgres": {**sink, "commit": "Partition"}},
+            "spec",
+            "outputMode: Update and Complete need sink.postgres.commit: Batch",
+        )
+        for mode, sink in _RESULTS.items()
+    ),
+    Refused(
+        "changed rows that are appended",
+        {"spec.outputMode": "Update"},
+        "spec",
+        "outputMode: Update emits a row again when it has changed, so it needs sink.postgres.write: Upsert or Merge",
+    ),
+    Refused(
+        "totals that are added to themselves",
+        {
+            "spec.outputMode": "Update",
+            "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Max", "total": "Sum"}},
+        },
+        "spec",
+        "outputMode: Update emits each total anew, and merge: Sum would add it to the former one; write Last",
+    ),
+    Refused(
+        "a whole result by key",
+        {"spec.outputMode": "Complete", "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]}},
+        "spec",
+        "outputMode: Complete replaces all rows of the table, so it needs sink.postgres.write: Append",
     ),
     *(
         Refused(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.source import OnMalformed
 from exactlyonce.api.spec import Delivery
 from exactlyonce.errors import ExactlyOnceError, Unreachable
@@ -36,6 +37,7 @@ from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.metrics import DriverMetrics, serve
 from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
+from exactlyonce_spark.postgres.replacing import ReplacingTarget
 from exactlyonce_spark.postgres.table import Table, read_table
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.settings import DriverSpec
@@ -147,7 +149,8 @@ def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[Post
         tuple(column.name for column in columns),
         sink,
     )
-    target = PostgresTarget(parts.ledger, plan)
+    replaces = parts.driver.spec.output_mode is OutputMode.COMPLETE
+    target = (ReplacingTarget if replaces else PostgresTarget)(parts.ledger, plan)
     target.create_staging()
     target.drop_older_staging()
     return target, plan
@@ -219,7 +222,7 @@ class _Query:
         elif spec.trigger.interval is not None:
             milliseconds = round(spec.trigger.interval.total_seconds() * 1000)
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
-        self._query = started(writer)
+        self._query = started(writer, spec.output_mode)
         self._started.set()
 
     @property

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Format, KafkaSource
 from exactlyonce.api.spec import StreamSpec, Transform
 from exactlyonce.api.topic_pattern import for_java
@@ -47,18 +48,35 @@ def streaming_rows(
     return transformed(session, formats.parsed(records, spec.source.format, schema), spec.transform)
 
 
-def started(writer: DataStreamWriter) -> StreamingQuery:
+_EMITS = {
+    OutputMode.APPEND: (
+        "appends rows",
+        "An aggregation needs a watermark and a window of time, in transform.python; or outputMode: Update, with "
+        "write: Upsert.",
+    ),
+    OutputMode.UPDATE: (
+        "updates rows",
+        "Update is for aggregations; a join or a deduplication emits rows that never change: set outputMode: Append.",
+    ),
+    OutputMode.COMPLETE: (
+        "replaces its whole result",
+        "Complete needs an aggregation, whose result is all that it replaces; set outputMode: Append or Update.",
+    ),
+}
+
+
+def started(writer: DataStreamWriter, output_mode: OutputMode = OutputMode.APPEND) -> StreamingQuery:
     """Start the query.
 
     Raises:
-        TransformInvalid: if Spark cannot run it as a stream, such as an aggregation without a watermark.
+        TransformInvalid: if Spark cannot run it as a stream of this mode, such as an aggregation without a watermark.
     """
     try:
-        return writer.start()
+        return writer.outputMode(output_mode.value.lower()).start()
     except AnalysisException as problem:
+        emits, advice = _EMITS[output_mode]
         raise TransformInvalid(
-            f"The transform cannot run as a stream that appends rows: {_first_line(problem)} An aggregation needs a "
-            "watermark and a window of time, in transform.python."
+            f"The transform cannot run as a stream that {emits}: {_first_line(problem)} {advice}"
         ) from problem
 
 

@@ -183,3 +183,12 @@ def test_two_generations_do_not_share_a_query_id() -> None:
     ids = {store.read(f"{folder}/metadata") for folder in (SEVENTH.folder, Generation(8, Epoch(3)).folder)}
     assert len(ids) == 2
     assert read_generation(store, SEVENTH.folder) != read_generation(store, Generation(8, Epoch(3)).folder)
+
+
+def test_a_seed_names_the_watermark_policy_where_it_is_not_sparks_default() -> None:
+    """What the offset log does not name Spark takes for the default, whatever the session is set to."""
+    named = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.multipleWatermarkPolicy": "max"}
+    for policy, conf in (("min", {"spark.sql.shuffle.partitions": "2"}), ("max", named)):
+        store = MemoryStore()
+        write_seed(store, SEVENTH, BatchNumber(0), START, 2, policy)
+        assert readable(store, SEVENTH.folder).conf == conf

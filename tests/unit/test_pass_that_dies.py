@@ -12,6 +12,7 @@ from exactlyonce.ledger.rows import DatabaseIdentity, Owner
 from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
 from exactlyonce.reconcile.loop import Halted, Waiting
 from tests.unit.passes import KEYS, Died, Machine, ended
+from tests.unit.stateful_passes import database_went_back, state_of
 
 GENERATION = "generation-000001-a1"
 
@@ -146,6 +147,7 @@ LAUNCHES = [
     (resume, (40, 30)),
     (checkpoint_lost, (40, 30)),
     (accepted_loss, (60, 30)),
+    (database_went_back, (40, 30)),
     (made_again, (40, 30)),
     (status_lost, (40, 30)),
     (topic_added, (40, 30, 5)),
@@ -178,6 +180,34 @@ def test_an_operator_that_dies_between_any_two_effects_leaves_one_that_comes_to_
         machine.assert_launched_as_published()
         assert machine.stands() == stands, f"it died before {effect!r}, effect {place} of {whole.effects}"
         assert sum(isinstance(state, Running) for state in machine.drivers.states.values()) == 1
+
+
+def test_a_query_with_state_whose_database_went_back_goes_on_with_the_state_of_what_landed() -> None:
+    machine = database_went_back()
+    before = dict(machine.store.files)
+    attempt = machine.run_until_a_driver_runs()
+    assert state_of(machine) == {"2.snapshot": b"the state of version 2"}, "batch 1 made it; what followed is forgotten"
+    assert {path: machine.store.files[path] for path in before} == before, "the old generation is left alone"
+    assert machine.view().stream.landed_batch == 1, "its numbers go on, and batch 2 is planned again"
+    assert [kind for kind, _ in machine.reports if kind != "Died"] == ["RewindToSink"]
+    copies = [effect for effect in machine.effects if effect.startswith("copy ")]
+    assert copies[-1].endswith("/offsets/1"), "the offset log comes last"
+    machine.land(attempt, 55, 35)
+    machine.end(attempt)
+    machine.run_until_a_driver_runs()
+    assert machine.reports[-1][0] == "Resume"
+
+
+def test_a_query_with_state_whose_state_is_not_retained_halts_and_says_where_to_go_back_to() -> None:
+    machine = database_went_back(whole=False)
+    for _ in range(3):
+        result = machine.run_pass()
+        if isinstance(result, Halted):
+            break
+    assert isinstance(result, Halted)
+    assert f"{GENERATION}/state/0/0 has no version 2, which batch 1 made" in result.reason
+    assert "restore the database to a moment when batch 2 or a later one had landed" in result.reason
+    assert "starts at the offsets orders-0@40, orders-1@30" in result.reason
 
 
 def test_a_topic_that_is_left_out_and_comes_back_goes_on_where_it_stood() -> None:

@@ -24,6 +24,7 @@ from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores
 from tests.unit.passes import FIRST, ME, SECOND, STREAM, Died, Machine, ended
+from tests.unit.stateful_passes import database_went_back, state_of
 
 Prepare = Callable[[], Machine]
 
@@ -98,6 +99,18 @@ def test_a_driver_that_died_goes_on_as_with_an_operator_that_reaches_the_checkpo
     machine.assert_launched_as_published()
     assert machine.statuses.status.driver is not None
     assert machine.statuses.status.driver.landed_at_start == 1
+
+
+def test_a_query_with_state_whose_database_went_back_goes_on_in_the_pod_with_what_its_volume_retains() -> None:
+    machine = in_pods(database_went_back())
+    machine.run_pass()
+    assert machine.run_pass() == Watching(SECOND)
+    word = run_init_container(machine, SECOND)
+    assert (word.outcome, word.kind, word.landed, word.generation) == (Outcome.LAUNCHES, "RewindToSink", 1, 2)
+    assert state_of(machine) == {"2.snapshot": b"the state of version 2"}
+    machine.run_pass()
+    machine.assert_launched_as_published()
+    assert run_init_container(machine, SECOND).outcome is Outcome.LAUNCHES, "doing it again is harmless"
 
 
 def test_a_driver_that_landed_nothing_waits_longer_each_time_though_its_pod_ended_before_its_word_was_read() -> None:

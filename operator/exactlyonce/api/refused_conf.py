@@ -20,7 +20,6 @@ ALWAYS = {
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "a checkpoint is never deleted",
     "spark.sql.streaming.checkpointFileManagerClass": "the operator chooses it by the kind of storage",
     "spark.sql.streaming.minBatchesToRetain": "reconciliation needs the logs that Spark retains by default",
-    "spark.sql.streaming.multipleWatermarkPolicy": "a change of it changes what a stateful query emits",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "the other way has no time limits",
     "spark.sql.streaming.stopTimeout": _OWN,
     "spark.sql.streaming.offsetLog.formatVersion": "reconciliation reads versions 1 and 2; Spark chooses between them",
@@ -53,7 +52,10 @@ STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
+WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
 ONE_OF = {
+    WATERMARK_POLICY: (("min", "max"), "Spark knows no other policy"),
     STATE_STORE: ((ROCKSDB, IN_MEMORY), "reconciliation knows the state files of Spark's own two providers"),
 }
 """Settings that have one of a few values, with the reason."""

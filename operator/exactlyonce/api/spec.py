@@ -14,6 +14,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.constraints import Rule, Unique, matches
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
+from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
 from exactlyonce.api.sink import Commit, Sink
 from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Source
@@ -193,6 +194,13 @@ class StreamSpec(Model):
     )
     source: Source = Field(description="Where records come from: exactly one source, and the format of its records.")
     transform: Transform | None = Field(None, description="What is done to the rows.")
+    output_mode: OutputMode = Field(
+        OutputMode.APPEND,
+        description="Which rows of the transform's result each batch writes. Append: those that never change again. Update: "
+        "those that changed, with sink.postgres.write: Upsert or Merge. Complete: all of an aggregation's rows, at most "
+        "100,000, in place of whatever the table holds; the table then belongs to the stream, and rows of other writers are "
+        "deleted. A query that keeps state cannot change it.",
+    )
     sink: Sink = Field(
         description="Where rows take effect: exactly one sink. Its kind, its table and the ledger's schema are "
         "changed only while the stream is suspended."
@@ -244,6 +252,7 @@ class StreamSpec(Model):
             lambda it: it.sink.postgres.commit is Commit.BATCH or it.delivery is Delivery.EXACTLY_ONCE,
             "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
         ),
+        *OUTPUT_MODE_RULES,
     )
 
     @property

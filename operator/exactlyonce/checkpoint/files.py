@@ -14,6 +14,7 @@ from exactlyonce.offsets import MalformedPositions, Positions
 
 OFFSET_LOG_VERSIONS = (1, 2)
 COMMIT_LOG_VERSIONS = (1, 2)
+DEFAULT_WATERMARK_POLICY = "min"  # MultipleWatermarkPolicy.DEFAULT_POLICY_NAME
 NO_OFFSET = "-"  # OffsetSeqLog.SERIALIZED_VOID_OFFSET: this source had no offset in this batch
 
 
@@ -128,13 +129,18 @@ def render_metadata(query_id: str) -> bytes:
     return json.dumps({"id": query_id}, separators=(",", ":")).encode()
 
 
-def render_offsets(end: Positions | None, shuffle_partitions: int) -> bytes:
+def render_offsets(
+    end: Positions | None, shuffle_partitions: int, watermark_policy: str = DEFAULT_WATERMARK_POLICY
+) -> bytes:
     """Return the content of `offsets/N` for a query with one Kafka source; None renders Spark's `-`.
 
     Without spark.sql.shuffle.partitions a restart that has to run batch N+1 again ends with None.get
     (OfflineStateRepartitionUtils.isRepartitionBatch compares it between the two).
     """
     conf = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
+    if watermark_policy != DEFAULT_WATERMARK_POLICY:
+        # What the log does not name, Spark takes for the default of old logs, whatever the session says.
+        conf["spark.sql.streaming.multipleWatermarkPolicy"] = watermark_policy
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}, separators=(",", ":"))
     return f"v1\n{metadata}\n{NO_OFFSET if end is None else end.to_json()}".encode()
 

@@ -114,7 +114,12 @@ def replace_marker(store: LogStore, marker: Marker) -> Marker:
 
 
 def write_seed(
-    store: LogStore, generation: Generation, batch: BatchNumber, positions: Positions, shuffle_partitions: int
+    store: LogStore,
+    generation: Generation,
+    batch: BatchNumber,
+    positions: Positions,
+    shuffle_partitions: int,
+    watermark_policy: str = files.DEFAULT_WATERMARK_POLICY,
 ) -> None:
     """Write a generation whose next batch is `batch + 1`, starting at `positions`, and read it back.
 
@@ -134,7 +139,7 @@ def write_seed(
     else:
         content[f"{folder}/commits/{batch}"] = files.render_commit()
         content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None, shuffle_partitions)
-    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions, shuffle_partitions)
+    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions, shuffle_partitions, watermark_policy)
     for path, expected in content.items():
         outcome = store.create(path, expected)
         if isinstance(outcome, AlreadyExists) and outcome.content != expected:

@@ -39,11 +39,17 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
         case RecordLost(batch=batch):
             record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
         case SeedAndPublish():
-            positions, partitions = action.after.positions, action.shuffle_partitions
             if action.state_of is not None:
                 copy_retained(stores.checkpoints, action.state_of, action.generation, action.seed_batch)
             else:
-                write_seed(stores.checkpoints, action.generation, action.seed_batch, positions, partitions)
+                write_seed(
+                    stores.checkpoints,
+                    action.generation,
+                    action.seed_batch,
+                    action.after.positions,
+                    action.shuffle_partitions,
+                    action.watermark_policy,
+                )
             publish(stores.ledger, stream_id, _publication(stores, epoch, action))
         case RecordQuery(query=query):
             record_query(stores.ledger, stream_id, epoch, query)

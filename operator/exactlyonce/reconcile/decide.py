@@ -323,5 +323,12 @@ def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNu
     generation = Generation(max(known, default=0) + 1, seen.epoch)
     after_all = LandedPositions(after, topic_ids)
     return SeedAndPublish(
-        generation, batch, before, after_all, note, seen.request.shuffle_partitions, query=_query(seen)
+        generation,
+        batch,
+        before,
+        after_all,
+        note,
+        seen.request.shuffle_partitions,
+        query=_query(seen),
+        watermark_policy=seen.request.watermark_policy,
     )

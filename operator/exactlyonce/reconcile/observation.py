@@ -9,6 +9,7 @@ from datetime import datetime
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated
+from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
@@ -60,6 +61,7 @@ class Request:
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
     on_source_truncated: OnSourceTruncated = OnSourceTruncated.HALT
     shuffle_partitions: int = 8
+    watermark_policy: str = DEFAULT_WATERMARK_POLICY
     adopt: str | None = None
     fresh: str | None = None
 

@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE
+from exactlyonce.api.output_mode import OutputMode
+from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import StreamSpec, limit_words
+from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import (
     Generation,
     look_around,
@@ -69,6 +71,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None) -> Reque
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
         on_source_truncated=spec.recovery.on_source_truncated,
         shuffle_partitions=spec.shuffle_partitions,
+        watermark_policy=spec.spark_conf.get(WATERMARK_POLICY, DEFAULT_WATERMARK_POLICY),
         adopt=annotations.get(ADOPT),
         fresh=annotations.get(FRESH),
     )
@@ -122,13 +125,14 @@ def observe(
 
 
 def _hash_of_query(spec: StreamSpec) -> str:
-    """Return a hash of what turns records into rows, which the state of a stateful query depends on."""
+    """Return a hash of what turns records into rows, and of what else the state of a stateful query depends on."""
     transform = None if spec.transform is None else spec.transform.to_document()
     parts: list[object] = [spec.source.format.to_document(), transform]
     # What was added later counts where it is not the default, so that a hash of an earlier release stays what it was.
-    provider = spec.spark_conf.get(STATE_STORE, ROCKSDB)
-    if provider != ROCKSDB:
-        parts.append({STATE_STORE: provider})
+    defaults = {"outputMode": OutputMode.APPEND, WATERMARK_POLICY: DEFAULT_WATERMARK_POLICY, STATE_STORE: ROCKSDB}
+    asked = {**defaults, **spec.spark_conf, "outputMode": spec.output_mode}
+    changed = {key: asked[key] for key, default in defaults.items() if asked[key] != default}
+    parts += [changed] if changed else []
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -94,9 +94,10 @@ def stateful_query_changed(
         return _refused(change.words, change.evidence)
     if ledger.query is None or ledger.query.query == seen.request.query:
         return None
-    words = "The format of the source or the transform is another one than the state was made with"
+    words = "The source's format, the transform, the output mode or the state store is not the one that the state was made with"
     data = {"before": ledger.query.query, "now": seen.request.query}
-    return _refused(words, (Evidence("format or transform have changed since the latest driver was started", data),))
+    what = "format, transform, output mode or state store have changed since the latest driver was started"
+    return _refused(words, (Evidence(what, data),))
 
 
 def _refused(words: str, evidence: tuple[Evidence, ...]) -> Contradiction:

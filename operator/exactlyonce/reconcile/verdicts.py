@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, QueryMark
@@ -199,6 +200,7 @@ class SeedAndPublish:
     given_up: tuple[FailureRow, ...] = ()
     query: QueryMark | None = None
     state_of: Generation | None = None
+    watermark_policy: str = DEFAULT_WATERMARK_POLICY
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ from tests.simulation.mutations.landings import retention_not_checked
 def seed_without_its_commit() -> Iterator[None]:
     """A seed lacks its commit log, so Spark runs the seeded batch itself, from the earliest offset."""
 
-    def without_commit(store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int) -> None:
+    def without_commit(
+        store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int, policy: str
+    ) -> None:
         store.create(f"{made.folder}/metadata", files.render_metadata("x"))
         store.create(f"{made.folder}/offsets/{number}", files.render_offsets(positions, partitions))
 

@@ -243,6 +243,12 @@ def test_what_was_taken_at_most_once_is_recorded_before_the_query_is() -> None:
     assert decision.actions == (RecordLost(TAKEN_4), RecordQuery(QUERY), Launch())
 
 
+OTHER_QUERY = (
+    "The source's format, the transform, the output mode or the state store is not the one that the state was made with, "
+    "and"
+)
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
@@ -258,12 +264,12 @@ def test_what_was_taken_at_most_once_is_recorded_before_the_query_is() -> None:
         ),
         pytest.param(
             seen(request=asked(query="query-2"), ledger=ledger(stateful=True)),
-            "The format of the source or the transform is another one than the state was made with, and",
+            OTHER_QUERY,
             id="the transform is another one",
         ),
         pytest.param(
             seen(replace(logs(), stateful=True), request=asked(query="query-2")),
-            "The format of the source or the transform is another one than the state was made with, and",
+            OTHER_QUERY,
             id="the checkpoint has state that no batch has landed with",
         ),
     ],

@@ -1,0 +1,52 @@
+"""What the state of a query depends on is in the mark that the ledger keeps of it, and an upgrade changes no mark."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE, WATERMARK_POLICY
+from exactlyonce.api.resource import parse_stream
+from exactlyonce.ledger.rows import Owner
+from exactlyonce.reconcile.observe import request_of
+from tests.resource_cases import POSTGRES, Changes, document
+
+BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
+
+
+def mark(changes: Changes) -> str:
+    return request_of(parse_stream(document(changes), "the test"), Owner("cluster", "uid")).query
+
+
+PLAIN = mark({})
+
+
+def test_the_mark_of_a_spec_of_the_former_release_is_what_it_was() -> None:
+    assert PLAIN == "f438fb19fd202e89"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec.outputMode": "Update", "spec.sink.postgres": BY_KEY},
+        {"spec.outputMode": "Complete"},
+        {"spec.sparkConf": {STATE_STORE: IN_MEMORY}},
+        {"spec.sparkConf": {WATERMARK_POLICY: "max"}},
+        {"spec.transform": {"sql": "SELECT 1 AS id FROM source"}},
+    ],
+    ids=str,
+)
+def test_a_change_of_what_state_depends_on_changes_the_mark(changes: Changes) -> None:
+    assert mark(changes) != PLAIN
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec.outputMode": "Append"},
+        {"spec.sparkConf": {STATE_STORE: ROCKSDB, WATERMARK_POLICY: "min", "spark.sql.shuffle.partitions": "4"}},
+        {"spec.sink.postgres": BY_KEY},
+    ],
+    ids=str,
+)
+def test_a_change_of_anything_else_changes_no_mark(changes: Changes) -> None:
+    assert mark(changes) == PLAIN
