@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -195,6 +196,34 @@ def test_all_streams_of_a_database_are_read_in_one_question(
         view.positions == {TopicPartition("orders", 0): number, TopicPartition("orders", 1): 5}
         for number, view in ((number, found[f"shop/{number}"]) for number in range(300))
     )
+
+
+def test_the_sizes_of_a_ledger_are_those_of_its_tables_with_what_is_staged_as_one(
+    postgres_18: Postgres, ledger: PostgresLedger, address: PostgresAddress, name: str
+) -> None:
+    add_stream(postgres_18, name, "shop/orders", 0, {0: 0})
+    for number in (1, 2):
+        postgres_18.execute(
+            f"create unlogged table {SCHEMA}.stage_{number} as select n, repeat('x', 100) from generate_series(1, 1000) n",
+            name,
+        )
+    postgres_18.execute("create table public.batches as select generate_series(1, 100000)", name)
+    asked = PostgresFleet(address)
+    found = {size.table: size for size in asked.sizes(SCHEMA)}
+    assert asked.sizes("no such schema") == ()
+    asked.close()
+
+    relations = (
+        f"select relname, pg_total_relation_size(oid) from pg_class where relnamespace = '{SCHEMA}'::regnamespace"
+    )
+    expected: dict[Any, Any] = {row[0]: row[1] for row in postgres_18.execute(f"{relations} and relkind = 'r'", name)}
+    staged = expected.pop("stage_1") + expected.pop("stage_2")
+    assert {name: size.table_bytes + size.index_bytes for name, size in found.items()} == {
+        **expected,
+        "staging": staged,
+    }
+    assert found["staging"].table_bytes > 200_000
+    assert (found["staging"].index_bytes, found["batches"].index_bytes > 0) == (0, True)
 
 
 def test_batches_are_counted_once_and_a_taken_one_when_its_rows_are_in(

@@ -23,8 +23,9 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerUnreachable, SourceUnreachable
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.ledger.postgres_fleet import Landed, TableSize
 from exactlyonce.monitor import series
+from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.series import StreamCollector
 from exactlyonce.monitor.snapshot import Snapshot, after_source_problem
@@ -38,7 +39,7 @@ from tests.resource_cases import document
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = StreamKey("shop", "orders")
 ZERO = TopicPartition("orders", 0)
-LABELS = ("namespace", "stream", "topic", "partition", "phase")
+LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table")
 
 
 @dataclass
@@ -80,6 +81,8 @@ class Database:
     problem: Exception | None = None
     held: threading.Event | None = None
     closed: bool = False
+    asked_sizes: list[str] = field(default_factory=list)
+    sizes_problem: Exception | None = None
 
     def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
         self.asked += 1
@@ -94,8 +97,24 @@ class Database:
             if stream in since
         }
 
+    def sizes(self, schema: str) -> tuple[TableSize, ...]:
+        self.asked_sizes.append(schema)
+        if self.sizes_problem is not None:
+            raise self.sizes_problem
+        return (TableSize("batches", 8192 * len(self.asked_sizes), 4096),)
+
     def close(self) -> None:
         self.closed = True
+
+
+@dataclass
+class Clock:
+    """Time that the test lets pass."""
+
+    seconds: float = 1000
+
+    def now(self) -> float:
+        return self.seconds
 
 
 def target(name: str = "orders", brokers: str = "kafka:9092", database: str = "warehouse", **changes: Any) -> Target:
@@ -271,6 +290,47 @@ def test_series_of_a_stream_go_when_it_goes() -> None:
     assert "shop/orders" in series_of(monitor)["exactlyonce_stream_lag_records"]
     monitor.forget(ORDERS)
     assert series_of(monitor) == {"exactlyonce_halted_streams": {"": 0.0}}
+
+
+def test_the_size_of_a_ledger_is_asked_once_a_minute_for_all_of_its_streams_and_goes_with_the_last_of_them() -> None:
+    database, clock = Database({"shop/orders": 4, "shop/refunds": 4}), Clock()
+    monitor = fleet(Brokers({"orders": 9, "refunds": 9}), database, "orders", "refunds")
+    monitor.ledgers = LedgerSizes(clock.now)
+    for seconds in (0, 59, 1, 59, 1):
+        clock.seconds += seconds
+        asyncio.run(monitor.round())
+    assert database.asked_sizes == ["exactlyonce"] * 3
+    found = series_of(monitor)
+    assert found["exactlyonce_ledger_table_bytes"] == {"db:5432/warehouse/exactlyonce/batches": 3 * 8192}
+    assert found["exactlyonce_ledger_index_bytes"] == {"db:5432/warehouse/exactlyonce/batches": 4096}
+    monitor.forget(StreamKey("shop", "orders"))
+    assert "exactlyonce_ledger_table_bytes" in series_of(monitor)
+    monitor.forget(StreamKey("shop", "refunds"))
+    assert "exactlyonce_ledger_table_bytes" not in series_of(monitor)
+
+
+def test_a_ledger_whose_size_cannot_be_asked_is_measured_all_the_same_and_keeps_the_size_that_was_known() -> None:
+    database, clock = Database({"shop/orders": 4}), Clock()
+    monitor = fleet(Brokers({"orders": 9}), database, "orders")
+    monitor.ledgers = LedgerSizes(clock.now)
+    asyncio.run(monitor.round())
+    database.sizes_problem = LedgerUnreachable("a table is locked")
+    clock.seconds += 60
+    asyncio.run(monitor.round())
+    found = series_of(monitor)
+    assert found["exactlyonce_ledger_table_bytes"] == {"db:5432/warehouse/exactlyonce/batches": 8192}
+    assert found["exactlyonce_stream_ledger_up"] == {"shop/orders": 1}
+
+
+def test_one_ledger_that_is_asked_with_two_logins_has_one_series() -> None:
+    database = Database({"shop/orders": 4})
+    monitor = fleet(Brokers({"orders": 9}), database)
+    for number, user in enumerate(("u", "other")):
+        secret = {"host": "db", "dbname": "warehouse", "user": user, "password": "hidden"}
+        stream = parse_stream(document({"metadata.name": f"orders-{number}"}), "the resource")
+        monitor.watch(target_of(stream, {}, PostgresAddress.from_secret("warehouse", secret)))
+    asyncio.run(monitor.round())
+    assert list(series_of(monitor)["exactlyonce_ledger_table_bytes"]) == ["db:5432/warehouse/exactlyonce/batches"]
 
 
 def test_only_the_operator_that_leads_exports_streams() -> None:

@@ -50,6 +50,15 @@ left join lateral (
     from {schema}.failures f where f.stream_id = s.stream_id
 ) failed on true
 """
+_SIZES = """
+select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes)::bigint from (
+    select case when c.relname = any(%(tables)s) then c.relname else 'staging' end as table_name,
+        coalesce(pg_table_size(c.oid), 0) as table_bytes, coalesce(pg_indexes_size(c.oid), 0) as index_bytes
+    from pg_class c where c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) and c.relkind = 'r'
+) found group by found.table_name
+"""
+_TABLES = ("streams", "offsets", "batches", "failures", "dead_letters", "schema_versions")
+
 # A batch that was taken (AtMostOnce) is counted when its rows are in, so the count goes up to the one before it meanwhile.
 
 
@@ -73,6 +82,15 @@ class Landed:
     open_ranges: int = 0
     lost_ranges: int = 0
     lost_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """How large one table of a ledger is, and its indexes; `staging` stands for all tables of rows that have not landed."""
+
+    table: str
+    table_bytes: int
+    index_bytes: int
 
 
 class PostgresFleet:
@@ -107,12 +125,24 @@ class PostgresFleet:
             "open": str(FailureStatus.OPEN),
             "lost": str(FailureStatus.LOST),
         }
+        return {row[0]: _landed_from(row[1:]) for row in self._answer(_LANDED, schema, values)}
+
+    def sizes(self, schema: str) -> tuple[TableSize, ...]:
+        """Return how large each table of the schema's ledger is; none where there is no such schema.
+
+        Raises:
+            LedgerUnreachable, LedgerRefused: if the database does not answer or refuses.
+        """
+        rows = self._answer(_SIZES, schema, {"schema": schema, "tables": list(_TABLES)})
+        return tuple(TableSize(*row) for row in sorted(rows))
+
+    def _answer(self, question: str, schema: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         for is_last in (False, True):
             was_open = self._connection is not None
             try:
-                return {row[0]: _landed_from(row[1:]) for row in self._asked(schema, values)}
+                return self._asked(question, schema, values)
             except psycopg2.errors.UndefinedTable:
-                return {}  # no stream has ever been run against this schema
+                return []  # no stream has ever been run against this schema
             except psycopg2.Error as problem:
                 self.close()
                 # A connection that was idle may have died since; a fresh one tells what is so.
@@ -121,11 +151,11 @@ class PostgresFleet:
                         raise
         raise AssertionError("the last try returns or raises")
 
-    def _asked(self, schema: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def _asked(self, question: str, schema: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         if self._connection is None:
             limits = Limits(connect_seconds=self._timeout, network_seconds=self._timeout)
             self._connection = connect(self._address, limits, "exactlyonce-monitor")
-        statement = sql.SQL(_LANDED).format(schema=sql.Identifier(schema))
+        statement = sql.SQL(question).format(schema=sql.Identifier(schema))
         with answering_within(self._connection, self._timeout + 1), self._connection.cursor() as cursor:
             # Settings of one transaction only: a transaction pooler may stand between.
             cursor.execute(f"begin read only; set local statement_timeout = '{self._timeout}s'")

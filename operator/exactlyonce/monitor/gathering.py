@@ -12,7 +12,7 @@ from typing import Protocol
 
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable, TopicMissing
-from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.ledger.postgres_fleet import Landed, TableSize
 from exactlyonce.monitor.lag import positions_to_date
 from exactlyonce.monitor.snapshot import (
     Snapshot,
@@ -54,6 +54,10 @@ class Database(Protocol):
 
     def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
         """Return what is committed of each stream that has a row."""
+        ...
+
+    def sizes(self, schema: str) -> tuple[TableSize, ...]:
+        """Return how large each table of the ledger is."""
         ...
 
     def close(self) -> None:

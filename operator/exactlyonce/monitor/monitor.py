@@ -24,6 +24,7 @@ from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.postgres_fleet import PostgresFleet
 from exactlyonce.monitor.checkpoints import CheckpointSizes
 from exactlyonce.monitor.gathering import Brokers, Database, Watched, ask_brokers, ask_database
+from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
 from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
 from exactlyonce.source.kafka_fleet import KafkaFleet
@@ -103,6 +104,7 @@ class Monitor:
     workers: int = 4
     on_problem: Callable[[str], None] = lambda store: None
     checkpoints: CheckpointSizes = field(default_factory=CheckpointSizes)
+    ledgers: LedgerSizes = field(default_factory=LedgerSizes)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _watched: dict[StreamKey, Watched] = field(default_factory=dict)
     _lives: dict[StreamKey, Life] = field(default_factory=dict)
@@ -138,7 +140,9 @@ class Monitor:
         with self._guard:
             self._watched.pop(key, None)
             self._lives.pop(key, None)
+            used = {watched.target.database for watched in self._watched.values()}
         self.checkpoints.forget(key)
+        self.ledgers.keep(used)
 
     def snapshot(self, key: StreamKey) -> Snapshot | None:
         """Return what is known of a stream; None where it is not watched or nothing was asked yet."""
@@ -199,9 +203,17 @@ class Monitor:
             self._stores[key] = (
                 _Store("kafka", lambda: self.clients.brokers(key), ask_brokers, after_source_problem)
                 if isinstance(key, BrokersKey)
-                else _Store("postgres", lambda: self.clients.database(key), ask_database, after_ledger)
+                else _Store(
+                    "postgres", lambda: self.clients.database(key), partial(self._ask_ledger, key), after_ledger
+                )
             )
         return self._stores[key]
+
+    def _ask_ledger(self, key: DatabaseKey, client: Database, streams: Sequence[Watched]) -> ExactlyOnceError | None:
+        problem = ask_database(client, streams)
+        if problem is None:
+            self.ledgers.measure(key, client, {watched.target.ledger_schema for watched in streams})
+        return problem
 
     def _asked(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> asyncio.Task[None]:
         if store.asking is None or store.asking.done():
@@ -221,6 +233,7 @@ class Monitor:
             self.on_problem(store.kind)
 
     def _close_unused(self, used: set[BrokersKey | DatabaseKey]) -> None:
+        self.ledgers.keep(used)
         for key in [key for key, store in self._stores.items() if key not in used and not store.is_busy]:
             store = self._stores.pop(key)
             if self._executor is not None:

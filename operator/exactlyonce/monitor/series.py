@@ -16,6 +16,7 @@ from exactlyonce.api.status import Phase
 from exactlyonce.checkpoint.store import Size
 from exactlyonce.ledger.postgres_fleet import Landed
 from exactlyonce.monitor.lag import StreamLag
+from exactlyonce.monitor.ledger_sizes import LedgerSize
 from exactlyonce.monitor.monitor import Monitor, StreamView
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import Life
@@ -193,7 +194,20 @@ LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG = OF_PARTITIONS = (
 )
 """The series of partitions, which can be switched off."""
 
-OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, HALTED)
+_LEDGER = ("database", "schema", "table")
+LEDGER_TABLE_BYTES, LEDGER_INDEX_BYTES = OF_LEDGERS = (
+    Series(
+        "exactlyonce_ledger_table_bytes",
+        Kind.GAUGE,
+        "Bytes of each table of each ledger, measured every minute; `staging` stands for all rows that have not landed. "
+        "What is kept is spec.ledgerRetention; deleted rows make room for new ones and do not shrink the table.",
+        _LEDGER,
+    ),
+    Series("exactlyonce_ledger_index_bytes", Kind.GAUGE, "Bytes of the indexes of each of those tables.", _LEDGER),
+)
+"""The series of ledgers: one database may hold those of many streams."""
+
+OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, HALTED, *OF_LEDGERS)
 """Every series but those of partitions."""
 
 
@@ -223,6 +237,7 @@ class StreamCollector(Collector):
                     family.add_metric(list(view.key), value)
             yield family
         yield from _phases(views)
+        yield from _of_ledgers(self.monitor.ledgers.all())
         if self.partitions:
             yield from _of_partitions(views)
 
@@ -242,6 +257,17 @@ def _phases(views: list[StreamView]) -> Iterator[Metric]:
     total = _family(HALTED)
     total.add_metric([], halted)
     yield total
+
+
+def _of_ledgers(ledgers: list[LedgerSize]) -> Iterator[Metric]:
+    of_tables, of_indexes = _family(LEDGER_TABLE_BYTES), _family(LEDGER_INDEX_BYTES)
+    for ledger in ledgers:
+        for size in ledger.tables:
+            labels = [ledger.database, ledger.schema, size.table]
+            of_tables.add_metric(labels, size.table_bytes)
+            of_indexes.add_metric(labels, size.index_bytes)
+    yield of_tables
+    yield of_indexes
 
 
 def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
