@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from exactlyonce.checkpoint.generation import list_generations
-from exactlyonce.checkpoint.s3 import S3LogStore, S3Service
+from exactlyonce.checkpoint.s3 import S3LogStore
+from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce_spark.s3_settings import LOGIN_KEYS
 from testbed.kafka import Kafka

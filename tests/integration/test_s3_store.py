@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,8 @@ from exactlyonce.checkpoint.generation import (
 )
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.locations import open_store
-from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore, S3Service
+from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore
+from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
 from exactlyonce.errors import SecretMissing, StoreUnreachable
@@ -242,15 +243,53 @@ def test_a_wrong_login_is_told_without_showing_it(guarded: tuple[S3, dict[str, d
     assert logins["writer"]["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
 
 
-def test_no_login_at_all_is_told(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+@pytest.fixture
+def login_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file in which this process finds its own login; there is none yet, and no other way to one."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    without = S3Service.of(s3.endpoint, "eu-north-1", path_style=True, secret={})
-    with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in checkpoint.secretRef"):
-        S3LogStore(f"s3a://{BUCKET}/orders", without).read("stream.json")
+    return tmp_path / "credentials"
+
+
+def write_login(file: Path, login: Mapping[str, str]) -> None:
+    """Write a login as the AWS libraries read it."""
+    file.write_text("\n".join(["[default]", *(f"{key.lower()} = {value}" for key, value in login.items())]))
+
+
+def test_no_login_at_all_is_told_and_one_that_is_given_later_is_used(s3: S3, login_file: Path) -> None:
+    store = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-north-1", path_style=True, secret={}))
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in checkpoint.secretRef"):
+            store.list("")
+    write_login(login_file, s3.secret())
+    assert store.list("nothing") == ()
+
+
+def test_a_login_that_this_process_found_for_one_service_is_looked_for_anew_for_another(
+    s3: S3, login_file: Path
+) -> None:
+    write_login(login_file, s3.secret())
+    found = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-west-1", path_style=True, secret={}))
+    assert found.list("nothing") == ()
+    login_file.unlink()
+    other = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-west-2", path_style=True, secret={}))
+    with pytest.raises(StoreUnreachable, match="there is no login"):
+        other.list("nothing")
+
+
+def test_a_login_of_this_process_that_was_rotated_is_taken_up_once_the_old_one_is_refused(
+    guarded: tuple[S3, dict[str, dict[str, str]]], login_file: Path
+) -> None:
+    s3, logins = guarded
+    write_login(login_file, {**logins["writer"], "AWS_SECRET_ACCESS_KEY": "WRONGWRONGWRONGWRONG"})
+    store = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, None, path_style=True, secret={}))
+    with pytest.raises(StoreUnreachable, match="the login is not accepted"):
+        store.read("stream.json")
+    write_login(login_file, logins["writer"])
+    assert store.read("stream.json") == b"one"
 
 
 def test_a_web_identity_that_is_not_accepted_is_told_as_such(

@@ -6,18 +6,12 @@ let two operators write one file, so the first write of a process to a service a
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import boto3
-import botocore.config
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import (
     BotoCoreError,
@@ -29,13 +23,12 @@ from botocore.exceptions import (
 )
 
 from exactlyonce.api.checkpoint import S3_PREFIX
+from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
-from exactlyonce.errors import Refused, SecretMissing, StoreUnreachable
+from exactlyonce.errors import Refused, StoreUnreachable
 
-_CONNECT_SECONDS, _TRIES = 5, 2
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _MOST_PAGES = 1000
-_CLIENTS_KEPT = 64
 
 _ONE_BY_ONE = TransferConfig(use_threads=False)
 """Copies run where they were asked for: a pass has a thread, and its bounds count it."""
@@ -56,36 +49,6 @@ class ConditionsIgnored(Refused):
     """The S3 service does not honour conditional writes, so checkpoints are not safe on it."""
 
 
-@dataclass(frozen=True)
-class S3Service:
-    """How a bucket is reached. `login` holds the keys of the secret; without any, what the process is given is used."""
-
-    endpoint: str | None = None
-    region: str | None = None
-    path_style: bool = False
-    login: tuple[tuple[str, str], ...] = ()
-    read_seconds: float = 10.0
-
-    @classmethod
-    def of(cls, endpoint: str | None, region: str | None, *, path_style: bool, secret: Mapping[str, str]) -> S3Service:
-        """Return the service that a resource and its secret name.
-
-        Raises:
-            SecretMissing: if the secret holds one half of a login.
-        """
-        values = {key: value.strip() for key, value in secret.items() if value.strip()}
-        halves = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in values]
-        if len(halves) == 1:
-            raise SecretMissing(
-                f"The checkpoint's secret holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-            )
-        return cls(endpoint, region, path_style, login=tuple(sorted(values.items())))
-
-    def __repr__(self) -> str:
-        """Without the login."""
-        return f"S3Service({self.endpoint or 'Amazon S3'})"
-
-
 class S3LogStore:
     """A `LogStore` over the objects of a bucket whose keys begin with a prefix."""
 
@@ -94,7 +57,11 @@ class S3LogStore:
         self._bucket, _, prefix = self._location.removeprefix(S3_PREFIX).partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._service = service
-        self._client = _client(service)
+        self._client  # noqa: B018 - made now, which takes longer than a request
+
+    @property
+    def _client(self) -> Any:
+        return CLIENTS.get(self._service)
 
     @property
     def location(self) -> str:
@@ -263,8 +230,11 @@ class S3LogStore:
         try:
             yield
         except ClientError as problem:
+            if _code(problem) in _WRONG_LOGIN:
+                CLIENTS.forget_login(self._service)
             raise StoreUnreachable(f"{where} could not be {act}: {self._told(problem)}") from problem
         except NoCredentialsError as problem:
+            CLIENTS.forget_login(self._service)
             raise StoreUnreachable(
                 f"{where} could not be {act}: there is no login; name a secret in checkpoint.secretRef, or give the service "
                 "account a web identity."
@@ -298,53 +268,6 @@ class S3LogStore:
 
 _proofs: set[tuple[str | None, str]] = set()
 _proofs_lock = threading.Lock()
-_clients_lock = threading.Lock()
-
-
-def _client(service: S3Service) -> Any:
-    """Return the client of a service; making one takes longer than a request, and it serves several threads."""
-    with _clients_lock:
-        return _made_client(service)
-
-
-@lru_cache(maxsize=_CLIENTS_KEPT)
-def _made_client(service: S3Service) -> Any:
-    login = dict(service.login)
-    config = botocore.config.Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=service.read_seconds,
-        retries={"mode": "standard", "total_max_attempts": _TRIES},
-        s3={"addressing_style": "path" if service.path_style else "auto"},
-        # Not every service that speaks the protocol knows the newer checksums.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    certificate = login.get("ca.crt")
-    return _session().client(
-        "s3",
-        endpoint_url=service.endpoint,
-        region_name=service.region or ("us-east-1" if service.endpoint else None),
-        aws_access_key_id=login.get("AWS_ACCESS_KEY_ID"),
-        aws_secret_access_key=login.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=login.get("AWS_SESSION_TOKEN") if "AWS_ACCESS_KEY_ID" in login else None,
-        verify=None if certificate is None else _file_of(certificate),
-        config=config,
-    )
-
-
-@lru_cache(maxsize=1)
-def _session() -> boto3.Session:
-    """One session for all clients: it holds the description of the service, megabytes of it."""
-    return boto3.Session()
-
-
-@lru_cache(maxsize=_CLIENTS_KEPT)
-def _file_of(certificate: str) -> str:
-    """Keep a CA's certificate as a file of this process; the client reads certificates from files only."""
-    name = hashlib.sha256(certificate.encode()).hexdigest()[:16]
-    with tempfile.NamedTemporaryFile("w", prefix=f"exactlyonce-ca-{name}-", suffix=".pem", delete=False) as file:
-        file.write(certificate)
-    return file.name
 
 
 def _silence(problem: Exception) -> str:

@@ -1,7 +1,7 @@
 """Clients of stores, one for all streams with the same address and login: what takes long to make is made once.
 
 The key is the content of what a client is made of, the login included: a rotated secret is another key, so the next attempt
-has another client. The checkpoint's clients are shared in the same way (`checkpoint.s3`).
+has another client. The checkpoint's clients are shared in the same way (`checkpoint.s3_clients`).
 """
 
 from __future__ import annotations

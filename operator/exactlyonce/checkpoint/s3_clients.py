@@ -1,0 +1,126 @@
+"""Clients of S3 services: one for all streams with the same service and login, and which login a service is asked with."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import boto3
+import botocore.config
+
+from exactlyonce.errors import SecretMissing
+
+_CONNECT_SECONDS, _TRIES = 5, 2
+_MOST_CLIENTS = 64
+
+
+@dataclass(frozen=True)
+class S3Service:
+    """How a bucket is reached. `login` holds the keys of the secret; without any, what the process is given is used."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+    login: tuple[tuple[str, str], ...] = ()
+    read_seconds: float = 10.0
+
+    @classmethod
+    def of(cls, endpoint: str | None, region: str | None, *, path_style: bool, secret: Mapping[str, str]) -> S3Service:
+        """Return the service that a resource and its secret name.
+
+        Raises:
+            SecretMissing: if the secret holds one half of a login.
+        """
+        values = {key: value.strip() for key, value in secret.items() if value.strip()}
+        halves = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in values]
+        if len(halves) == 1:
+            raise SecretMissing(
+                f"The checkpoint's secret holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+        return cls(endpoint, region, path_style, login=tuple(sorted(values.items())))
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the secret holds a login; one with a certificate alone has none."""
+        return any(key == "AWS_ACCESS_KEY_ID" for key, _ in self.login)
+
+    def __repr__(self) -> str:
+        """Without the login."""
+        return f"S3Service({self.endpoint or 'Amazon S3'})"
+
+
+class S3Clients:
+    """The clients of services; making one takes longer than a request, and it serves several threads.
+
+    With a secret, its login is part of what a client is known by, so that a rotated one has another client. Without one, the
+    AWS library looks for the login of this process and keeps what it found, or that it found none, in a session. Such a
+    client has a session of its own and is forgotten when its login is refused or there was none: the next request looks anew.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._made: OrderedDict[S3Service, Any] = OrderedDict()
+
+    def get(self, service: S3Service) -> Any:
+        """Return the client of a service; the one that was used longest ago goes when there are too many."""
+        with self._guard:
+            if service not in self._made:
+                self._made[service] = _made_client(service)
+            self._made.move_to_end(service)
+            while len(self._made) > _MOST_CLIENTS:
+                self._made.popitem(last=False)
+            return self._made[service]
+
+    def forget_login(self, service: S3Service) -> None:
+        """Let the next request look for the login of this process anew, where the service has no other."""
+        if not service.has_login:
+            with self._guard:
+                self._made.pop(service, None)
+
+
+CLIENTS = S3Clients()
+
+
+def _made_client(service: S3Service) -> Any:
+    login = dict(service.login)
+    config = botocore.config.Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=service.read_seconds,
+        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        s3={"addressing_style": "path" if service.path_style else "auto"},
+        # Not every service that speaks the protocol knows the newer checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    certificate = login.get("ca.crt")
+    return (_session() if service.has_login else boto3.Session()).client(
+        "s3",
+        endpoint_url=service.endpoint,
+        region_name=service.region or ("us-east-1" if service.endpoint else None),
+        aws_access_key_id=login.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=login.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=login.get("AWS_SESSION_TOKEN") if service.has_login else None,
+        verify=None if certificate is None else _file_of(certificate),
+        config=config,
+    )
+
+
+@lru_cache(maxsize=1)
+def _session() -> boto3.Session:
+    """One session for all clients with a login of their own: it holds the description of the service, megabytes of it."""
+    return boto3.Session()
+
+
+@lru_cache(maxsize=_MOST_CLIENTS)
+def _file_of(certificate: str) -> str:
+    """Keep a CA's certificate as a file of this process; the client reads certificates from files only."""
+    name = hashlib.sha256(certificate.encode()).hexdigest()[:16]
+    with tempfile.NamedTemporaryFile("w", prefix=f"exactlyonce-ca-{name}-", suffix=".pem", delete=False) as file:
+        file.write(certificate)
+    return file.name
