@@ -121,8 +121,14 @@ class Release:
 
     def uninstall(self) -> None:
         """Take it away, and wait until its pods are gone."""
-        how = ["--wait", "--cascade=foreground", "--ignore-not-found"]
-        self.helm.run("uninstall", self.name, f"--namespace={self.namespace}", *how)
+        # Its pods have a minute to end, and their kubelets and the garbage collector are as slow as the machine: helm's own
+        # five minutes were too few on a busy one.
+        how = ["--wait", "--timeout=10m", "--cascade=foreground", "--ignore-not-found"]
+        try:
+            self.helm.run("uninstall", self.name, f"--namespace={self.namespace}", *how, timeout_seconds=660)
+        except HelmFailed as problem:
+            left = ("get", "deployments,replicasets,pods", "--output=yaml")
+            raise AssertionError("\n".join([str(problem), *self._told(left, ("get", "events"))])) from problem
 
     def pods(self) -> list[Document]:
         """Return its pods that are not on their way out."""
@@ -153,11 +159,14 @@ class Release:
         try:
             self.helm.run(*words, values=self.values(changes))
         except HelmFailed as problem:
-            told = [str(problem)]
-            for shown in (("describe", "pods"), ("logs", f"deployment/{self.operator}", "--tail=40")):
-                with suppress(KubectlFailed):
-                    told.append(self.kubectl(*shown))
-            raise AssertionError("\n".join(told)) from problem
+            shown = self._told(("describe", "pods"), ("logs", f"deployment/{self.operator}", "--tail=40"))
+            raise AssertionError("\n".join([str(problem), *shown])) from problem
+
+    def _told(self, *questions: tuple[str, ...]) -> Iterator[str]:
+        """What the cluster says about the release, as far as it answers."""
+        for question in questions:
+            with suppress(KubectlFailed):
+                yield self.kubectl(*question)
 
 
 def _image(name: str) -> dict[str, str]:
