@@ -55,6 +55,7 @@ select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes):
     select case when c.relname = any(%(tables)s) then c.relname else 'staging' end as table_name,
         coalesce(pg_table_size(c.oid), 0) as table_bytes, coalesce(pg_indexes_size(c.oid), 0) as index_bytes
     from pg_class c where c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) and c.relkind = 'r'
+        and (c.relname = any(%(tables)s) or c.relname ~ '^staging_[0-9a-f]{{16}}_[0-9]+$')
 ) found group by found.table_name
 """
 _TABLES = ("streams", "offsets", "batches", "failures", "dead_letters", "schema_versions")
