@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from exactlyonce.cli.main import main
 from exactlyonce.launch.local import MARKER
-from tests.rig import Rig, TookTooLong, eventually
+from tests.rig import SHARED_MACHINE, Rig, TookTooLong, eventually
 
 _LINE = re.compile(r"\d\d:\d\d:\d\d (\w+): (\S.*)")
 
@@ -99,9 +99,9 @@ class Command:
         """Wait for its end and return the exit status."""
         assert self._process is not None
         try:
-            return self._process.wait(seconds)
+            return self._process.wait(seconds * SHARED_MACHINE)
         except subprocess.TimeoutExpired:
-            raise TookTooLong(f"it has not ended within {seconds:.0f} s\n{self.output}") from None
+            raise TookTooLong(f"it has not ended within {seconds * SHARED_MACHINE:.0f} s\n{self.output}") from None
 
     def interrupt(self) -> int:
         """Press Ctrl-C once, and return the exit status."""
