@@ -39,7 +39,8 @@ def staged(ledger: PostgresLedger, target: ReplacingTarget, ids: list[int]) -> i
     with ledger.transaction() as transaction:
         moved = target.move_staged(transaction, BATCH, parts)
     target.clear_staging(BATCH)
-    return moved
+    assert moved.found == moved.written
+    return moved.written
 
 
 def rows(ids: list[int]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.offsets import BatchNumber
 from exactlyonce_spark.postgres.table import TargetUnfit
 from exactlyonce_spark.postgres.target import PostgresTarget
-from exactlyonce_spark.target import Staged
+from exactlyonce_spark.target import Moved, Staged
 
 MOST_ROWS = 100_000
 """Every batch writes the whole result: a larger one would cost more in each batch than what has changed in it."""
@@ -29,7 +29,7 @@ class ReplacingTarget(PostgresTarget):
         self._make_room(transaction, sum(batch.num_rows for batch in batches))
         return super().write(transaction, batches)
 
-    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> int:
+    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
         """Write the staged rows in place of all that are there."""
         self._make_room(transaction, sum(part.rows for part in staged))
         return super().move_staged(transaction, batch, staged)
