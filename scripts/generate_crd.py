@@ -36,7 +36,7 @@ COLUMNS = (
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether what the spec asks for is so.", 0),
     ("Batch", "integer", ".status.progress.batch", "The latest batch that landed.", 0),
     (
-        "Lag",
+        "Lag-Seconds",
         "integer",
         ".status.progress.lagSeconds",
         "The age of the oldest record that has not landed, in seconds.",
@@ -45,7 +45,7 @@ COLUMNS = (
     ("Verdict", "string", ".status.verdict.kind", "What the latest reconciliation decided.", 0),
     ("Attempt", "integer", ".status.attempt", "The latest launch of a driver.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "How long the resource has existed.", 0),
-    ("Records", "integer", ".status.progress.lagRecords", "How many offsets have not landed.", 1),
+    ("Lag-Records", "integer", ".status.progress.lagRecords", "How many offsets have not landed.", 1),
     ("Message", "string", ".status.message", "What a person should know now.", 1),
 )
 

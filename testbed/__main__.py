@@ -27,7 +27,9 @@ def main() -> int:
     images = ensure_images(screen)
     store = ensure_store(images, screen)
     screen.end()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # Of SIGINT too: a shell without job control starts what runs in the background with it ignored.
+        signal.signal(ending, signal.default_int_handler)
     folder = tempfile.TemporaryDirectory(prefix="exactlyonce-cluster-")
     with folder, Cluster(Path(folder.name), options.nodes, store) as cluster:
         print(f"export KUBECONFIG={cluster.kubeconfig}")

@@ -129,8 +129,8 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         assert f"exactlyonce status {stream.name} -n {stream.namespace}" in alert["annotations"]["action"]
         stream.until(lambda: bool(firing("ExactlyOnceRetentionRisk")), "retention comes near what has not landed")
         assert rig.landed() == len(rig.produced) - waiting
-        stream.until(lambda: shown_by_kubectl(stream)["RECORDS"] == str(waiting), "kubectl shows it")
-        assert int(shown_by_kubectl(stream)["LAG"]) > 0
+        stream.until(lambda: shown_by_kubectl(stream)["LAG-RECORDS"] == str(waiting), "kubectl shows it")
+        assert int(shown_by_kubectl(stream)["LAG-SECONDS"]) > 0
         told = status(cluster, tmp_path, stream.name, "-n", stream.namespace)
         assert re.search(rf"Lag +{waiting} records; the oldest was written \S+ ago", told), told
         assert f"(objective {OBJECTIVE_SECONDS}s)" in told
@@ -142,8 +142,8 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         stream.until(lambda: not firing("ExactlyOnceRetentionRisk"), "nothing waits for retention to take it")
         stream.until(lambda: asked("exactlyonce_stream_lag_records") == [0.0], "nothing waits")
         assert asked("exactlyonce_stream_oldest_not_landed_timestamp_seconds") == []
-        stream.until(lambda: shown_by_kubectl(stream)["RECORDS"] == "0", "kubectl shows it")
-        assert shown_by_kubectl(stream)["LAG"] == "0"
+        stream.until(lambda: shown_by_kubectl(stream)["LAG-RECORDS"] == "0", "kubectl shows it")
+        assert shown_by_kubectl(stream)["LAG-SECONDS"] == "0"
         (line,) = [it for it in status(cluster, tmp_path, "-A").splitlines() if f" {stream.name} " in it]
         assert line.split()[:3] == [stream.namespace, stream.name, "Running"]
         rig.assert_exactly_once()

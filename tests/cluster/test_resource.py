@@ -174,17 +174,28 @@ def test_a_stream_that_no_operator_has_looked_at_is_pending_and_not_yet_observed
 def test_kubectl_get_tells_how_a_stream_is(streams: Streams, made: dict[str, Any]) -> None:
     with_status(streams, made, STATUS)
     shown = streams.shown(made["metadata"]["name"])
-    assert list(shown) == ["Name", "Phase", "Ready", "Batch", "Lag", "Verdict", "Attempt", "Age", "Records", "Message"]
+    assert list(shown) == [
+        "Name",
+        "Phase",
+        "Ready",
+        "Batch",
+        "Lag-Seconds",
+        "Verdict",
+        "Attempt",
+        "Age",
+        "Lag-Records",
+        "Message",
+    ]
     assert shown.pop("Age") != ""
     assert shown == {
         "Name": made["metadata"]["name"],
         "Phase": "Running",
         "Ready": "True",
         "Batch": "4215",
-        "Lag": "3",
+        "Lag-Seconds": "3",
         "Verdict": "ReplayBatch",
         "Attempt": "17",
-        "Records": "77",
+        "Lag-Records": "77",
         "Message": "Attempt 17 runs.",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from exactlyonce import __version__
+from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.main import main
 from tests.resource_cases import document
 
 COMMANDS = sorted(main.commands)
-OF_A_FILE = sorted(name for name, it in main.commands.items() if any(part.name == "file" for part in it.params))
+OF_A_FILE = sorted(
+    name for name, it in main.commands.items() if any(part.name in ("file", "target") for part in it.params)
+)
 VALID = {"spec.checkpoint": {"location": "/checkpoints/orders"}}
 
 
@@ -38,7 +42,9 @@ def written(folder: Path, *documents: Any) -> Path:
 
 
 def test_there_are_these_commands() -> None:
-    assert COMMANDS == ["completion", "explain", "offsets", "run", "status", "validate"]
+    assert COMMANDS == [
+        "completion", "explain", "logs", "offsets", "restart", "resume", "run", "status", "suspend", "validate",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
@@ -48,10 +54,28 @@ def test_help_says_what_a_command_does_and_what_its_exit_status_means(command: l
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.output.startswith("Usage: ")
     words = " ".join(result.output.split())
-    if command in (["run"], ["explain"], ["status"], ["validate"]):
+    if command in (["run"], ["explain"], ["status"], ["validate"], ["suspend"], ["resume"], ["restart"]):
         assert "Exit status" in words
     for name in COMMANDS if not command else []:
         assert re.search(rf"\b{name} +\w", words), "each command has a line of its own"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_examples_that_can_be_typed(command: str) -> None:
+    taught = main.commands[command]
+    assert isinstance(taught, Taught)
+    examples = run(command, "--help").output.partition("Examples:\n")[2]
+    for line, words in taught.examples:
+        assert re.search(rf"main {re.escape(line)}\s+{re.escape(words.split()[0])}", examples), line
+        name, *arguments = shlex.split(line)
+        assert name == command
+        with taught.make_context(command, arguments):
+            pass  # it is made without an error of use
+
+
+def test_help_as_a_plugin_of_kubectl_shows_what_is_typed_there() -> None:
+    shown = CliRunner().invoke(main, ["suspend", "--help"], prog_name="kubectl exactlyonce").output
+    assert "kubectl exactlyonce suspend orders -n shop --wait" in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -74,6 +98,7 @@ def test_the_version_is_the_packages() -> None:
         (["explode"], "No such command 'explode'"),
         (["validate"], "Missing argument 'FILE'"),
         (["validate", "a.yaml", "b.yaml"], "unexpected extra argument"),
+        (["explain"], "Missing argument 'FILE|NAME'"),
         (["explain", "a.yaml", "-o", "xml"], "'xml' is not one of 'text', 'json'"),
         (["run", "a.yaml", "--unresponsive", "wait"], "'wait' is not one of 'kill', 'abandon'"),
         (["run", "a.yaml", "--unresponsive-after", "soon"], "'soon' is not a valid float"),

@@ -23,6 +23,7 @@ from exactlyonce.cli.stream_view import detail, table
 from exactlyonce.control.looking import ClusterLook, ClusterSilent, Event
 from tests.resource_cases import changed, document
 
+WIDE = 200
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -64,8 +65,8 @@ def stream(name: str = "orders", **changes: Any) -> dict[str, Any]:
     return changed(made, {path.replace("__", "."): value for path, value in changes.items()})
 
 
-def printed(shown: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=200, color_system=None)
+def printed(shown: RenderableType, width: int = WIDE) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -76,26 +77,54 @@ def lines(shown: RenderableType) -> list[list[str]]:
 
 
 def test_a_stream_is_one_line_with_what_a_person_asks_first() -> None:
-    head, row = lines(table([stream()], NOW, with_namespace=False))
-    assert head == ["NAME", "PHASE", "READY", "BATCH", "LAG", "BEHIND", "VERDICT", "ATTEMPT", "AGE", "MESSAGE"]
+    head, row = lines(table([stream()], NOW, with_namespace=False, width=WIDE))
+    assert head == ["NAME", "PHASE", "READY", "BATCH", "LAG-RECORDS", "BEHIND", "VERDICT", "ATTEMPT", "AGE", "MESSAGE"]
     assert row[:9] == ["orders", "Running", "True", "4215", "77", "2m5s", "ReplayBatch", "17", "12d"]
     assert " ".join(row[9:]) == "Attempt 17 runs."
 
 
+@pytest.mark.parametrize("with_namespace", [False, True])
+@pytest.mark.parametrize("width", [44, 60, 80, 100, 132, 160])
+def test_a_narrow_screen_leaves_columns_out_and_cuts_neither_name_nor_phase_nor_verdict(
+    width: int, with_namespace: bool
+) -> None:
+    streams = [stream(), stream("returns-of-europe", status__phase="BackingOff", status__message=99 * "long ")]
+    text = printed(table(streams, NOW, with_namespace=with_namespace, width=width), width)
+    assert max(map(len, text.splitlines())) <= width
+    for whole in ("orders", "Running", "BackingOff", "ReplayBatch"):
+        assert whole in text
+    if width >= 60:
+        assert "returns-of-europe" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert {"NAME", "PHASE", "VERDICT"} <= set(rows[0])
+    if width == 80:
+        assert rows[0][-4:] == ["PHASE", "LAG-RECORDS", "BEHIND", "VERDICT"]
+    if width == 160:
+        assert rows[0][-3:] == ["ATTEMPT", "AGE", "MESSAGE"]
+
+
+def test_a_name_that_is_longer_than_the_screen_is_folded() -> None:
+    text = printed(table([stream(49 * "o")], NOW, with_namespace=False, width=50), 50)
+    assert text.count("o") - "orders".count("o") >= 49 - 1
+    assert "Running" in text
+    assert "ReplayBatch" in text
+    assert "…" not in text
+
+
 def test_how_far_behind_a_stream_is_grows_while_nobody_writes_its_status() -> None:
-    later = lines(table([stream()], NOW + timedelta(hours=3), with_namespace=False))[1]
+    later = lines(table([stream()], NOW + timedelta(hours=3), with_namespace=False, width=WIDE))[1]
     assert later[5] == "3h2m"
 
 
 def test_a_lag_that_is_not_measured_now_is_marked() -> None:
     silent = stream(status__progress__lagProblem="Kafka at kafka:9092 does not answer.")
-    assert lines(table([silent], NOW, with_namespace=False))[1][4] == "77?"
+    assert lines(table([silent], NOW, with_namespace=False, width=WIDE))[1][4] == "77?"
     assert "Not measured now: Kafka at kafka:9092 does not answer." in printed(detail(silent, [], NOW))
 
 
 def test_a_stream_that_no_operator_has_looked_at_is_pending() -> None:
     new = document({"metadata.creationTimestamp": ago(seconds=3), "metadata.uid": "u-2"})
-    row = lines(table([new], NOW, with_namespace=True))[1]
+    row = lines(table([new], NOW, with_namespace=True, width=WIDE))[1]
     assert row == ["shop", "orders", "Pending", "-", "-", "-", "-", "-", "-", "3s"]
     assert "Pending" in printed(detail(new, [], NOW))
 
@@ -137,7 +166,7 @@ def test_a_stream_in_trouble_says_what_and_when_it_goes_on() -> None:
 
 
 def test_what_is_wrong_with_a_spec_is_its_message() -> None:
-    row = printed(table([stream(status__specProblem="spec.sink: give one.")], NOW, with_namespace=False))
+    row = printed(table([stream(status__specProblem="spec.sink: give one.")], NOW, with_namespace=False, width=WIDE))
     assert "spec.sink: give one." in row
 
 
@@ -244,14 +273,23 @@ def test_completion_is_a_script_for_the_shell(shell: str) -> None:
 def test_kubectl_gets_candidates_a_line_each_and_a_directive_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert completion.kubectl_complete(main, ["st"]) == 0
     assert capsys.readouterr().out == "status\n:4\n"
+    completion.kubectl_complete(main, ["su"])
+    assert capsys.readouterr().out == "suspend\n:4\n"
     completion.kubectl_complete(main, ["status", "--wat"])
     assert capsys.readouterr().out == "--watch\n:4\n"
 
 
 def test_names_of_streams_are_completed_from_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClusterLook, "connect", lambda *given: Look(stream(), stream("returns"), stream("refunds")))
-    assert _candidates(["status"], "re") == ["returns", "refunds"]
     assert _candidates(["status", "-n"], "s") == ["shop"]
+    assert _candidates(["status"], "re") == ["returns", "refunds"]
+    for command in ("logs", "suspend", "resume", "restart"):
+        assert _candidates([command], "re") == ["returns", "refunds"]
+        assert _candidates([command, "-n"], "s") == ["shop"]
+    for command in ("explain", "offsets"):
+        assert _candidates([command], "re") == ["returns", "refunds", "re"], (
+            "and files, which the shell itself completes"
+        )
 
 
 def test_a_cluster_that_cannot_be_asked_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

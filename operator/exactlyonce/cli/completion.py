@@ -27,6 +27,11 @@ def stream_names(context: click.Context, _parameter: click.Parameter, begun: str
     return [CompletionItem(name) for _, name in found if name.startswith(begun)]
 
 
+def files_and_streams(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return the streams whose names begin so, and let the shell add its files."""
+    return [*stream_names(context, parameter, begun), CompletionItem(begun, type="file")]
+
+
 def namespaces(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the namespaces that have streams."""
     return [CompletionItem(it) for it in sorted({it for it, _ in _streams(context, None)}) if it.startswith(begun)]
@@ -38,7 +43,8 @@ def kubectl_complete(command: click.Command, arguments: list[str]) -> int:
     assert made is not None
     *before, begun = arguments or [""]
     for item in made(command, {}, "exactlyonce", _VARIABLE).get_completions(before, begun):
-        click.echo(item.value if item.type == "plain" else begun)
+        if item.type == "plain" or begun:
+            click.echo(item.value if item.type == "plain" else begun)
     click.echo(f":{_NO_FILES}")
     return 0
 

@@ -1,18 +1,30 @@
-"""`exactlyonce`: run and look at streams from a file, without Kubernetes; and see those of a cluster."""
+"""`exactlyonce`: run and look at streams from a file, without Kubernetes; and see and steer those of a cluster."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from exactlyonce import __version__
+from exactlyonce.api.model import DNS_LABEL
 from exactlyonce.api.resource import ResourceInvalid, read_streams
-from exactlyonce.cli.completion import SHELLS, namespaces, script, stream_names
+from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
+from exactlyonce.cli.commands import Commands, ExtraMissing
+from exactlyonce.cli.completion import SHELLS, files_and_streams, script
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, default_state_root, open_stream
-from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.local import Unresponsive
+
+if TYPE_CHECKING:
+    from exactlyonce.control.looking import ClusterLook  # the Kubernetes client takes half a second to import
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 NAME = click.option("--name", help="Which stream, where the file holds several.")
@@ -31,35 +43,29 @@ SECRETS = click.option(
     envvar="EXACTLYONCE_SECRETS",
     help="The folder of secrets: one folder a secret, one file a key, as Kubernetes mounts them.",
 )
-OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+_TARGET = click.argument("target", metavar="FILE|NAME", shell_complete=files_and_streams)
 
 
-class _Group(click.Group):
-    """Turns this project's errors into one sentence and exit status 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except ExactlyOnceError as problem:
-            click.echo(str(problem), err=True)
-            sys.exit(1)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="exactlyonce")
 def main() -> None:
-    r"""Spark streams whose every record takes effect in the sink exactly once.
+    """Spark streams whose every record takes effect in the sink exactly once.
 
-    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. Here its driver is a
-    process of this machine and its status a file. `status` shows the streams of a cluster instead; as the plugin of kubectl
-    it is `kubectl exactlyonce status`.
+    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate` and `run`
+    take such a file: its driver is a process of this machine then, and its status a file. `status`, `logs`, `suspend`,
+    `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do `explain` and
+    `offsets`, which take a file too. All of it is also there as `kubectl exactlyonce`.
 
-    \b
-    Try: exactlyonce validate examples/orders.yaml
+    Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
 
 
-@main.command()
+@main.command(
+    examples=(
+        ("validate orders.yaml", "one stream, or several in one file"),
+        ("validate examples/orders-on-kubernetes.yaml", "before `kubectl apply` takes it"),
+    )
+)
 @FILE
 def validate(file: Path) -> None:
     """Check the streams of FILE as the API server would, and say in sentences what is wrong.
@@ -76,7 +82,13 @@ def validate(file: Path) -> None:
         click.echo(f"{file}: ExactlyOnceStream {stream.metadata.namespace}/{stream.metadata.name} is valid.")
 
 
-@main.command()
+@main.command(
+    examples=(
+        ("run orders.yaml", "until Ctrl-C, or until it halts"),
+        ("run orders.yaml --secrets /run/secrets", "with secrets from another folder"),
+        ("run streams.yaml --name orders -o json", "one of several, with a line of JSON for each event"),
+    )
+)
 @FILE
 @NAME
 @STATE
@@ -109,103 +121,126 @@ def run(
     """
     from exactlyonce.cli.run import run_stream
 
+    if find_spec("pyspark") is None:
+        raise ExtraMissing.of("pyspark")  # the driver is a process of its own: told before anything is begun
     opened = open_stream(choose_stream(file, name), state, secrets)
     opened.launcher.unresponsive = Unresponsive(unresponsive)
     opened.launcher.unresponsive_seconds = unresponsive_after
     sys.exit(run_stream(opened, as_json=output == "json"))
 
 
-@main.command()
-@FILE
+@main.command(
+    examples=(
+        ("explain orders.yaml", "what would be decided now"),
+        ("explain orders -n shop", "what the operator decided last for a stream of the cluster"),
+        ("explain orders -n shop -o json", "for a program"),
+    )
+)
+@_TARGET
 @NAME
 @STATE
 @SECRETS
 @OUTPUT
-def explain(file: Path, name: str | None, state: Path, secrets: Path, output: str) -> None:
-    """Print what reconciliation would decide for the stream of FILE now, with its evidence, and change nothing.
+@of_a_cluster
+def explain(target: str, output: str, **options: Any) -> None:
+    """Print a verdict and its evidence, and change nothing: for a FILE, what reconciliation would decide now.
 
-    While a driver runs, that is what would be decided if it ended now.
+    While its driver runs, that is what would be decided if it ended now. For stream NAME of a cluster it is the verdict that
+    the operator has recorded, when, and what has happened since: the checkpoint is read by operator and drivers alone.
 
-    Exit status 0 when a driver would be started, 2 when the stream would halt.
+    Exit status 0 when a driver would be started or was, 2 when the stream would halt or has.
     """
-    from exactlyonce.cli.explain import explain_stream
+    as_json = output == "json"
+    if not _is_of_a_cluster(target):
+        from exactlyonce.cli.explain import explain_stream
 
-    sys.exit(explain_stream(_looked_at(file, name, state, secrets), as_json=output == "json"))
+        sys.exit(explain_stream(_looked_at(target, options), as_json=as_json))
+    from exactlyonce.cli.explain import EXIT_HALTS, EXIT_LAUNCHES
+    from exactlyonce.cli.recorded import recorded_data, recorded_text
+
+    look, namespace = _cluster(options)
+    found = look.stream(namespace, target)
+    data = recorded_data(found)
+    click.echo(json.dumps(data, indent=2) if as_json else recorded_text(found, datetime.now(UTC)))
+    sys.exit(EXIT_HALTS if data["halts"] else EXIT_LAUNCHES)
 
 
-@main.command()
-@FILE
+@main.command(
+    examples=(
+        ("offsets orders.yaml", "of a stream that runs on this machine"),
+        ("offsets orders -n shop", "of a stream of the cluster"),
+    )
+)
+@_TARGET
 @NAME
 @STATE
 @SECRETS
 @OUTPUT
-def offsets(file: Path, name: str | None, state: Path, secrets: Path, output: str) -> None:
-    """Show where the stream of FILE stands in each partition: planned, checkpointed, landed, earliest, latest.
+@of_a_cluster
+def offsets(target: str, output: str, **options: Any) -> None:
+    """Show where a stream stands in each partition: planned, checkpointed, landed, earliest, latest.
 
     Planned and checkpointed are what Spark's two logs say, landed what the ledger beside the table says; lag is latest less
-    landed, in records.
+    landed, in records. For stream NAME of a cluster the ledger and Kafka are asked from here, with the logins in the stream's
+    secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown.
     """
-    from exactlyonce.cli.offsets import show_offsets
+    from exactlyonce.cli.offsets import offsets_of, show_offsets
 
-    show_offsets(_looked_at(file, name, state, secrets), as_json=output == "json")
+    if _is_of_a_cluster(target):
+        from exactlyonce.cli.cluster_offsets import cluster_offsets
+
+        rows = cluster_offsets(*_cluster(options), target)
+    else:
+        rows = offsets_of(_looked_at(target, options))
+    show_offsets(rows, as_json=output == "json")
 
 
-def _looked_at(file: Path, name: str | None, state: Path, secrets: Path) -> LocalStream:
-    return open_stream(choose_stream(file, name), state, secrets, read_only=True)
+def _is_of_a_cluster(target: str) -> bool:
+    """Whether a stream of a cluster is meant: so it is said, or it is no file of this machine and could be such a name.
 
-
-@main.command()
-@click.argument("name", required=False, shell_complete=stream_names)
-@click.option("-n", "--namespace", help="Whose streams; the default is the context's.", shell_complete=namespaces)
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="The streams of every namespace.")
-@click.option("-w", "--watch", is_flag=True, help="Show them live, until Ctrl-C.")
-@OUTPUT
-@click.option("--context", help="A context of the kubeconfig; the default is its current one.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig; the default is what kubectl uses.")
-def status(
-    name: str | None,
-    namespace: str | None,
-    everywhere: bool,
-    watch: bool,
-    output: str,
-    context: str | None,
-    kubeconfig: Path | None,
-) -> None:
-    r"""Show the streams of a cluster, or all that there is to know of one: phase, lag, driver, verdict, events.
-
-    LAG counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from Kafka and the
-    ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and what is shown is
-    what was last known. Nothing is changed.
-
-    
-    exactlyonce status                the streams of the context's namespace
-    exactlyonce status -A --watch     every stream of the cluster, live
-    exactlyonce status orders -n shop all about one stream
-    exactlyonce status -A -o json | jq -r '.[] | select(.status.phase == "Halted") | .metadata.name'
-
-    Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be asked.
+    Raises:
+        UsageError: if options of both are given.
     """
-    from rich.console import Console
+    given = click.get_current_context().get_parameter_source
+    of_file, of_cluster = (
+        [f"--{name}" for name in names if given(name) in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)]
+        for names in (("name", "state"), ("namespace", "context", "kubeconfig"))
+    )
+    is_name = re.fullmatch(DNS_LABEL, target) is not None and not Path(target).exists()
+    if of_file and (of_cluster or is_name):
+        raise click.UsageError(
+            f"{', '.join(of_file)} belongs to a FILE, and {target} is a stream of a cluster; leave it out."
+        )
+    return bool(of_cluster) or is_name
 
-    from exactlyonce.cli.status import show_status
+
+def _cluster(options: Mapping[str, Any]) -> tuple[ClusterLook, str]:
     from exactlyonce.control.looking import ClusterLook
 
-    if name and everywhere:
-        raise click.UsageError("NAME is one stream of one namespace; leave -A out.")
-    look = ClusterLook.connect(kubeconfig, context)
-    wanted = None if everywhere else namespace or look.namespace
-    sys.exit(show_status(look, name, wanted, watch=watch, as_json=output == "json", console=Console()))
+    look = ClusterLook.connect(options["kubeconfig"], options["context"])
+    return look, options["namespace"] or look.namespace
 
 
-@main.command()
+def _looked_at(target: str, options: Mapping[str, Any]) -> LocalStream:
+    return open_stream(
+        choose_stream(Path(target), options["name"]), options["state"], options["secrets"], read_only=True
+    )
+
+
+for _command in CLUSTER_COMMANDS:
+    main.add_command(_command)
+
+
+@main.command(
+    examples=(
+        ("completion bash", "bash: echo 'eval \"$(exactlyonce completion bash)\"' >> ~/.bashrc"),
+        ("completion zsh", "zsh: echo 'eval \"$(exactlyonce completion zsh)\"' >> ~/.zshrc"),
+        ("completion fish", "fish: exactlyonce completion fish > ~/.config/fish/completions/exactlyonce.fish"),
+    )
+)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    r"""Print the script that lets SHELL complete commands, options, and names of streams.
-
-    
-    bash: echo 'eval "$(exactlyonce completion bash)"' >> ~/.bashrc
-    zsh:  echo 'eval "$(exactlyonce completion zsh)"' >> ~/.zshrc
-    fish: exactlyonce completion fish > ~/.config/fish/completions/exactlyonce.fish
+    """Print the script that lets SHELL complete commands, options, and names of streams.
 
     `kubectl exactlyonce …` is completed by kubectl itself, which finds kubectl_complete-exactlyonce on the PATH.
     """

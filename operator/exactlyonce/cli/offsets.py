@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import click
 from rich.console import Console
@@ -12,13 +13,16 @@ from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.source.bounds import Bounds
 
 _COLUMNS = ("planned", "checkpointed", "landed", "earliest", "latest", "lag")
 
 
-def show_offsets(opened: LocalStream, *, as_json: bool) -> None:
+Rows = dict[TopicPartition, dict[str, int | None]]
+
+
+def show_offsets(rows: Rows, *, as_json: bool) -> None:
     """Print one row a partition."""
-    rows = offsets_of(opened)
     if as_json:
         listed = [{"topic": key.topic, "partition": key.partition, **row} for key, row in rows.items()]
         click.echo(json.dumps(listed, indent=2))
@@ -31,7 +35,7 @@ def show_offsets(opened: LocalStream, *, as_json: bool) -> None:
     Console().print(table)
 
 
-def offsets_of(opened: LocalStream) -> dict[TopicPartition, dict[str, int | None]]:
+def offsets_of(opened: LocalStream) -> Rows:
     """Return planned, checkpointed, landed, earliest, latest and lag of every partition; None where it is not known.
 
     A partition that has landed and that the source no longer has stays, without bounds.
@@ -39,17 +43,26 @@ def offsets_of(opened: LocalStream) -> dict[TopicPartition, dict[str, int | None
     view = opened.ledger.look(opened.stream.stream_id)
     landed = Positions() if view is None else view.landed.positions
     planned, checkpointed = _logs(opened, None if view is None else view.stream.checkpoint_path)
-    source = opened.stores.source.view(frozenset(landed))
-    rows: dict[TopicPartition, dict[str, int | None]] = {}
-    for key in sorted(source.bounds.keys() | landed.keys()):
-        bounds = source.bounds.get(key)
+    return rows_of(landed, opened.stores.source.view(frozenset(landed)).bounds, planned, checkpointed)
+
+
+def rows_of(
+    landed: Positions,
+    bounds: Mapping[TopicPartition, Bounds],
+    planned: Positions = Positions(),  # noqa: B008 - immutable
+    checkpointed: Positions = Positions(),  # noqa: B008 - immutable
+) -> Rows:
+    """Return a row for each partition that has landed or that the source has. Performs no I/O."""
+    rows: Rows = {}
+    for key in sorted(bounds.keys() | landed.keys()):
+        held = bounds.get(key)
         rows[key] = {
             "planned": planned.get(key),
             "checkpointed": checkpointed.get(key),
             "landed": landed.get(key),
-            "earliest": None if bounds is None else bounds.earliest,
-            "latest": None if bounds is None else bounds.latest,
-            "lag": None if bounds is None or key not in landed else bounds.latest - landed[key],
+            "earliest": None if held is None else held.earliest,
+            "latest": None if held is None else held.latest,
+            "lag": None if held is None or key not in landed else held.latest - landed[key],
         }
     return rows
 

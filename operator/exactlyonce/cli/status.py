@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,6 +21,7 @@ from exactlyonce.errors import Unreachable
 
 EXIT_WELL, EXIT_HALTED = 0, 2
 _REFRESH_SECONDS = 2.0
+_NO_SCREEN_CELLS = 1000
 
 
 def show_status(
@@ -33,7 +36,9 @@ def show_status(
         now = datetime.now(UTC)
         if name:
             return detail(streams[0], look.events(streams[0]), now)
-        return table(streams, now, with_namespace=namespace is None) if streams else Text(_nothing(namespace))
+        if not streams:
+            return Text(_nothing(namespace))
+        return table(streams, now, with_namespace=namespace is None, width=console.width)
 
     if not watch:
         streams = read()
@@ -46,6 +51,12 @@ def show_status(
     except KeyboardInterrupt:
         return EXIT_WELL
     raise AssertionError("a watch ends by Ctrl-C or by an error")
+
+
+def console_of_output() -> Console:
+    """Return the console; what does not go to a screen has no width that anything would have to fit into."""
+    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if narrow else _NO_SCREEN_CELLS)
 
 
 def as_data(streams: Sequence[Resource], *, one: bool) -> object:

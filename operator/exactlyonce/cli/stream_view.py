@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -25,29 +26,68 @@ _STYLES = {
 
 Resource = Mapping[str, Any]
 
+_COLUMNS = (
+    "NAMESPACE", "NAME", "PHASE", "READY", "BATCH", "LAG-RECORDS", "BEHIND", "VERDICT", "ATTEMPT", "AGE", "MESSAGE",
+)  # fmt: skip
+_LEFT_OUT = ("AGE", "ATTEMPT", "READY", "BATCH", "MESSAGE", "BEHIND", "LAG-RECORDS")
+"""What a narrow screen does without, first to last: where a stream is and what was decided is always shown whole."""
+_FOLDED, _FOLDED_CELLS = ("NAME", "NAMESPACE"), 6
+_MESSAGE_CELLS, _GAP_CELLS = 24, 2
 
-def table(streams: Sequence[Resource], now: datetime, *, with_namespace: bool) -> Table:
-    """Return a line a stream."""
-    columns = ["NAME", "PHASE", "READY", "BATCH", "LAG", "BEHIND", "VERDICT", "ATTEMPT", "AGE", "MESSAGE"]
-    made = Table(*(["NAMESPACE"] if with_namespace else []), *columns, box=None, pad_edge=False)
-    for stream in streams:
-        metadata, status = stream["metadata"], stream.get("status") or {}
-        progress = status.get("progress") or {}
-        phase = phase_of(stream)
-        made.add_row(
-            *([metadata["namespace"]] if with_namespace else []),
-            metadata["name"],
-            Text(phase, style=_STYLES.get(Phase(phase), "") if phase in set(Phase) else ""),
-            _condition(status, "Ready"),
-            _shown(progress.get("batch")),
-            _shown(progress.get("lagRecords")) + ("?" if progress.get("lagProblem") else ""),
-            behind(progress, now),
-            _shown((status.get("verdict") or {}).get("kind")),
-            _shown(status.get("attempt")),
-            age(metadata.get("creationTimestamp"), now),
-            Text(_message(status), overflow="ellipsis", no_wrap=True),
-        )
+
+def table(streams: Sequence[Resource], now: datetime, *, with_namespace: bool, width: int) -> Table:
+    """Return a line for each stream; columns that do not fit into `width` are left out, never name, phase and verdict."""
+    rows = [_cells(stream, now) for stream in streams]
+    widths = _fitting([name for name in _COLUMNS if name != "NAMESPACE" or with_namespace], rows, width)
+    made = Table(box=None, padding=(0, _GAP_CELLS, 0, 0))
+    for name, cells in widths.items():
+        folded = name in _FOLDED
+        made.add_column(name, width=cells, no_wrap=not folded, overflow="fold" if folded else "ellipsis")
+    for row in rows:
+        style = _STYLES.get(Phase(row["PHASE"]), "") if row["PHASE"] in set(Phase) else ""
+        made.add_row(*(Text(row[name], style=style if name == "PHASE" else "") for name in widths))
     return made
+
+
+def _cells(stream: Resource, now: datetime) -> dict[str, str]:
+    metadata, status = stream["metadata"], stream.get("status") or {}
+    progress = status.get("progress") or {}
+    return {
+        "NAMESPACE": metadata["namespace"],
+        "NAME": metadata["name"],
+        "PHASE": phase_of(stream),
+        "READY": _condition(status, "Ready"),
+        "BATCH": _shown(progress.get("batch")),
+        "LAG-RECORDS": _shown(progress.get("lagRecords")) + ("?" if progress.get("lagProblem") else ""),
+        "BEHIND": behind(progress, now),
+        "VERDICT": _shown((status.get("verdict") or {}).get("kind")),
+        "ATTEMPT": _shown(status.get("attempt")),
+        "AGE": age(metadata.get("creationTimestamp"), now),
+        "MESSAGE": _message(status),
+    }
+
+
+def _fitting(names: list[str], rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """Return the columns that fit, with their widths; they are left out in the order of `_LEFT_OUT`.
+
+    A message gets what is left, and is cut to it. Names longer than the screen are folded, so that nothing of them is lost.
+    """
+    needed = {name: max(map(cell_len, (name, *(row[name] for row in rows)))) for name in names}
+    message, needed["MESSAGE"] = needed["MESSAGE"], min(needed["MESSAGE"], _MESSAGE_CELLS)
+    for name in _LEFT_OUT:
+        if _total(needed) > width:
+            del needed[name]
+    if "MESSAGE" in needed:
+        needed["MESSAGE"] = min(message, needed["MESSAGE"] + width - _total(needed))
+    for name in _FOLDED:
+        if name in needed:
+            needed[name] = max(needed[name] - max(_total(needed) - width, 0), _FOLDED_CELLS)
+    return needed
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    """Return the width of a line: each column has a gap behind it."""
+    return sum(widths.values()) + _GAP_CELLS * len(widths)
 
 
 def detail(stream: Resource, events: Sequence[Event], now: datetime) -> Group:
@@ -64,10 +104,10 @@ def detail(stream: Resource, events: Sequence[Event], now: datetime) -> Group:
         facts.add_row("", _message(status))
     for label, words in [
         ("Lag", _lag(status.get("progress") or {}, spec.get("objectives") or {}, now)),
-        ("Landed", _landed(status.get("progress") or {}, now)),
-        ("Driver", _driver(status, now)),
+        ("Landed", landed_words(status.get("progress") or {}, now)),
+        ("Driver", driver_words(status, now)),
         ("Checkpoint", _checkpoint(status.get("checkpoint"))),
-        ("Trouble", _trouble(status.get("trouble") or {})),
+        ("Trouble", trouble_words(status.get("trouble") or {})),
         ("Verdict", _verdict(status.get("verdict"), now)),
     ]:
         if words:
@@ -117,14 +157,16 @@ def _lag(progress: Resource, objectives: Resource, now: datetime) -> str:
     return words + (f"\nNot measured now: {progress['lagProblem']}" if progress.get("lagProblem") else "")
 
 
-def _landed(progress: Resource, now: datetime) -> str:
+def landed_words(progress: Resource, now: datetime) -> str:
+    """Return the batch that landed last; empty where none has."""
     if progress.get("batch") is None:
         return ""
     at = progress.get("committedAt")
     return f"batch {progress['batch']}" + (f", {age(at, now)} ago, at {clock_time(at)}" if at else "")
 
 
-def _driver(status: Resource, now: datetime) -> str:
+def driver_words(status: Resource, now: datetime) -> str:
+    """Return the latest driver, and how it ended; empty before the first."""
     driver = status.get("driver")
     if not driver:
         return ""
@@ -139,7 +181,8 @@ def _checkpoint(checkpoint: Resource | None) -> str:
     return "" if not checkpoint else f"generation {checkpoint['generation']} at {checkpoint['location']}"
 
 
-def _trouble(trouble: Resource) -> str:
+def trouble_words(trouble: Resource) -> str:
+    """Return failures in a row, and when the next attempt is made; empty where there are none."""
     words = []
     if trouble.get("endings"):
         words.append(f"{trouble['endings']} attempts in a row ended without landing a batch")

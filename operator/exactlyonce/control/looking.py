@@ -1,21 +1,42 @@
-"""What a person's command asks of a cluster, with that person's rights: streams and their events. Reads only."""
+"""What a person's command asks of a cluster, with that person's rights: streams, their events, pods, logs and secrets.
+
+The one thing that it changes is fields of a stream's spec (`patch_spec`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import client, config
 from kubernetes.client import ApiException
 
 from exactlyonce.control.cluster import GROUP, PLURAL, VERSION
 from exactlyonce.errors import Refused, Unreachable
+from exactlyonce.launch.api_server import (
+    CONFLICT,
+    FORBIDDEN,
+    JSON_PATCH,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    Answered,
+    ApiServer,
+    ApiServerUnreachable,
+    asked,
+    streamed,
+)
+from exactlyonce.launch.secrets import is_text
+
+_Found = TypeVar("_Found")
 
 _TIMEOUT_SECONDS = 10.0
 _EVENTS = 50
+_WAITS = "waiting to start"
+"""What the kubelet says of a container whose log is asked for before it runs. Source: validateContainerLogStatus."""
 
 
 class ClusterNotNamed(Refused):
@@ -24,6 +45,10 @@ class ClusterNotNamed(Refused):
 
 class LookRefused(Refused):
     """The API server says that this person may not look, or that there is nothing to look at."""
+
+
+class LogNotYet(LookRefused):
+    """The container has not started, so that there is no log yet."""
 
 
 class ClusterSilent(Unreachable):
@@ -132,6 +157,94 @@ class ClusterLook:
             for it in listed.items
         ]
         return sorted(told, key=lambda it: (it.at is not None, it.at))[-_EVENTS:]
+
+    def patch_spec(self, stream: Mapping[str, Any], changes: Mapping[str, Any], what: str) -> dict[str, Any] | None:
+        """Change fields of the spec of the very generation that was read, and return the stream; None where it has changed.
+
+        Raises:
+            LookRefused, ClusterSilent: if this person may not, the API server does not take it, or nobody answers.
+        """
+        metadata = stream["metadata"]
+        namespace, name, generation = metadata["namespace"], metadata["name"], metadata["generation"]
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "test", "path": "/metadata/generation", "value": generation},
+            *({"op": "add", "path": f"/spec/{field}", "value": value} for field, value in changes.items()),
+        ]
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
+        try:
+            return asked(self.api, "PATCH", path, body=patch, content=JSON_PATCH)
+        except Answered as answer:
+            if answer.status == CONFLICT or (
+                answer.blames_manifest and self.stream(namespace, name)["metadata"]["generation"] != generation
+            ):
+                return None
+            raise _told(
+                answer, f"{what} stream {namespace}/{name}", f"patch {PLURAL} in namespace {namespace}"
+            ) from None
+        except ApiServerUnreachable as problem:
+            raise ClusterSilent(f"Cannot {what} stream {namespace}/{name}: {problem} It may have been done.") from None
+
+    def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """Return the pods of a namespace that have these labels.
+
+        Raises:
+            LookRefused, ClusterSilent: if they cannot be listed.
+        """
+        what = f"list pods in namespace {namespace}"
+        return _answered(
+            lambda: ApiServer(self.api).list("Pod", namespace, selector), what, f"list pods in namespace {namespace}"
+        )
+
+    def log(self, namespace: str, pod: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+        """Yield the log of a pod in pieces as they come.
+
+        Raises:
+            LogNotYet: if the container has not started.
+            LookRefused, ClusterSilent: if it cannot be read, or not to its end.
+        """
+        what, right = f"read the log of pod {namespace}/{pod}", f"get pods/log in namespace {namespace}"
+        try:
+            yield from streamed(self.api, f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query)
+        except Answered as answer:
+            if answer.blames_manifest and _WAITS in str(answer):
+                raise LogNotYet(f"Pod {namespace}/{pod} has no such log yet: {answer}.") from None
+            raise _told(answer, what, right) from None
+        except ApiServerUnreachable as problem:
+            raise ClusterSilent(f"Cannot {what}: {problem}") from None
+
+    def secret(self, namespace: str, name: str, field: str) -> dict[str, str]:
+        """Return the keys of a secret that a field of a stream names; those that are no text are left out.
+
+        Raises:
+            LookRefused, ClusterSilent: if it is not there, or this person may not read it.
+        """
+        what = f"read secret {namespace}/{name}, which {field} names"
+        found = _answered(
+            lambda: asked(self.api, "GET", f"/api/v1/namespaces/{namespace}/secrets/{name}"),
+            what,
+            f"get secret {name} in namespace {namespace}",
+        )
+        decoded = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        return {key: value.decode() for key, value in decoded.items() if is_text(value)}
+
+
+def _answered(ask: Callable[[], _Found], what: str, right: str) -> _Found:
+    try:
+        return ask()
+    except Answered as answer:
+        raise _told(answer, what, right) from None
+    except ApiServerUnreachable as problem:
+        raise ClusterSilent(f"Cannot {what}: {problem}") from None
+
+
+def _told(answer: Answered, what: str, right: str) -> LookRefused:
+    """Turn an answer of the API server into a sentence that says which right is missing, where one is."""
+    if answer.status in (UNAUTHORIZED, FORBIDDEN):
+        return LookRefused(f"You may not {what}; ask for the right to {right}.")
+    if answer.status == NOT_FOUND:
+        return LookRefused(f"Cannot {what}: it is not there.")
+    return LookRefused(f"Cannot {what}: the API server says: {answer}.")
 
 
 def _asked(ask: Callable[[], Any], what: str) -> Any:

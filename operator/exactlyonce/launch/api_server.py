@@ -6,7 +6,7 @@ Nothing is cached: a read is answered from a quorum of the API server's store.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -21,12 +21,13 @@ from exactlyonce.launch.pod_template import Manifest
 _TIMEOUT = Timeout(connect=5.0, read=10.0)  # in seconds
 _PAGE = 500
 _MOST_PAGES = 100
+_PIECE = 65_536  # bytes
 
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 _BAD_REQUEST, _TOO_LARGE, _INVALID, _TOO_MANY, _SERVER_ERROR = 400, 413, 422, 429, 500
 
 _PLURALS = {"Pod": "pods", "ConfigMap": "configmaps", "Service": "services", "Node": "nodes"}
-_JSON, _JSON_PATCH = "application/json", "application/json-patch+json"
+_JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 
 
 class ApiServerUnreachable(Unreachable):
@@ -108,7 +109,7 @@ class ApiServer:
             {"op": "remove", "path": place},
         ]
         try:
-            self._asked("PATCH", _path("Pod", metadata["namespace"], metadata["name"]), body=patch, content=_JSON_PATCH)
+            self._asked("PATCH", _path("Pod", metadata["namespace"], metadata["name"]), body=patch, content=JSON_PATCH)
         except Answered as answer:
             if answer.status not in (NOT_FOUND, CONFLICT, _INVALID):
                 raise
@@ -155,6 +156,40 @@ def asked(
     if answer.status >= _BAD_REQUEST:
         raise Answered(answer.status, _message(found, answer))
     return dict(found)
+
+
+def streamed(api: client.ApiClient, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield what answers a GET in pieces as they come: a log, which may be followed for days and be silent for hours.
+
+    Raises:
+        ApiServerUnreachable, Answered: as `asked`; the former also where the connection breaks in the middle.
+    """
+    known: Any = api
+    headers = {"Accept": "*/*", "User-Agent": known.user_agent}
+    followed = "follow" in query
+    timeout = Timeout(connect=5.0, read=None) if followed else _TIMEOUT
+    try:
+        known.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        answer = known.rest_client.pool_manager.request(
+            "GET",
+            f"{known.configuration.host}{path}?{urlencode(query)}",
+            headers=headers,
+            timeout=timeout,
+            redirect=False,
+            preload_content=False,
+        )
+        if answer.status >= _BAD_REQUEST:
+            raise Answered(answer.status, _message(_json_of(answer.read()), answer))
+        yield from answer.stream(_PIECE)
+    except (HTTPError, OSError) as problem:
+        raise ApiServerUnreachable(f"The API server did not answer to the end ({type(problem).__name__}).") from problem
+
+
+def _json_of(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _path(kind: str, namespace: str | None, name: str | None = None) -> str:

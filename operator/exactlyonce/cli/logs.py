@@ -1,0 +1,69 @@
+"""`exactlyonce logs`: what a stream's driver has written."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import BinaryIO
+
+import click
+
+from exactlyonce.control.driver_logs import DriverPod, chosen_pod, driver_pods, log_lines
+from exactlyonce.control.looking import ClusterLook, LogNotYet
+from exactlyonce.launch.pod_names import DRIVER, RECONCILE
+
+_LOOK_SECONDS = 1.0
+
+
+def show_logs(
+    look: ClusterLook,
+    namespace: str,
+    name: str,
+    *,
+    attempt: int | None,
+    previous: bool,
+    container: str,
+    follow: bool,
+    tail: int | None,
+    output: BinaryIO,
+) -> None:
+    """Print the log of one driver, of the latest unless another is asked for; with `follow` until its end or Ctrl-C."""
+    stream = look.stream(namespace, name)
+    pod, note = chosen_pod(stream, driver_pods(look, stream), attempt, previous=previous)
+    if note is not None:
+        click.echo(note, err=True)
+    try:
+        _print(look, namespace, pod, container, follow=follow, tail=tail, output=output)
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:
+        # Who read it has seen enough; Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(
+    look: ClusterLook,
+    namespace: str,
+    pod: DriverPod,
+    container: str,
+    *,
+    follow: bool,
+    tail: int | None,
+    output: BinaryIO,
+) -> None:
+    told = False
+    while True:
+        try:
+            for piece in log_lines(look, namespace, pod, container, follow=follow, tail=tail):
+                output.write(piece)
+                output.flush()
+            return
+        except LogNotYet as not_yet:
+            if not follow:
+                raise
+            if not told:
+                hint = f" What decides before it: --container {RECONCILE}." if container == DRIVER else ""
+                click.echo(f"{not_yet} It is waited for; Ctrl-C ends.{hint}", err=True)
+                told = True
+            time.sleep(_LOOK_SECONDS)
