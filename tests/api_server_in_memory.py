@@ -22,7 +22,7 @@ class ApiServerInMemory:
 
     `forbidden` names verbs and kinds such as "get secrets". `before_patch` is what others do just before a patch is made;
     `steps` are changes of the status that the operator makes after one, each seen by one look more. `not_yet` is how often a
-    log is not there yet.
+    log is not there yet, `on_list` what happens when pods are listed for the nth time.
     """
 
     folder: Path
@@ -33,6 +33,8 @@ class ApiServerInMemory:
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     before_patch: Callable[[Resource], None] = lambda stream: None
+    on_list: Callable[[int], object] = lambda looks: None
+    looks: int = 0
     steps: list[dict[str, Any]] = field(default_factory=list)
     patched: bool = False
     queries: list[dict[str, list[str]]] = field(default_factory=list)
@@ -113,6 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._stream(name)
             case ["api", "v1", "namespaces", _, "pods"]:
                 self._allowed("list", "pods")
+                self.held.looks += 1
+                self.held.on_list(self.held.looks)
                 wanted = dict(part.split("=") for part in query["labelSelector"][0].split(","))
                 pods = [pod for pod in self.held.pods if wanted.items() <= pod["metadata"]["labels"].items()]
                 return {"items": pods, "metadata": {}}
@@ -180,4 +184,4 @@ def driver_pod(stream: Mapping[str, Any], attempt: int, phase: str = "Succeeded"
         "labels": labels_of(name, Epoch(attempt), DRIVER),
         "ownerReferences": [{"uid": uid or stream["metadata"]["uid"]}],
     }
-    return {"metadata": metadata, "status": {"phase": phase}}
+    return {"metadata": metadata, "spec": {"nodeName": "node1"}, "status": {"phase": phase}}

@@ -117,6 +117,16 @@ def test_a_container_that_has_not_started_is_one_sentence(server: ApiServerInMem
     )
 
 
+def test_a_pod_without_a_node_says_so_and_is_followed_once_it_has_one(server: ApiServerInMemory) -> None:
+    waiting = {**server.pods[2], "spec": {}}
+    placed, server.pods[2] = server.pods[2], waiting
+    assert run(server).stderr == "Pod shop/orders-driver-17 has no such log yet: it waits for a node.\n"
+    server.on_list = lambda looks: server.pods.__setitem__(2, placed) if looks == 3 else None
+    result = run(server, "--follow")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "orders-driver-17 driver")
+    assert "it waits for a node. It is waited for; Ctrl-C ends." in result.stderr
+
+
 def test_following_waits_for_a_container_that_has_not_started(server: ApiServerInMemory) -> None:
     server.not_yet = 3
     result = run(server, "--follow")

@@ -34,7 +34,7 @@ def show_logs(
     if note is not None:
         click.echo(note, err=True)
     try:
-        _print(look, namespace, pod, container, follow=follow, tail=tail, output=output)
+        _print(look, namespace, name, pod, container, follow=follow, tail=tail, output=output)
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
@@ -45,6 +45,7 @@ def show_logs(
 def _print(
     look: ClusterLook,
     namespace: str,
+    name: str,
     pod: DriverPod,
     container: str,
     *,
@@ -67,3 +68,5 @@ def _print(
                 click.echo(f"{not_yet} It is waited for; Ctrl-C ends.{hint}", err=True)
                 told = True
             time.sleep(_LOOK_SECONDS)
+            now = driver_pods(look, look.stream(namespace, name))
+            pod = next((found for found in now if found.name == pod.name), pod)

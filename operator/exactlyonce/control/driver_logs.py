@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exactlyonce.control.looking import ClusterLook
+from exactlyonce.control.looking import ClusterLook, LogNotYet
 from exactlyonce.errors import Refused
 from exactlyonce.launch.pod_names import ATTEMPT_LABEL, DRIVER, RECONCILE, ROLE_LABEL, selector_of
 
@@ -25,6 +25,7 @@ class DriverPod:
     attempt: int
     name: str
     phase: str
+    has_node: bool = True
 
     def __str__(self) -> str:
         return f"attempt {self.attempt}: {self.name} ({self.phase})"
@@ -85,14 +86,17 @@ def log_lines(
     """Yield the log of a driver's pod in pieces as they come, until its end, or for ever.
 
     Raises:
-        LookRefused, ClusterSilent: if it cannot be read, or not yet.
+        LogNotYet: if its container has not started.
+        LookRefused, ClusterSilent: if it cannot be read.
     """
+    if not pod.has_node:  # the API server answers an empty log
+        raise LogNotYet(f"Pod {namespace}/{pod.name} has no such log yet: it waits for a node.")
     query: dict[str, Any] = {"container": container}
     if follow:
         query["follow"] = "true"
     if tail is not None:
         query["tailLines"] = tail
-    return look.log(namespace, pod.name, query)
+    yield from look.log(namespace, pod.name, query)
 
 
 def _driver_pod(pod: Mapping[str, Any]) -> DriverPod:
@@ -100,7 +104,8 @@ def _driver_pod(pod: Mapping[str, Any]) -> DriverPod:
     phase = (
         "Terminating" if metadata.get("deletionTimestamp") else str((pod.get("status") or {}).get("phase", "Pending"))
     )
-    return DriverPod(int(metadata["labels"][ATTEMPT_LABEL]), metadata["name"], phase)
+    has_node = bool((pod.get("spec") or {}).get("nodeName"))
+    return DriverPod(int(metadata["labels"][ATTEMPT_LABEL]), metadata["name"], phase, has_node)
 
 
 def _is_owned_by(pod: Mapping[str, Any], uid: str) -> bool:
