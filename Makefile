@@ -8,7 +8,7 @@ SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
-	format soak bench bench-operator bench-monitor requirements build clean
+	format soak mutants bench bench-operator bench-monitor requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,11 @@ lint: setup ## ruff, mypy and the borders between the packages
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format .
 
-soak: setup ## KILLS=1000 random kills over one stream, counting ids all the while
-	@$(RUN) -m tests.soak --kills $(KILLS)
+soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among it, counting ids; REPORT=… keeps a page
+	@$(RUN) -m tests.soak --kills $(KILLS) $(if $(REPORT),--report $(REPORT))
+
+mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and 600 seeds; prints what survives
+	@$(RUN) -m scripts.mutants
 
 bench: setup ## rows a second, milliseconds a batch and a restart, against what people do today
 	@$(RUN) -m bench.pipeline
