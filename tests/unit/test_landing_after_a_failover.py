@@ -7,7 +7,15 @@ import pytest
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
-from exactlyonce_spark.landing import LandingRefused, PlannedBatch, begin_batch, land_partition
+from exactlyonce_spark.landing import (
+    LandingRefused,
+    PlannedBatch,
+    PositionsDiffer,
+    Written,
+    begin_batch,
+    finish_partitions,
+    land_partition,
+)
 from tests.ledgers import IDS, P0, P1, STREAM, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
@@ -49,3 +57,20 @@ def test_a_partition_of_a_recorded_batch_lands() -> None:
     permit = started(ledger)
     begin_batch(ledger, permit, FIRST, by_partition=True)
     assert land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, rows_of) == 1
+
+
+def test_a_batch_is_not_closed_over_a_partition_whose_landing_was_lost() -> None:
+    database = MemoryDatabase()
+    ledger = MemoryLedger(database)
+    permit = started(ledger)
+    begin_batch(ledger, permit, FIRST, by_partition=True)
+    land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, rows_of)
+    surviving = database.tables.copy()
+    land_partition(ledger, permit, FIRST.number, P1, FIRST.ranges[P1], IDS, rows_of)
+    database.restore(surviving)
+    with pytest.raises(PositionsDiffer, match="orders-1"):
+        finish_partitions(ledger, permit, FIRST, Written(2), 8)
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.stream.landed_batch == 0
+    assert dict(view.landed.positions) == {P0: 5, P1: 0}, "the records that were lost are read again"
