@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from exactlyonce.api.sink import Commit
@@ -35,7 +35,8 @@ from exactlyonce_spark.landing import (
     planned_row,
     require_permit,
 )
-from exactlyonce_spark.source_check import RecordsLost, SourceCheck, require_all_was_there
+from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.source_check import RecordsLost, SourceCheck
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
@@ -124,6 +125,7 @@ class BatchLoop:
         self._target = target
         self._source = source
         self._settings = settings
+        self._log = LogWatch(source)
         self._topic_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
@@ -155,6 +157,7 @@ class BatchLoop:
         """
         plan = batch.plan()
         reached("batch.planned", batch.number)
+        epochs = self._log.ask(plan.ranges)
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
         self.in_hand = planned
         by_partition = self._by_partition
@@ -165,6 +168,8 @@ class BatchLoop:
                 batch.run_without_rows()
             self._has_landed(planned)
             return None
+        unread = {key: span for key, span in plan.ranges.items() if key not in begun.finished}
+        self._log.begin(Ranges(unread), planned.topic_ids, begun.fingerprints, epochs())
         if by_partition:
             self._require_partitions(batch, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
@@ -246,7 +251,7 @@ class BatchLoop:
     def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """The positions move; then tasks write, each once. A crash in between loses at most this batch."""
         self._check_source(planned, records_read=None)
-        land_batch(self._ledger, self._permit, planned, lambda _: Written(None), status=BatchStatus.TAKEN)
+        land_batch(self._ledger, self._permit, self._marked(planned), lambda _: Written(None), status=BatchStatus.TAKEN)
         reached("batch.landed", batch.number)
         reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=True))
         rows = self._rows = sum(report.rows for report in reports)
@@ -291,10 +296,16 @@ class BatchLoop:
         letters: Sequence[DeadLetter] = ()
         rows: int | None = None
         if remaining:
-            require_all_was_there(self._source, batch.number, remaining, planned.topic_ids)
+            known = self._log.require(batch.number, remaining, planned.topic_ids)
             letters = self._letters(batch, remaining, certain=True)
             job = tasks.PartitionJob(
-                batch.number, self._permit, plan.task_ranges, begun.finished, dict(planned.topic_ids), tuple(letters)
+                batch.number,
+                self._permit,
+                plan.task_ranges,
+                begun.finished,
+                dict(planned.topic_ids),
+                tuple(letters),
+                known,
             )
             reports = batch.run_tasks(job)
             all_known = not begun.finished and all(report.known for report in reports)
@@ -317,7 +328,11 @@ class BatchLoop:
                 self._target.write_dead_letters(transaction, planned.number, letters, planned.topic_ids)
             return Written(rows, len(letters))
 
-        land_batch(self._ledger, self._permit, planned, write_all, records_read=records_read)
+        land_batch(self._ledger, self._permit, self._marked(planned), write_all, records_read=records_read)
+
+    def _marked(self, planned: PlannedBatch) -> PlannedBatch:
+        """The batch with the fingerprints of the last records that it has read, once those are known."""
+        return replace(planned, fingerprints=self._log.fingerprints(planned.ranges))
 
     def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
         letters = self._letters(batch, planned.ranges, certain=False)
@@ -330,12 +345,11 @@ class BatchLoop:
         return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()
 
     def _check_source(self, planned: PlannedBatch, records_read: int | None) -> None:
-        require_all_was_there(self._source, planned.number, planned.ranges, planned.topic_ids, records_read)
+        self._log.require(planned.number, planned.ranges, planned.topic_ids, records_read)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
         """Return each topic's id, asked once a topic; the check before each commit compares with the source's."""
         unknown = [key for key in ranges if key.topic not in self._topic_ids]
         if unknown:
-            _, topic_ids = self._source.earliest_and_ids(unknown)
-            self._topic_ids.update(topic_ids)
+            self._topic_ids.update(self._source.now(unknown).topic_ids)
         return {key.topic: self._topic_ids[key.topic] for key in ranges}

@@ -7,10 +7,11 @@ the same code runs over Postgres and over the in-memory store of the simulation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.fingerprint import Fingerprint, is_other_topic
 from exactlyonce.ledger.fence import Fenced, Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
@@ -58,13 +59,15 @@ class StagedRowsLost(ExactlyOnceError):
 class PlannedBatch:
     """A batch as Spark's executed plan has it: its number, all of its ranges, and the ids of its topics.
 
-    `stateful` tells whether its query keeps state in the checkpoint.
+    `stateful` tells whether its query keeps state in the checkpoint. `fingerprints` are of the last record of each range, as
+    far as they were read.
     """
 
     number: BatchNumber
     ranges: Ranges
     topic_ids: Mapping[str, str]
     stateful: bool = False
+    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,13 @@ class AlreadyLanded:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`)."""
+    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`).
+
+    `fingerprints` are of the last landed record of each partition.
+    """
 
     finished: frozenset[TopicPartition] = frozenset()
+    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
 
 
 def begin_batch(
@@ -112,7 +119,7 @@ def begin_batch(
         transaction.write_batch(
             permit.stream_id, planned_row(permit, batch, BatchStatus.IN_PROGRESS, Written(None), None)
         )
-    return Begun(finished)
+    return Begun(finished, view.landed.fingerprints)
 
 
 def _record_state(ledger: Ledger, permit: Permit) -> None:
@@ -185,8 +192,11 @@ def land_partition(
     offsets: OffsetRange,
     topic_ids: Mapping[str, str],
     write: Callable[[LedgerTransaction], int],
+    fingerprint: Fingerprint | None = None,
 ) -> int | AlreadyLanded:
     """Land one partition of a batch in one transaction, and return its rows: `commit: Partition`, in a task.
+
+    `fingerprint` is of the range's last record: it is kept in the transaction that moves the position past that record.
 
     The position moves first: another run of this task waits there for this one's outcome, then finds it moved.
 
@@ -204,7 +214,8 @@ def land_partition(
                 f"Batch {batch} does not follow on batch {stream.landed_batch}, the latest that landed."
             )
         _require_recorded(transaction, permit.stream_id, batch, partition, offsets)
-        if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids)) != 1:
+        kept = {} if fingerprint is None else {partition: fingerprint}
+        if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids), kept) != 1:
             found = transaction.read_positions(permit.stream_id).positions.get(partition, 0)
             if found == offsets.until_offset:
                 return AlreadyLanded()
@@ -351,7 +362,7 @@ def _require_start(
             )
     for topic, topic_id in batch.topic_ids.items():
         first = landed.topic_ids.get(topic)
-        if first and first != topic_id:
+        if is_other_topic(first, topic_id):
             raise TopicReplaced(
                 f"Topic {topic} has the id {topic_id}, and {first} is the one whose records have landed."
             )
@@ -372,7 +383,7 @@ def _advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch
             if key not in landed.positions or landed.positions[key] != offsets.until_offset
         }
     )
-    moved = transaction.advance_positions(stream_id, pending, dict(batch.topic_ids))
+    moved = transaction.advance_positions(stream_id, pending, dict(batch.topic_ids), batch.fingerprints)
     if moved != len(pending):
         raise PositionsDiffer(f"Batch {batch.number} moved {moved} of {len(pending)} partitions; nothing was changed.")
 

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
-from exactlyonce_spark.landing import TopicReplaced
+from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
+from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce.source.bounds import LeaderEpochs, SourceNow
+from exactlyonce_spark.landing import LandingRefused, TopicReplaced
 
 
 class RecordsLost(ExactlyOnceError):
     """Retention, or a truncated log, took records of the batch before they were read; nothing was landed."""
+
+
+class RecordsReplaced(LandingRefused):
+    """Other records stand where records were that have landed, or that the batch has read; nothing was landed."""
+
+
+class LeaderChanged(SourceUnreachable):
+    """The leader of a partition changed while a batch was read; nothing was landed, and the batch is read again."""
+
+
+class Reading(Protocol):
+    """Records that are being read while Spark reads the batch."""
+
+    def result(self) -> Mapping[TopicPartition, Fingerprint]:
+        """Return the fingerprints, after a bounded time; partitions of which none was read are left out. Never raises."""
+        ...
 
 
 class SourceCheck(Protocol):
@@ -22,9 +41,47 @@ class SourceCheck(Protocol):
         """What a person calls the source."""
         ...
 
-    def earliest_and_ids(self, partitions: list[TopicPartition]) -> tuple[Positions, dict[str, str]]:
-        """Return the earliest offset of each partition and the id of each topic."""
+    def now(self, partitions: list[TopicPartition]) -> SourceNow:
+        """Return the earliest offset of each partition, the id of each topic, and the leaders' epochs."""
         ...
+
+    def ask_leader_epochs(self, partitions: list[TopicPartition]) -> Callable[[], LeaderEpochs]:
+        """Ask for the leaders' epochs as of now; the answer is awaited where it is called for."""
+        ...
+
+    def records_at(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fingerprint | None]:
+        """Return the record at each offset, None where there is none; offsets that are not held are left out."""
+        ...
+
+    def compacted(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return the topics, of those given, from which compaction takes records."""
+        ...
+
+    def last_records(self, ranges: Ranges) -> Reading:
+        """Begin to read the last record of each range."""
+        ...
+
+
+@dataclass(frozen=True)
+class KnownLog:
+    """What is known of the log that a batch is read from.
+
+    `verified` are the leaders' epochs at the latest look that compared what has landed; `begun` those just before the batch, or
+    its tasks, began to read. A partition that was not asked about, or did not tell, is left out. `landed` are the fingerprints
+    of the last landed records, `read` those of the last records of the batch.
+    """
+
+    verified: LeaderEpochs = field(default_factory=dict)
+    begun: LeaderEpochs = field(default_factory=dict)
+    landed: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+    read: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+
+
+def without_proof(
+    partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str], epochs: LeaderEpochs
+) -> frozenset[TopicPartition]:
+    """Return the partitions of which an epoch proves nothing: it is not told, or no topic id shows that it began anew."""
+    return frozenset(key for key in partitions if key not in epochs or not is_topic_id(topic_ids.get(key.topic)))
 
 
 def require_all_was_there(
@@ -32,25 +89,71 @@ def require_all_was_there(
     batch: BatchNumber,
     ranges: Ranges,
     topic_ids: Mapping[str, str],
+    log: KnownLog,
     records_read: int | None = None,
-) -> None:
+) -> LeaderEpochs:
     """Require that the topics are the same and that nothing of the ranges was taken away before it was read.
 
     Every earliest offset must still be at or below the range's start. That tells a count smaller than the range that is
-    right (compaction, transaction markers) from one that is not (retention), whatever was counted.
+    right (compaction, transaction markers) from one that is not (retention), whatever was counted. A leader that is new since
+    the latest look has to hold the records that have landed, and none may be new since the batch began to be read: what was
+    read of the former one may have been lost with it. Returns the leaders' epochs as of now.
 
     Raises:
-        RecordsLost, TopicReplaced: nothing may be landed.
+        RecordsLost, RecordsReplaced, TopicReplaced, LeaderChanged: nothing may be landed.
     """
     read = list(ranges.non_empty())
     if not read:
-        return
-    earliest, found_ids = source.earliest_and_ids(read)
-    for topic, topic_id in found_ids.items():
-        if topic_ids.get(topic, topic_id) != topic_id:
+        return {}
+    now = source.now(read)
+    for topic, topic_id in now.topic_ids.items():
+        if is_other_topic(topic_ids.get(topic), topic_id):
             raise TopicReplaced(f"Topic {topic} was made anew while batch {batch} was read.")
-    gone = {key: ranges[key] for key in read if earliest[key] > ranges[key].from_offset}
+    gone = {key: ranges[key] for key in read if now.earliest[key] > ranges[key].from_offset}
     if gone:
-        told = ", ".join(f"{key} from {span.from_offset} to {earliest[key]}" for key, span in gone.items())
+        told = ", ".join(f"{key} from {span.from_offset} to {now.earliest[key]}" for key, span in gone.items())
         counted = "" if records_read is None else f" ({records_read} of {ranges.record_count} were read)"
         raise RecordsLost(f"Retention took records of batch {batch} while it was read: {told}{counted}.")
+    unproven = without_proof(read, now.topic_ids, now.leader_epochs)
+    led_anew = {key for key in read if log.verified.get(key) != now.leader_epochs.get(key)}
+    _require_same_records(source, batch, led_anew | unproven, log.landed, "have landed", now)
+    _require_same_records(source, batch, unproven, log.read, "were read", now)
+    _require_same_leaders(batch, read, log, now)
+    return now.leader_epochs
+
+
+def _require_same_leaders(batch: BatchNumber, read: list[TopicPartition], log: KnownLog, now: SourceNow) -> None:
+    changed = [str(key) for key in read if key in log.begun and log.begun[key] != now.leader_epochs.get(key)]
+    if changed:
+        raise LeaderChanged(
+            f"The leader of {', '.join(changed)} has changed while batch {batch} was read, and may not hold what was read; "
+            "nothing was landed, the batch is read again."
+        )
+
+
+def _require_same_records(
+    source: SourceCheck,
+    batch: BatchNumber,
+    partitions: Iterable[TopicPartition],
+    known: Mapping[TopicPartition, Fingerprint],
+    words: str,
+    now: SourceNow,
+) -> None:
+    """Compare fingerprints with what the source holds now. Retention may have taken a record, and then nothing can be told."""
+    offsets = {key: known[key].offset for key in partitions if key in known and known[key].offset >= now.earliest[key]}
+    if not offsets:
+        return
+    found = source.records_at(offsets)
+    absent = frozenset(key.topic for key in offsets if found.get(key) is None)
+    compacted = source.compacted(absent) if absent else frozenset()
+    differences = {key: known[key].difference(found.get(key)) for key in offsets}
+    told = ", ".join(
+        f"{key} at {offsets[key]} ({difference})"
+        for key, difference in differences.items()
+        if difference is not None and not (found.get(key) is None and key.topic in compacted)
+    )
+    if told:
+        raise RecordsReplaced(
+            f"The source lost records that {words}, and others may stand in their place: {told}. "
+            f"Nothing of batch {batch} was landed."
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from exactlyonce.errors import ExactlyOnceError
@@ -13,7 +13,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import AlreadyLanded, land_partition
-from exactlyonce_spark.source_check import SourceCheck, require_all_was_there
+from exactlyonce_spark.source_check import KnownLog, SourceCheck, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, Target, TaskRange
 from exactlyonce_spark.witnesses import write_under_fence
 
@@ -76,7 +76,10 @@ class StageJob:
 
 @dataclass(frozen=True)
 class PartitionJob:
-    """Land one Kafka partition in one transaction. `ranges` has the range of each task by its index."""
+    """Land one Kafka partition in one transaction. `ranges` has the range of each task by its index.
+
+    `log` is what the driver knew of the log when it looked last, just before the tasks were started.
+    """
 
     batch: BatchNumber
     permit: Permit
@@ -84,6 +87,7 @@ class PartitionJob:
     finished: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
     dead_letters: tuple[DeadLetter, ...] = ()
+    log: KnownLog = field(default_factory=KnownLog)
 
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Land the partition; rows of one that landed before are not read."""
@@ -95,13 +99,21 @@ class PartitionJob:
 
         def write(transaction: LedgerTransaction) -> int:
             count = tools.target.write(transaction, rows)
-            require_all_was_there(tools.source, self.batch, Ranges({mine.partition: mine.offsets}), self.topic_ids)
+            mine_alone = Ranges({mine.partition: mine.offsets})
+            require_all_was_there(tools.source, self.batch, mine_alone, self.topic_ids, self.log)
             if letters:
                 tools.target.write_dead_letters(transaction, self.batch, letters, self.topic_ids)
             return count
 
         landed = land_partition(
-            tools.ledger, self.permit, self.batch, mine.partition, mine.offsets, self.topic_ids, write
+            tools.ledger,
+            self.permit,
+            self.batch,
+            mine.partition,
+            mine.offsets,
+            self.topic_ids,
+            write,
+            self.log.read.get(mine.partition),
         )
         return TaskReport(0, 0, known=False) if isinstance(landed, AlreadyLanded) else TaskReport(0, landed)
 

@@ -139,11 +139,11 @@ def test_a_driver_that_asks_for_partitions_alone_sees_those_added_since(kafka: K
     """Spark plans them at once, while the client that asks for their bounds remembers the topic as it was."""
     made(kafka, name, 2)
     asked = source(kafka.bootstrap_servers, topics=[name])
-    asked.earliest_and_ids([TopicPartition(name, 0)])
+    asked.now([TopicPartition(name, 0)])
     kafka.add_partitions(name, 4)
     added = [TopicPartition(name, 2), TopicPartition(name, 3)]
     eventually(lambda: len(source(kafka.bootstrap_servers, topics=[name]).view().selected) == 4, "they are there")
-    assert asked.earliest_and_ids(added)[0] == Positions(dict.fromkeys(added, 0))
+    assert asked.now(added).earliest == Positions(dict.fromkeys(added, 0))
 
 
 def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, name: str) -> None:
@@ -156,7 +156,7 @@ def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, na
     eventually(lambda: asked.view().missing == (name,), "the topic is gone")
     assert asked.view(frozenset({TopicPartition(name, 0)})).bounds == {}, "what is gone has no bounds, not empty ones"
     with pytest.raises(TopicMissing, match=f"Topic {name} is gone"):
-        asked.earliest_and_ids([TopicPartition(name, 0)])
+        asked.now([TopicPartition(name, 0)])
     kafka.create_topic(name, 1)
     eventually(lambda: asked.view().missing == (), "the topic is there again")
     assert asked.view().topic_ids[name] != first
@@ -191,7 +191,7 @@ def test_one_answer_that_a_topic_is_not_known_is_not_believed(kafka: Kafka, name
     assert admin.left < 0, "it was given"
     assert (view.missing, view.bounds) == ((), {TopicPartition(name, 0): Bounds(0, 5)})
     admin.left = answers_before
-    assert asked.earliest_and_ids([TopicPartition(name, 0)])[0] == Positions({TopicPartition(name, 0): 0})
+    assert asked.now([TopicPartition(name, 0)]).earliest == Positions({TopicPartition(name, 0): 0})
 
 
 def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kafka, name: str) -> None:
@@ -200,9 +200,9 @@ def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kaf
     kafka.delete_records_before(name, 1, 2)
     asked = source(kafka.bootstrap_servers, topics=[name])
     zero, one = TopicPartition(name, 0), TopicPartition(name, 1)
-    earliest, ids = asked.earliest_and_ids([zero, one])
-    assert earliest == Positions({zero: 0, one: 2})
-    assert ids == asked.view().topic_ids
+    now = asked.now([zero, one])
+    assert now.earliest == Positions({zero: 0, one: 2})
+    assert now.topic_ids == asked.view().topic_ids
 
 
 @pytest.mark.parametrize(

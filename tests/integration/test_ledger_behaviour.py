@@ -5,13 +5,14 @@ What the simulation proves is worth as much as its ledger is like the real one; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.errors import LedgerRefused
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -154,6 +155,44 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
     raise_epoch(ledger, stream, Epoch(3))
     with pytest.raises(EpochOvertaken):
         publish(ledger, STREAM, replace(seed, generation=3, path="/c/generation-000003-a2"))
+
+
+def test_a_fingerprint_stands_beside_the_position_it_was_kept_for_and_goes_when_that_moves_without_one(
+    ledger: Ledger,
+) -> None:
+    started(ledger)
+    first, second = Fingerprint(4, "first", 1, 0), Fingerprint(8, "second", None, None)
+
+    def landed() -> Mapping[TopicPartition, Fingerprint]:
+        view = ledger.look(STREAM)
+        assert view is not None
+        with ledger.transaction() as transaction:
+            assert transaction.read_positions(STREAM) == view.landed
+        return view.landed.fingerprints
+
+    def advance(start: int, end: int, fingerprint: Fingerprint | None) -> None:
+        kept = {} if fingerprint is None else {P0: fingerprint}
+        with ledger.transaction() as transaction:
+            assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(start, end)}), IDS, kept) == 1
+
+    advance(0, 5, first)
+    assert landed() == {P0: first}
+    with ledger.transaction() as transaction:
+        refused = Ranges({P0: OffsetRange(0, 5)})
+        assert transaction.advance_positions(STREAM, refused, IDS, {P0: second}) == 0
+    assert landed() == {P0: first}, "what does not move keeps its own"
+    advance(5, 9, second)
+    assert landed() == {P0: second}
+    with ledger.transaction() as transaction:
+        transaction.set_positions(STREAM, LandedPositions(Positions({P1: 0}), IDS))
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.retired.fingerprints == {P0: second}, "a retired position is compared when it is read again"
+    with ledger.transaction() as transaction:
+        transaction.set_positions(STREAM, LandedPositions(Positions({P0: 9, P1: 0}), IDS, {P0: second}))
+    assert landed() == {P0: second}
+    advance(9, 12, None)
+    assert landed() == {}
 
 
 def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ import pytest
 
 from exactlyonce.api.sink import PostgresSink
 from exactlyonce.errors import LedgerRefused
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger import postgres
 from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
@@ -17,7 +19,7 @@ from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION, Migration
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges, TopicPartition
 from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
 from exactlyonce_spark.postgres.table import read_table
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
@@ -156,6 +158,39 @@ def test_a_driver_that_is_newer_than_the_ledger_loses_no_dead_letter_of_its_batc
         (1, 3),
         (2, 3),
     ]
+
+
+def test_a_driver_that_knows_no_fingerprints_moves_positions_on_and_its_predecessors_no_longer_count(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    take_effect(ledger, batch=1)
+    with ledger.transaction() as transaction:
+        kept = {P0: Fingerprint(7, "digest", 1, 0)}
+        stands = transaction.read_positions(STREAM).positions[P0]
+        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(stands, 8)}), IDS, kept) == 1
+    assert landed_fingerprints(ledger) == kept
+    server.execute("update exactlyonce.offsets set next_offset = 20 where partition = 0", name)
+    assert landed_fingerprints(ledger) == {}, "it was of the record before another position"
+
+
+def test_a_driver_that_is_newer_than_the_ledger_lands_without_fingerprints(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[:3])
+    ledger = of_a_role_with_rights(server, name)
+    take_effect(ledger, batch=1)
+    with ledger.transaction() as transaction:
+        stands = transaction.read_positions(STREAM).positions[P0]
+        ranges, kept = Ranges({P0: OffsetRange(stands, 90)}), {P0: Fingerprint(89, "digest", 1, 0)}
+        assert transaction.advance_positions(STREAM, ranges, IDS, kept) == 1
+    assert landed_fingerprints(ledger) == {}
+
+
+def landed_fingerprints(ledger: PostgresLedger) -> Mapping[TopicPartition, Fingerprint]:
+    view = ledger.look(STREAM)
+    assert view is not None
+    return view.landed.fingerprints
 
 
 def letters(server: Postgres, name: str) -> list[tuple[object, ...]]:

@@ -140,6 +140,22 @@ class Chaos:
         world.simulation.tell(f"{path} is overwritten")
         world.store.files[path] = "\n".join([*lines[:2], other.to_json()]).encode()
 
+    def _truncate(self, key: TopicPartition) -> None:
+        """A replica that lacks the last records is elected; what is produced from then on stands at their offsets."""
+        world = self._world
+        at = max(world.topic.earliest(key), world.topic.ends[key] - world.random.randint(1, 8))
+        if at == world.topic.ends[key]:
+            return
+        removed = world.topic.ends[key] - at
+        world.topic.truncate(key, at)
+        self._grow_again(key, removed)
+        world.struck_by("truncate", f"{key} is truncated at {at}")
+
+    def _grow_again(self, key: TopicPartition, removed: int) -> None:
+        """Producers go on, often before anybody looks: by its end alone the log then seems to have lost nothing."""
+        if self._world.random.random() < 0.8:
+            self._world.topic.ends[key] += removed + self._world.random.randint(0, 3)
+
     def _strike_source(self) -> None:
         world = self._world
         if world.strikes("brokers down", 0.1):
@@ -153,6 +169,16 @@ class Chaos:
             choices = [frozenset({TOPIC}), frozenset({OTHER_TOPIC}), frozenset({TOPIC, OTHER_TOPIC})]
             world.named = world.random.choice([names for names in choices if names != world.named])
             world.struck_by("topics changed", f"the resource names {', '.join(sorted(world.named))}")
+        if world.strikes("leader moves", 0.1):
+            world.topic.move_leader(world.random.choice(list(world.topic.ends)))
+        if world.strikes("truncate", 0.05):
+            self._truncate(world.random.choice(list(world.topic.ends)))
+        if world.strikes("re-create", 0.03):
+            before = {key: end for key, end in world.topic.ends.items() if key.topic == TOPIC}
+            world.topic.make_anew(TOPIC)
+            for key, end in before.items():
+                self._grow_again(key, end)
+            world.struck_by("re-create", f"{TOPIC} is deleted and made again")
         if world.strikes("retention", 0.1):
             key = world.random.choice(list(world.topic.ends))
             floor = world.topic.earliest(key)

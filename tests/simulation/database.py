@@ -7,13 +7,14 @@ The same behaviour suite runs over it and over Postgres (tests/integration/test_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -164,7 +165,13 @@ class MemoryTransaction:
         self._step("read positions")
         return _landed({**self.database.tables.rows, **self.writes}, stream_id)
 
-    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+    def advance_positions(
+        self,
+        stream_id: str,
+        ranges: Ranges,
+        topic_ids: dict[str, str],
+        fingerprints: Mapping[TopicPartition, Fingerprint] | None = None,
+    ) -> int:
         """Compare-and-set each partition."""
         self._step("advance positions")
         moved = 0
@@ -176,7 +183,7 @@ class MemoryTransaction:
                 continue
             topic_id = topic_ids.get(partition.topic, "") if known is None else known[1]
             if (0 if known is None else known[0]) == offsets.from_offset:
-                self.writes[key] = (offsets.until_offset, topic_id)
+                self.writes[key] = (offsets.until_offset, topic_id, (fingerprints or {}).get(partition))
                 moved += 1
         return moved
 
@@ -197,7 +204,7 @@ class MemoryTransaction:
             before = known.get(partition)
             if before is not None and (offset < before[0] or topic_id != before[1]):
                 self.writes[("stretch", stream_id, partition)] = self._stretch(stream_id, partition) + 1
-            self.writes[("position", stream_id, partition)] = (offset, topic_id)
+            self.writes[("position", stream_id, partition)] = (offset, topic_id, landed.fingerprints.get(partition))
             self.writes[("retired", stream_id, partition)] = GONE
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
@@ -360,8 +367,11 @@ class MemoryTransaction:
 def _landed(rows: dict[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
     positions: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
+    fingerprints: dict[TopicPartition, Fingerprint] = {}
     for key, value in rows.items():
         if key[0] == kind and key[1] == stream_id and value is not GONE:
             positions[key[2]] = value[0]
             topic_ids[key[2].topic] = value[1]
-    return LandedPositions(Positions(positions), topic_ids)
+            if value[2] is not None:
+                fingerprints[key[2]] = value[2]
+    return LandedPositions(Positions(positions), topic_ids, fingerprints)

@@ -33,7 +33,9 @@ class Scenario:
             hazards -= {"retention", "foreign writes", "topics changed"}
         drawn = cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
         # Drawn last, so that a seed's other draws stay.
-        return replace(drawn, hazards=hazards | {"failover"}) if dice.random() < 0.5 else drawn
+        if dice.random() < 0.5:
+            drawn = replace(drawn, hazards=drawn.hazards | {"failover"})
+        return replace(drawn, hazards=drawn.hazards | _of_the_source(drawn, dice))
 
 
 HAZARDS = (
@@ -60,3 +62,14 @@ HAZARDS = (
     "lose ledger",
     "limit changed",
 )
+
+
+SOURCES_HAZARDS = ("leader moves", "truncate", "re-create")
+"""What happens to the logs of the source. What was truncated is counted where every record has one effect, and no state."""
+
+
+def _of_the_source(drawn: Scenario, dice: random.Random) -> frozenset[str]:
+    hazards = frozenset(hazard for hazard in SOURCES_HAZARDS if dice.random() < 0.5)
+    if drawn.stateful or drawn.delivery is not Delivery.EXACTLY_ONCE:
+        hazards -= {"truncate", "re-create"}
+    return hazards

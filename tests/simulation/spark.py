@@ -116,6 +116,8 @@ class Query:
             self._loop.check_still_valid()
         if self._next_end(start) == start or self._draining():
             return None
+        if any(end < start.get(key, 0) for key, end in self._next_end(start).items()):
+            raise SparkFailed("an offset was changed: some data may have been missed")
         ends = self._ends()
         if any(key not in ends for key in start):
             raise SparkFailed("partitions are gone")

@@ -179,7 +179,8 @@ class Machine:
             locked = transaction.lock_stream(STREAM, Lock.UPDATE)
             assert locked is not None
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)
-            assert transaction.advance_positions(STREAM, ranges, {"orders": self.topic.topic_id}) == len(ends)
+            kept, ids = self.topic.last_records(ranges).result(), {"orders": self.topic.topic_id}
+            assert transaction.advance_positions(STREAM, ranges, ids, kept) == len(ends)
             transaction.write_batch(STREAM, BatchRow(number, permit.epoch, BatchStatus.LANDED, ranges))
             transaction.update_stream(replace(locked, landed_batch=number))
         if known_to_spark:

@@ -220,11 +220,11 @@ def test_nothing_is_asked_of_anyone_before_the_next_attempt_is_due() -> None:
     assert machine.run_pass() == Watching(SECOND)
 
 
-def unreachable(view: object) -> None:
+def unreachable(*_: object) -> None:
     raise SourceUnreachable("The brokers do not answer.")
 
 
-def missing(view: object) -> None:
+def missing(*_: object) -> None:
     raise TopicMissing("There is no topic orders; create it.")
 
 

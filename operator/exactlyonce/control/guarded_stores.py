@@ -122,11 +122,13 @@ class GuardedSource:
     brokers: str
     opening: Opening
 
-    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
+    def view(
+        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+    ) -> SourceView:
         """Return what the source holds."""
         opened = self.opening.opened
         with opened.at_source.entered():
-            return opened.source.view(also)
+            return opened.source.view(also, offsets)
 
     def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
         """Resolve where the stream starts, or where the partitions in `only` do."""

@@ -7,11 +7,13 @@ of the simulation and over Postgres.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -25,7 +27,7 @@ from exactlyonce.ledger.rows import (
     StreamRow,
     Ticket,
 )
-from exactlyonce.offsets import BatchNumber, Ranges
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 
 
 class Lock(Enum):
@@ -65,15 +67,22 @@ class LedgerTransaction(Protocol):
         """Return where the stream stands."""
         ...
 
-    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+    def advance_positions(
+        self,
+        stream_id: str,
+        ranges: Ranges,
+        topic_ids: dict[str, str],
+        fingerprints: Mapping[TopicPartition, Fingerprint] | None = None,
+    ) -> int:
         """Move each partition from its range's start to its end where it stands at the start, and return how many were.
 
-        A partition without a row is taken to stand at 0 and gets one. Several callers of one partition take turns.
+        A partition without a row is taken to stand at 0 and gets one. Several callers of one partition take turns. The
+        fingerprint of a partition that moves is replaced by the one given, or by none.
         """
         ...
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
-        """Replace all positions of the stream; the caller holds the row with Lock.UPDATE.
+        """Replace all positions of the stream, with their fingerprints; the caller holds the row with Lock.UPDATE.
 
         Those of partitions that are left out are kept as retired: nothing lands there until they are set again. Where a
         position goes back, or its topic is another one, records are read anew, and may be given up anew.

@@ -50,6 +50,7 @@ class PostgresLedger:
         self.schema = schema
         self.limits = limits or Limits()
         self._pool = ConnectionPool(address, self.limits, application)
+        self._keeps_fingerprints = False
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
@@ -153,6 +154,18 @@ class PostgresLedger:
                 f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
                 "upgrade the operator first, which migrates the schema before its next attempt."
             )
+
+    def keeps_fingerprints(self, transaction: PostgresTransaction) -> bool:
+        """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
+        if not self._keeps_fingerprints:
+            with self.own_errors(), transaction.cursor() as cursor:
+                cursor.execute(
+                    "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
+                    "and attname = 'fingerprint' and not attisdropped)",
+                    (f"{_quoted(self.schema)}.offsets",),
+                )
+                self._keeps_fingerprints = bool(_only_row(cursor)[0])
+        return self._keeps_fingerprints
 
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""

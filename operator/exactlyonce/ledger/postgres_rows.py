@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -25,23 +26,24 @@ STREAM_COLUMNS = (
     "landed_batch, generation, checkpoint_path, stateful"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
-POSITION_COLUMNS = "topic, partition, next_offset, topic_id"
+POSITION_COLUMNS = "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint'"
 
 LOOK = f"""
 select {STREAM_COLUMNS},
-    (select coalesce(json_agg(json_build_array(topic, partition, next_offset, topic_id)), '[]')
+    (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and not o.retired),
     (select coalesce(json_agg(json_build_array(batch, epoch, status, ranges::text, records_read, rows_written,
         dead_letters, note, landed_at) order by batch), '[]')
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
-    (select coalesce(json_agg(json_build_array(topic, partition, next_offset, topic_id)), '[]')
+    (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
     to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
 
-The last columns are read in a way that gives null where they do not exist: a driver may be newer than the ledger's schema.
+What a later version has added is read in a way that gives null where it does not exist: a driver may be newer than the
+ledger's schema.
 """
 
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
@@ -107,8 +109,13 @@ def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
 
 def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
     """Return the positions of rows with POSITION_COLUMNS."""
-    positions = Positions({TopicPartition(topic, partition): offset for topic, partition, offset, _ in rows})
-    return LandedPositions(positions, {topic: topic_id for topic, _, _, topic_id in rows})
+    positions = Positions({TopicPartition(topic, partition): offset for topic, partition, offset, *_ in rows})
+    kept = {
+        TopicPartition(topic, partition): Fingerprint.from_json(text, offset)
+        for topic, partition, offset, _, text in rows
+    }
+    fingerprints = {key: fingerprint for key, fingerprint in kept.items() if fingerprint is not None}
+    return LandedPositions(positions, {topic: topic_id for topic, _, _, topic_id, _ in rows}, fingerprints)
 
 
 def view_from(row: Sequence[Any]) -> LedgerView:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version this release makes and needs."""
 
 WITNESSES_SINCE = 5
@@ -156,6 +156,15 @@ create table {schema}.witnesses (
     primary key (stream_id, batch, tag)
 );
 comment on table {schema}.witnesses is 'AtLeastOnce, AtMostOnce: a task wrote its rows; removed when its batch has landed.';
+""",
+    ),
+    Migration(
+        version=6,
+        oldest_reader=1,
+        # Older drivers move a position and leave the fingerprint: it names the position that it belongs to.
+        sql="""
+alter table {schema}.offsets add column fingerprint text;
+comment on column {schema}.offsets.fingerprint is 'Of the last record before next_offset: a hash, nothing of its content.';
 """,
     ),
 )

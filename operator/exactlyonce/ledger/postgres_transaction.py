@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2.extensions
 from psycopg2.extras import execute_values
 
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.postgres_eviction import evicting
 from exactlyonce.ledger.postgres_expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
@@ -33,7 +35,7 @@ from exactlyonce.ledger.rows import (
     StreamRow,
     Ticket,
 )
-from exactlyonce.offsets import BatchNumber, Ranges
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 
 if TYPE_CHECKING:
     from exactlyonce.ledger.postgres import PostgresLedger
@@ -96,11 +98,18 @@ class PostgresTransaction:
 
     def read_positions(self, stream_id: str) -> LandedPositions:
         """Return where the stream stands."""
-        statement = f"select {POSITION_COLUMNS} from {{schema}}.offsets where stream_id = %s and not retired"
+        statement = f"select {POSITION_COLUMNS} from {{schema}}.offsets o where stream_id = %s and not retired"
         return positions_from(self._rows(statement, stream_id))
 
-    def advance_positions(self, stream_id: str, ranges: Ranges, topic_ids: dict[str, str]) -> int:
+    def advance_positions(
+        self,
+        stream_id: str,
+        ranges: Ranges,
+        topic_ids: dict[str, str],
+        fingerprints: Mapping[TopicPartition, Fingerprint] | None = None,
+    ) -> int:
         """Compare-and-set each partition from its range's start to its end."""
+        kept = fingerprints or {}
         rows = [
             (
                 stream_id,
@@ -108,32 +117,34 @@ class PostgresTransaction:
                 key.partition,
                 offsets.until_offset,
                 topic_ids.get(key.topic, ""),
+                kept[key].to_json(offsets.until_offset) if key in kept else None,
                 offsets.from_offset,
             )
             for key, offsets in ranges.items()
         ]
+        also = ", fingerprint = v.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
         moved = self._values(
-            "update {schema}.offsets o set next_offset = v.until_offset from (values %s) "
-            "as v(stream_id, topic, partition, until_offset, topic_id, from_offset) "
+            f"update {{schema}}.offsets o set next_offset = v.until_offset{also} from (values %s) "
+            "as v(stream_id, topic, partition, until_offset, topic_id, fingerprint, from_offset) "
             "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition and not o.retired "
             "and o.next_offset = v.from_offset returning o.topic, o.partition",
             rows,
-            template="(%s, %s, %s, %s::bigint, %s, %s::bigint)",
+            template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::bigint)",
         )
         known = {(topic, partition) for topic, partition in moved}
-        fresh = [row[:5] for row in rows if row[5] == 0 and (row[1], row[2]) not in known]
-        inserted = self._values(
-            "insert into {schema}.offsets as o (stream_id, topic, partition, next_offset, topic_id) values %s "
-            "on conflict (stream_id, topic, partition) do nothing returning o.topic, o.partition",
-            fresh,
-        )
-        return len(moved) + len(inserted)
+        fresh = [row[:6] for row in rows if row[6] == 0 and (row[1], row[2]) not in known]
+        inserted = self._insert_positions(fresh, "do nothing")
+        return len(moved) + inserted
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
         """Replace all positions; partitions that are left out are kept as retired."""
         self._count("update {schema}.offsets set retired = true where stream_id = %s", stream_id)
         rows = [
             (stream_id, key.topic, key.partition, offset, landed.topic_ids.get(key.topic, ""))
+            for key, offset in landed.positions.items()
+        ]
+        kept = [
+            landed.fingerprints[key].to_json(offset) if key in landed.fingerprints else None
             for key, offset in landed.positions.items()
         ]
         # Records that are read anew may be given up anew, beside what was given up before.
@@ -145,11 +156,10 @@ class PostgresTransaction:
             rows,
             template="(%s, %s, %s, %s::bigint, %s)",
         )
-        self._values(
-            "insert into {schema}.offsets (stream_id, topic, partition, next_offset, topic_id) values %s "
-            "on conflict (stream_id, topic, partition) do update set "
-            "next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false returning 1",
-            rows,
+        also = ", fingerprint = excluded.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
+        self._insert_positions(
+            [(*row, fingerprint) for row, fingerprint in zip(rows, kept, strict=True)],
+            f"do update set next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false{also}",
         )
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
@@ -260,6 +270,17 @@ class PostgresTransaction:
             batch,
             str(FailureStatus.OPEN),
         )
+
+    def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str) -> int:
+        """Insert positions with their fingerprints, the last of the values, and return how many rows that has made."""
+        keeps = self._ledger.keeps_fingerprints(self)
+        inserted = self._values(
+            "insert into {schema}.offsets as o (stream_id, topic, partition, next_offset, topic_id"
+            f"{', fingerprint' if keeps else ''}) values %s "
+            f"on conflict (stream_id, topic, partition) {on_conflict} returning 1",
+            rows if keeps else [row[:-1] for row in rows],
+        )
+        return len(inserted)
 
     def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
         """Delete batches that are not kept."""

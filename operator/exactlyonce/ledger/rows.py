@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from exactlyonce.api.source_set import SourceSet
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
 
 
@@ -141,10 +143,14 @@ class FailureRow:
 
 @dataclass(frozen=True, slots=True)
 class LandedPositions:
-    """Where a stream stands in each partition, and the id of each topic as it was when it was first read."""
+    """Where a stream stands in each partition, and the id of each topic as it was when it was first read.
+
+    `fingerprints` are of the last record before the position, in the partitions where one is kept.
+    """
 
     positions: Positions
     topic_ids: dict[str, str]
+    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,11 @@ def compare_logs(seen: Observation, ledger: LedgerView) -> LogVerdict:
         return _rewind(Evidence(words, {"ran": later.folder, "generation": ledger.stream.generation}), ledger)
     state = seen.checkpoint
     if isinstance(state, Readable):
-        return _compare(state, seen.request, ledger, landed_batch)
+        verdict = _compare(state, seen.request, ledger, landed_batch)
+        beyond = _planned_beyond_the_source(seen, state)
+        if isinstance(verdict, ReplayBatch | FinishBatch) and beyond is not None:
+            return _rebuild(RebuildReason.PLANNED_BEYOND_SOURCE, beyond, ledger)
+        return verdict
     why = RebuildReason.CHECKPOINT_LOST if isinstance(state, Absent) else RebuildReason.CHECKPOINT_DAMAGED
     return _rebuild(why, checkpoint_evidence(state, str(path)), ledger)
 
@@ -121,6 +125,17 @@ def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> Lo
         return _rebuild(RebuildReason.PARTLY_LANDED, found, ledger)
     reason = f"{_capitalised(told)}; the rest lands, that part is recognised."
     return FinishBatch(planned, reason, (*evidence, Evidence(told, data)))
+
+
+def _planned_beyond_the_source(seen: Observation, logs: Readable) -> Evidence | None:
+    """What was planned and is no longer there: the log lost its end before it landed, so those records never were."""
+    bounds = seen.source.bounds
+    short = {key: end for key, end in logs.planned_end.items() if key in bounds and end > bounds[key].latest}
+    if not short:
+        return None
+    told = ", ".join(f"{key} up to {end} and ends at {bounds[key].latest}" for key, end in short.items())
+    words = f"batch {logs.planned} was planned to read {told}: the source lost records before they landed"
+    return Evidence(words, {"batch": logs.planned, "partitions": [str(key) for key in short]})
 
 
 def _plan(start: Positions, end: Positions) -> Ranges | None:

@@ -12,7 +12,7 @@ from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable
-from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LandedPositions, LedgerView, QueryMark
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LedgerView, QueryMark
 from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
 from exactlyonce.reconcile.compare import LogVerdict, checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
@@ -28,7 +28,8 @@ from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
 from exactlyonce.reconcile.replan import replanned
 from exactlyonce.reconcile.source_change import SourceChange, source_change, stateful_query_changed
-from exactlyonce.reconcile.source_checks import first_missing, source_replaced
+from exactlyonce.reconcile.source_checks import cannot_tell, first_missing, source_replaced
+from exactlyonce.reconcile.standing import standing_at
 from exactlyonce.reconcile.verdicts import (
     Action,
     Contradiction,
@@ -57,6 +58,7 @@ _NOT_A_LOSS = {
     RebuildReason.PARTLY_LANDED,
     RebuildReason.LOCATION_CHANGED,
     RebuildReason.SOURCE_SET_CHANGED,
+    RebuildReason.PLANNED_BEYOND_SOURCE,
 }
 """Reasons to rebuild that are no loss of the checkpoint, so onCheckpointLost has no say."""
 
@@ -80,7 +82,7 @@ def decide(seen: Observation) -> Decision:
     missing = first_missing(seen, ledger)
     decision = _source_truncated(seen, ledger, missing, change) if missing else _by_the_logs(seen, ledger, change)
     verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
-    verdict = _with_evidence(verdict, identity.settled, lost)
+    verdict = _with_evidence(verdict, (*identity.settled, *cannot_tell(seen, ledger)), lost)
     if decision.halts:
         return Decision(verdict, lost)
     return Decision(verdict, (*identity.actions, *lost, *_with_query(seen, ledger, decision.actions)))
@@ -120,7 +122,7 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
     if number > 0 and keeps_state(seen):
         return Decision(state_would_be_lost(reason, start, _start_evidence(seen, start)))
-    seed = _seed(seen, before, start, number, reason)
+    seed = _seed(seen, before, start, number, reason, goes_on=None)
     verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
     if identity.settled:
         # An annotation holds for the token that stands: once that is replaced nobody asks for a new start any more.
@@ -198,7 +200,7 @@ def _source_truncated(
         )
         for key, (wanted, earliest) in missing.items()
     )
-    seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason), given_up=given_up)
+    seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason, ledger), given_up=given_up)
     return unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
 
 
@@ -214,7 +216,9 @@ def _by_the_logs(seen: Observation, ledger: LedgerView, change: SourceChange | N
         if isinstance(replan, ReplanBatch):
             # The checkpoint is not lost, so onCheckpointLost has no say; and whoever may still write it is left alone with it.
             standing = ledger.landed.positions
-            return Decision(replan, (_seed(seen, standing, standing, _seed_batch(seen), replan.reason), Launch()))
+            return Decision(
+                replan, (_seed(seen, standing, standing, _seed_batch(seen), replan.reason, ledger), Launch())
+            )
         verdict = replan
     return _unless_predecessor_may_live(seen, ledger, verdict)
 
@@ -271,7 +275,7 @@ def _rebuild(
                 verdict.evidence,
             )
         )
-    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), _seed_batch(seen), verdict.reason)
+    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), _seed_batch(seen), verdict.reason, ledger)
     return unless_state_is_lost(seen, ledger, verdict, seed)
 
 
@@ -314,14 +318,20 @@ def _seed_batch(seen: Observation) -> BatchNumber:
     return BatchNumber(0 if only_seeded and (highest == 0 or keeps_state(seen)) else highest + 1)
 
 
-def _seed(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:
-    """Return the action that makes a new generation at `after`; topic ids are those the source has now."""
+def _seed(
+    seen: Observation,
+    before: Positions,
+    after: Positions,
+    batch: BatchNumber,
+    note: str,
+    goes_on: LedgerView | None,
+) -> SeedAndPublish:
+    """Return the action that makes a new generation at `after`; `goes_on` is the ledger, unless the stream starts anew."""
     known = [generation.number for generation in seen.location.generations]
     if seen.ledger is not None and seen.ledger.stream.generation is not None:
         known.append(seen.ledger.stream.generation)
-    topic_ids = {partition.topic: seen.source.topic_ids.get(partition.topic, "") for partition in after}
     generation = Generation(max(known, default=0) + 1, seen.epoch)
-    after_all = LandedPositions(after, topic_ids)
+    after_all = standing_at(after, seen.source, goes_on)
     return SeedAndPublish(
         generation,
         batch,

@@ -25,7 +25,7 @@ from exactlyonce.checkpoint.state import Absent, CheckpointState, read_generatio
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import LedgerView, Owner
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.offsets import BatchNumber, Epoch, TopicPartition
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
     Known,
@@ -98,7 +98,7 @@ def observe(
     location, states = _look_at_location(stores.checkpoints, ledger)
     checkpoint = _checkpoint(stores.checkpoints, ledger, location, states)
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
-    source = stores.source.view(read_before)
+    source = stores.source.view(read_before, _offsets_to_verify(request, ledger))
     seen = Observation(
         epoch=epoch,
         request=request,
@@ -122,6 +122,14 @@ def observe(
     if ledger is not None and is_set_anew(request, ledger):
         return replace(seen, start=stores.source.start(source, added_partitions(request, source, ledger)))
     return seen
+
+
+def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[TopicPartition, int]:
+    """The offsets of the fingerprints of what the resource reads, retired partitions that it may read again included."""
+    if ledger is None:
+        return {}
+    kept = {**ledger.retired.fingerprints, **ledger.landed.fingerprints}
+    return {key: fingerprint.offset for key, fingerprint in kept.items() if request.source.reads(key)}
 
 
 def _hash_of_query(spec: StreamSpec) -> str:

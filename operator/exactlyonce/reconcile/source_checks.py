@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from exactlyonce.api.resource import FRESH
+from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.reconcile.observation import Observation
@@ -11,8 +14,8 @@ from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
 
 def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | None:
-    """A topic is gone or was made anew, a partition is gone, or what landed lies beyond the source's end."""
-    evidence = [*_replaced_topics(seen, ledger), *_replaced_partitions(seen, ledger)]
+    """A topic is gone or was made anew, a partition is gone, what landed lies beyond the source's end, or it is not there."""
+    evidence = [*_replaced_topics(seen, ledger), *_replaced_partitions(seen, ledger), *_replaced_records(seen, ledger)]
     if not evidence:
         return None
     told = "; ".join(item.words for item in evidence)
@@ -37,6 +40,25 @@ def first_missing(seen: Observation, ledger: LedgerView) -> dict[TopicPartition,
     return missing
 
 
+def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
+    """What would show that the source was replaced and cannot be asked: said, so that silence is no proof."""
+    topics = _known_topic_ids(seen, ledger)
+    unknown = sorted(
+        topic
+        for topic, known in topics.items()
+        if topic in seen.source.topic_ids and not (is_topic_id(known) and is_topic_id(seen.source.topic_ids[topic]))
+    )
+    evidence = []
+    if unknown:
+        words = f"whether {', '.join(unknown)} was made anew cannot be told by its id: then or now the brokers had none"
+        evidence.append(Evidence(words, {"topics": unknown}))
+    for why, keys in _not_compared(seen, ledger).items():
+        told = ", ".join(str(key) for key in keys)
+        words = f"whether the last records that landed of {told} are still the same cannot be told: {why}"
+        evidence.append(Evidence(words, {"partitions": [str(key) for key in keys]}))
+    return tuple(evidence)
+
+
 def _expected(seen: Observation, ledger: LedgerView) -> Positions:
     """Where the stream stands in what the resource reads and the stream has read, now or before."""
     read = {key: offset for key, offset in ledger.landed.positions.items() if seen.request.source.reads(key)}
@@ -45,18 +67,63 @@ def _expected(seen: Observation, ledger: LedgerView) -> Positions:
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
-    returned = {key.topic for key in returned_positions(seen.source, ledger)}
-    before = {topic: known for topic, known in ledger.retired.topic_ids.items() if topic in returned}
-    for topic, known in sorted({**before, **ledger.landed.topic_ids}.items()):
+    for topic, known in sorted(_known_topic_ids(seen, ledger).items()):
         current = seen.source.topic_ids.get(topic)
-        if not seen.request.source.reads_topic(topic):
-            continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
-        elif known and current != known:
+        elif is_other_topic(known, current):
             words = f"topic {topic} was made anew (its id was {known} and is {current})"
             evidence.append(Evidence(words, {"topic": topic, "id": known, "found": current}))
     return evidence
+
+
+def _known_topic_ids(seen: Observation, ledger: LedgerView) -> dict[str, str]:
+    """The ids, as the ledger has them, of the topics that the stream has read and that the resource reads."""
+    returned = {key.topic for key in returned_positions(seen.source, ledger)}
+    before = {topic: known for topic, known in ledger.retired.topic_ids.items() if topic in returned}
+    known = {**before, **ledger.landed.topic_ids}
+    return {topic: found for topic, found in known.items() if seen.request.source.reads_topic(topic)}
+
+
+def _replaced_records(seen: Observation, ledger: LedgerView) -> list[Evidence]:
+    """Records that are not those which landed, by their fingerprints: a log that lost its end and has grown again."""
+    evidence = []
+    for key, landed, kept in _fingerprints(seen, ledger):
+        if key not in seen.source.records:
+            continue
+        found = seen.source.records[key]
+        difference = kept.difference(found)
+        if difference is None or (found is None and key.topic in seen.source.compacted):
+            continue
+        words = f"{key} has landed up to {landed} and offset {kept.offset} is not what landed ({difference})"
+        data = {"topic": key.topic, "partition": key.partition, "landed": landed, "offset": kept.offset}
+        evidence.append(Evidence(words, data))
+    return evidence
+
+
+def _not_compared(seen: Observation, ledger: LedgerView) -> dict[str, list[TopicPartition]]:
+    """The partitions whose last landed record was not compared, by why that is so."""
+    reasons: dict[str, list[TopicPartition]] = {}
+    kept = {key: fingerprint for key, _, fingerprint in _fingerprints(seen, ledger)}
+    for key, landed in _expected(seen, ledger).items():
+        bounds = seen.source.bounds.get(key)
+        if landed == 0 or bounds is None or not bounds.earliest <= landed <= bounds.latest:
+            continue
+        if key not in kept:
+            reasons.setdefault("no fingerprint of them is kept", []).append(key)
+        elif key not in seen.source.records:
+            reasons.setdefault("the source no longer holds them", []).append(key)
+        elif seen.source.records[key] is None:
+            reasons.setdefault("compaction may have taken them", []).append(key)
+    return reasons
+
+
+def _fingerprints(seen: Observation, ledger: LedgerView) -> Iterator[tuple[TopicPartition, int, Fingerprint]]:
+    """The fingerprints of the partitions that the resource reads, each with the position that it was kept for."""
+    kept = {**ledger.retired.fingerprints, **ledger.landed.fingerprints}
+    for key, landed in _expected(seen, ledger).items():
+        if key in kept:
+            yield key, landed, kept[key]
 
 
 def _replaced_partitions(seen: Observation, ledger: LedgerView) -> list[Evidence]:

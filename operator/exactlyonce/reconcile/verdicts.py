@@ -33,6 +33,7 @@ class RebuildReason(StrEnum):
     PREDECESSOR_MAY_LIVE = "PredecessorMayLive"
     LOCATION_CHANGED = "LocationChanged"
     SOURCE_SET_CHANGED = "SourceSetChanged"
+    PLANNED_BEYOND_SOURCE = "PlannedBeyondSource"
 
 
 class ContradictionReason(StrEnum):

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.offsets import Positions, TopicPartition
+
+LeaderEpochs = Mapping[TopicPartition, int]
+"""The epoch of each partition's leader, where the brokers tell it: it grows with every change of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +27,16 @@ class SourceView:
 
     A topic's id is made anew when the topic is deleted and made again (KIP-516). `selected` are the partitions that the
     spec reads now; others were asked about because the stream has read them. `missing` are topics that the spec names and
-    that do not exist.
+    that do not exist. `records` has the record at each offset that was asked for and that the bounds hold: None where there
+    is no record. `compacted` are the topics, of those with such a None, from which compaction takes records.
     """
 
     bounds: Mapping[TopicPartition, Bounds]
     topic_ids: Mapping[str, str]
     selected: frozenset[TopicPartition]
     missing: tuple[str, ...] = field(default=())
+    records: Mapping[TopicPartition, Fingerprint | None] = field(default_factory=dict)
+    compacted: frozenset[str] = frozenset()
 
     @property
     def earliest(self) -> Positions:
@@ -42,6 +49,15 @@ class SourceView:
         return Positions({partition: bounds.latest for partition, bounds in self.bounds.items()})
 
 
+@dataclass(frozen=True)
+class SourceNow:
+    """What is asked about partitions that are being read: the earliest offsets, the topics' ids, the leaders' epochs."""
+
+    earliest: Positions
+    topic_ids: Mapping[str, str]
+    leader_epochs: LeaderEpochs
+
+
 class Source(Protocol):
     """A source that can be asked for its bounds; every call is bounded in time and raises SourceUnreachable past that."""
 
@@ -50,8 +66,13 @@ class Source(Protocol):
         """What a person calls the source: its bootstrap servers."""
         ...
 
-    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
-        """Return what the partitions that the spec reads, and those in `also`, hold now."""
+    def view(
+        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+    ) -> SourceView:
+        """Return what the partitions that the spec reads, and those in `also`, hold now.
+
+        With `offsets`, the records at these offsets are looked at as well, as far as the bounds hold them.
+        """
         ...
 
     def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:

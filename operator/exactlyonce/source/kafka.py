@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, TopicCollection
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from exactlyonce.api.source import KafkaSource, StartFrom
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.errors import StartInvalid, TopicMissing
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.source.bounds import Bounds, SourceView
-from exactlyonce.source.kafka_admin import KafkaAdmin, LeaderMoves
+from exactlyonce.fingerprint import Fingerprint
+from exactlyonce.offsets import Positions, Ranges, TopicPartition
+from exactlyonce.source.bounds import Bounds, LeaderEpochs, SourceNow, SourceView
+from exactlyonce.source.kafka_admin import KafkaAdmin, LeaderMoves, SourceRefused
 from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
+from exactlyonce.source.last_records import LastRecords
 
 _ASK_AGAIN_SECONDS = 0.1
+_CLEANUP_POLICY = "cleanup.policy"
 _ABSENCE_SECONDS, _ABSENCE_PAUSE_SECONDS = 3.0, 0.5
 """A topic is gone when every answer of this time said so: a broker that has just started, or has not yet applied what is new,
 says that it does not know a topic, too. Source: UNKNOWN_TOPIC_OR_PARTITION is retriable (Kafka's protocol guide, error 3)."""
@@ -64,8 +67,10 @@ class KafkaBounds:
         """The bootstrap servers."""
         return self._spec.bootstrap_servers
 
-    def view(self, also: frozenset[TopicPartition] = frozenset()) -> SourceView:
-        """Return what the partitions that the spec reads, and those in `also`, hold now.
+    def view(
+        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+    ) -> SourceView:
+        """Return what the partitions that the spec reads, and those in `also`, hold now, and the records at `offsets`.
 
         Raises:
             SourceUnreachable, SourceRefused: if the brokers do not answer or refuse.
@@ -85,11 +90,21 @@ class KafkaBounds:
         last = {partition: OffsetSpec.latest() for partition in asked}
         first_asked, last_asked = self._ask_offsets(first), self._ask_offsets(last)
         earliest, latest = self._offsets(first_asked, first), self._offsets(last_asked, last)
+        bounds = {key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked}
+        held = {
+            key: offset
+            for key, offset in (offsets or {}).items()
+            if key in bounds and bounds[key].earliest <= offset < bounds[key].latest
+        }
+        records = self.records_at(held)
+        absent = frozenset(key.topic for key, found in records.items() if found is None)
         return SourceView(
-            bounds={key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked},
+            bounds=bounds,
             topic_ids={name: topic.topic_id for name, topic in described.items()},
             selected=selected,
             missing=missing,
+            records=records,
+            compacted=self.compacted(absent),
         )
 
     def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
@@ -119,8 +134,8 @@ class KafkaBounds:
             case StartFrom.TIMESTAMP:
                 return self._at_moment(bounds)
 
-    def earliest_and_ids(self, partitions: list[TopicPartition]) -> tuple[Positions, dict[str, str]]:
-        """Return the earliest offset of each partition and the id of each topic: what a batch checks before it commits.
+    def now(self, partitions: list[TopicPartition]) -> SourceNow:
+        """Return earliest offsets, topic ids and leader epochs, asked for at once: what a batch checks before it commits.
 
         Raises:
             TopicMissing: if a topic is gone.
@@ -128,12 +143,55 @@ class KafkaBounds:
         """
         topics = sorted({partition.topic for partition in partitions})
         wanted = {partition: OffsetSpec.earliest() for partition in partitions}
-        asked = self._ask_offsets(wanted)
+        last = {partition: OffsetSpec.latest() for partition in partitions}
+        asked, last_asked = self._ask_offsets(wanted), self._ask_offsets(last)
         described = self._describe(topics)
         for topic in topics:
             if topic not in described:
                 raise TopicMissing(f"Topic {topic} is gone from Kafka at {self.brokers}.")
-        return Positions(self._offsets(asked, wanted)), {name: topic.topic_id for name, topic in described.items()}
+        return SourceNow(
+            Positions(self._offsets(asked, wanted)),
+            {name: topic.topic_id for name, topic in described.items()},
+            _epochs(self._answers(last_asked, last)),
+        )
+
+    def ask_leader_epochs(self, partitions: list[TopicPartition]) -> Callable[[], LeaderEpochs]:
+        """Ask for the leaders' epochs as of now; the answer is awaited where it is called for, and raises as `now`."""
+        last = {partition: OffsetSpec.latest() for partition in partitions}
+        asked = self._ask_offsets(last)
+        return lambda: _epochs(self._answers(asked, last))
+
+    def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fingerprint | None]:
+        """Return the record at each offset, None where there is none; offsets that are not held are left out.
+
+        Raises:
+            SourceUnreachable, SourceRefused: as `view`.
+        """
+        return self._admin.named(lambda: self._admin.records.at(offsets, self._timeout)) if offsets else {}
+
+    def last_records(self, ranges: Ranges) -> LastRecords:
+        """Begin to read the last record of each range, in a thread of its own."""
+        return LastRecords(lambda seconds: self._admin.records.last_of(ranges.non_empty(), seconds))
+
+    def compacted(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return the topics, of those given, from which compaction takes records.
+
+        Raises:
+            SourceRefused: if the login may not ask for a topic's configuration.
+            SourceUnreachable: as `view`.
+        """
+        if not topics:
+            return frozenset()
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
+        futures = self._admin.named(lambda: self._admin.client.describe_configs(asked, request_timeout=self._timeout))
+        try:
+            answers = {resource.name: self._admin.answer(future) for resource, future in futures.items()}
+        except SourceRefused as problem:
+            raise SourceRefused(
+                f"Kafka at {self.brokers} does not let this login ask for the configuration of {', '.join(sorted(topics))}, "
+                "of which a record that landed is missing; grant it DESCRIBE_CONFIGS, so that compaction can be told from loss."
+            ) from problem
+        return frozenset(topic for topic, found in answers.items() if "compact" in found[_CLEANUP_POLICY].value)
 
     def _given(self, view: SourceView, wanted: Mapping[TopicPartition, Bounds]) -> Positions:
         given = self._spec.start.positions
@@ -199,18 +257,24 @@ class KafkaBounds:
     def _offsets(
         self, asked: Mapping[TopicPartition, Future[Any]], wanted: Mapping[TopicPartition, Any]
     ) -> dict[TopicPartition, int]:
+        """Await the answers, and return the offset in each."""
+        return {key: int(answer.offset) for key, answer in self._answers(asked, wanted).items()}
+
+    def _answers(
+        self, asked: Mapping[TopicPartition, Future[Any]], wanted: Mapping[TopicPartition, Any]
+    ) -> dict[TopicPartition, Any]:
         """Await the answers, and ask again for partitions whose leader moves or does not know them yet, within the time limit.
 
         First of all the client's list of topics is renewed, which does not know partitions that are newer.
         """
         deadline = time.monotonic() + self._timeout
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, Any] = {}
         renewed = False
         while asked:
             again: dict[TopicPartition, Any] = {}
             for partition, future in asked.items():
                 try:
-                    found[partition] = self._admin.answer(future).offset
+                    found[partition] = self._admin.answer(future)
                 except (LeaderMoves, TopicMissing):
                     if time.monotonic() > deadline:
                         raise
@@ -233,3 +297,8 @@ class KafkaBounds:
             )
         )
         return {TopicPartition(key.topic, key.partition): future for key, future in futures.items()}
+
+
+def _epochs(answers: Mapping[TopicPartition, Any]) -> LeaderEpochs:
+    found = {key: answer.leader_epoch for key, answer in answers.items()}
+    return {key: int(epoch) for key, epoch in found.items() if epoch is not None and epoch >= 0}

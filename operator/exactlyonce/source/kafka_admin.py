@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from exactlyonce.errors import RefusedOutside, SourceUnreachable, TopicMissing
+from exactlyonce.source.kafka_records import KafkaRecords
 
 Result = TypeVar("Result")
 
@@ -23,6 +24,9 @@ _NO_LEADER = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    # The client knows an older leader than the broker does, or a newer one.
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     # By the client's own list of topics and leaders, which may be older than a partition.
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
@@ -54,6 +58,7 @@ class KafkaAdmin:
         self.brokers = brokers
         self.timeout_seconds = timeout_seconds
         self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
+        self.records = KafkaRecords(brokers, properties)
         own = {"error_cb": self._errors.append, "log_level": 0}
         try:
             self.client = AdminClient({**_LONG_LIVED, **properties, **own})

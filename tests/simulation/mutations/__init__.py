@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, keeping, landings
+from tests.simulation.mutations import decisions, fencing, keeping, landings, sources
 
 Mutation = Callable[[], Any]
 
@@ -43,6 +43,12 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.state_begins_empty,
         decisions.the_status_is_no_evidence,
         decisions.a_proposal_counts_as_landed,
+        sources.fingerprints_not_compared,
+        sources.zero_id_taken_for_an_id,
+        sources.a_new_leader_is_believed,
+        sources.a_leader_may_change_while_a_batch_is_read,
+        sources.leader_epochs_are_believed_without_an_id,
+        sources.fingerprints_lost_with_the_generation,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""

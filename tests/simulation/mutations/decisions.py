@@ -129,10 +129,17 @@ def a_proposal_counts_as_landed() -> Iterator[None]:
     """A batch that is given up as a proposal is passed over: the new generation goes on where that batch was to end."""
     at_the_sink = decide._seed
 
-    def beyond(seen: Observation, before: Positions, after: Positions, batch: BatchNumber, note: str) -> SeedAndPublish:
+    def beyond(
+        seen: Observation,
+        before: Positions,
+        after: Positions,
+        batch: BatchNumber,
+        note: str,
+        goes_on: LedgerView | None,
+    ) -> SeedAndPublish:
         proposed = "plans its records anew" in note and isinstance(seen.checkpoint, Readable)
         end = seen.checkpoint.planned_end if proposed and isinstance(seen.checkpoint, Readable) else after
-        return at_the_sink(seen, before, end, batch, note)
+        return at_the_sink(seen, before, end, batch, note, goes_on)
 
     with mock.patch.object(decide, "_seed", beyond):
         yield

@@ -15,6 +15,7 @@ import pytest
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import CheckpointState, Damage, Damaged, Readable
+from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.rows import (
     NO_POSITIONS,
     BatchRow,
@@ -60,6 +61,13 @@ BATCH_4 = batch(4, ranges((30, 40), (20, 30)))
 BEGUN_5 = batch(5, ranges((40, 50), (30, 45)), BatchStatus.IN_PROGRESS)
 
 
+def fingerprints_at(positions: Positions) -> dict[TopicPartition, Fingerprint]:
+    """Return the fingerprint of the last record before each position."""
+    return {
+        key: Fingerprint(offset - 1, f"digest of {offset - 1}", 0, 0) for key, offset in positions.items() if offset
+    }
+
+
 def ledger(
     landed: int | None = 4,
     stands: Positions = at(40, 30),  # noqa: B008 - immutable
@@ -67,6 +75,7 @@ def ledger(
     topic_ids: dict[str, str] | None = None,
     retired: LandedPositions = NO_POSITIONS,
     query: QueryMark | None = QUERY,
+    fingerprints: dict[TopicPartition, Fingerprint] | None = None,
     **row: Any,
 ) -> LedgerView:
     """Return what the ledger holds; `row` changes columns of the stream's row."""
@@ -78,7 +87,8 @@ def ledger(
             STREAM, TOKEN, ME, DATABASE, Epoch(7), None, Epoch(6), False, number, FIRST.number, PATH
         )  # fmt: skip
     known = {"orders": "id-1"} if topic_ids is None else topic_ids
-    return LedgerView(replace(stream, **row), LandedPositions(stands, known), batches, retired, query)
+    kept = fingerprints_at(stands) if fingerprints is None else fingerprints
+    return LedgerView(replace(stream, **row), LandedPositions(stands, known, kept), batches, retired, query)
 
 
 NOT_STARTED = ledger(None, at(), (), {}, query=None)
@@ -141,7 +151,22 @@ def seen(checkpoint: CheckpointState = logs(), **changes: Any) -> Observation:  
         predecessor=ProvenDead("the process is gone"),
         source=source(),
     )
-    return replace(healthy, **changes)
+    changed = replace(healthy, **changes)
+    return changed if changed.source.records else replace(changed, source=_holding_what_landed(changed))
+
+
+def _holding_what_landed(facts: Observation) -> SourceView:
+    """The source with the very records of which the ledger has fingerprints, as far as its bounds go."""
+    view = facts.source
+    if facts.ledger is None:
+        return view
+    kept = {**facts.ledger.retired.fingerprints, **facts.ledger.landed.fingerprints}
+    held = {
+        key: known
+        for key, known in kept.items()
+        if key in view.bounds and view.bounds[key].earliest <= known.offset < view.bounds[key].latest
+    }
+    return replace(view, records=held)
 
 
 SINK = Evidence(
@@ -183,6 +208,11 @@ def halt(verdict: Verdict) -> Decision:
     return Decision(verdict, ())
 
 
+def fingerprints_of(after: Positions, stands: Positions) -> dict[TopicPartition, Fingerprint]:
+    """Return the fingerprints that a generation at `after` goes on with: those of positions that have not moved."""
+    return {key: kept for key, kept in fingerprints_at(stands).items() if after.get(key) == stands.get(key)}
+
+
 def seed(
     note: str,
     number: int = 5,
@@ -192,7 +222,7 @@ def seed(
 ) -> SeedAndPublish:
     """Return the action that makes attempt 7's generation after the empty batch `number`."""
     topic_ids = {key.topic: "id-1" for key in after}
-    landed = LandedPositions(after, topic_ids)
+    landed = LandedPositions(after, topic_ids, fingerprints_of(after, before))
     made = Generation(generation, Epoch(7))
     return SeedAndPublish(made, BatchNumber(number), before, landed, note, 8, query=QUERY)
 

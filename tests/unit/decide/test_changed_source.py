@@ -44,6 +44,7 @@ from tests.unit.decide.facts import (
     Case,
     asked,
     at,
+    fingerprints_at,
     ledger,
     logs,
     seen,
@@ -58,7 +59,9 @@ ONLY_REFUNDS = SourceSet(topics=frozenset({"refunds"}))
 ASSIGNED_ZERO = SourceSet(partitions=frozenset({ZERO}))
 ASSIGNED_BOTH = SourceSet(partitions=frozenset({ZERO, ONE}))
 LIKE_O, LIKE_ANY = SourceSet(pattern="o.*"), SourceSet(pattern=".*")
-REFUNDS_RETIRED = LandedPositions(Positions({REFUNDS: 7}), {"refunds": "id-2"})
+REFUNDS_RETIRED = LandedPositions(
+    Positions({REFUNDS: 7}), {"refunds": "id-2"}, fingerprints_at(Positions({REFUNDS: 7}))
+)
 
 
 def held(*partitions: TopicPartition, earliest: int = 0) -> dict[TopicPartition, tuple[int, int]]:
@@ -119,7 +122,7 @@ def seeded(decision: Decision) -> SeedAndPublish:
                     Generation(2, Epoch(7)),
                     BatchNumber(5),
                     at(40, 30),
-                    LandedPositions(Positions({ZERO: 40, ONE: 30, REFUNDS: 5}), IDS),
+                    LandedPositions(Positions({ZERO: 40, ONE: 30, REFUNDS: 5}), IDS, fingerprints_at(at(40, 30))),
                     "The resource reads other partitions than before: it adds refunds-0@5; a new generation goes on at "
                     "orders-0@40, orders-1@30, refunds-0@5.",
                     8,

@@ -35,6 +35,7 @@ from tests.unit.decide.facts import (
     asked,
     at,
     committed,
+    fingerprints_at,
     ledger,
     location,
     logs,
@@ -79,7 +80,7 @@ def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchS
         {"batch": 5, "ranges": '{"orders":{"0":[40,50],"1":[30,45]}}', "status": str(status)},
     )
     kept = () if status is None else (given_up,)
-    standing = LandedPositions(at(40, 30), {"orders": "id-1"})
+    standing = LandedPositions(at(40, 30), {"orders": "id-1"}, fingerprints_at(at(40, 30)))
     seed = SeedAndPublish(Generation(2, Epoch(7)), BatchNumber(6), at(40, 30), standing, reason, 8, query=mark)
     return Decision(ReplanBatch(BatchNumber(5), reason, (*FOUND, why, *kept)), (seed, Launch()))
 

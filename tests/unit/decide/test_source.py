@@ -70,7 +70,7 @@ GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resourc
 @table(
     Case(
         "retention took the next records of one partition",
-        seen(source=source({ZERO: (43, 100), ONE: (30, 100)})),
+        seen(source=source({ZERO: (43, 100), ONE: (0, 100)})),
         halt(SourceTruncated(False, f"{NO_LONGER_ONE}; {ADVICE}", (gone(0, 40, 43),))),
     ),
     Case(

@@ -1,0 +1,78 @@
+"""Is the log that a driver reads still the one that it has read so far? Asked before each commit. No pyspark here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from exactlyonce.fingerprint import Fingerprint
+from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce.source.bounds import LeaderEpochs
+from exactlyonce_spark.source_check import KnownLog, Reading, SourceCheck, require_all_was_there, without_proof
+
+log = logging.getLogger("exactlyonce.batch")
+
+
+class LogWatch:
+    """What one driver knows of the log, from batch to batch; `begin` comes before the batch is read, `require` after it."""
+
+    def __init__(self, source: SourceCheck) -> None:
+        self._source = source
+        self._verified: dict[TopicPartition, int] = {}
+        self._begun: LeaderEpochs = {}
+        self._landed: Mapping[TopicPartition, Fingerprint] = {}
+        self._reading: Reading | None = None
+        self._read: Mapping[TopicPartition, Fingerprint] = {}
+        self._told = False
+
+    def ask(self, ranges: Ranges) -> Callable[[], LeaderEpochs]:
+        """Ask for the leaders' epochs before a batch is read; the answer is given to `begin`."""
+        read = list(ranges.non_empty())
+        return self._source.ask_leader_epochs(read) if read else dict
+
+    def begin(
+        self,
+        ranges: Ranges,
+        topic_ids: Mapping[str, str],
+        landed: Mapping[TopicPartition, Fingerprint],
+        epochs: LeaderEpochs,
+    ) -> None:
+        """Begin to read the last record of each range; `landed` are the fingerprints of what landed before them.
+
+        It is read beside the batch, under the same leader: `epochs` are from before both. Where an epoch proves nothing, it is
+        read before the batch, so that the record found after the batch tells whether the log was the same all the time.
+        """
+        self._landed, self._begun = landed, epochs
+        self._reading, self._read = self._source.last_records(ranges), {}
+        if without_proof(ranges.non_empty(), topic_ids, epochs):
+            self.fingerprints(ranges)
+
+    def fingerprints(self, ranges: Ranges) -> Mapping[TopicPartition, Fingerprint]:
+        """Return the fingerprints of the last records of the ranges, which takes a bounded time.
+
+        One that could not be read is no failure: the partition lands without one, and that is told once.
+        """
+        if self._reading is not None:
+            self._read, self._reading = self._reading.result(), None
+            lacking = [str(key) for key in ranges.non_empty() if key not in self._read]
+            if lacking and not self._told:
+                self._told = True
+                log.warning(
+                    "No fingerprint of the last record was read of %s: if the source is replaced there, it is not noticed.",
+                    ", ".join(lacking),
+                )
+        return self._read
+
+    def require(
+        self, batch: BatchNumber, ranges: Ranges, topic_ids: Mapping[str, str], records_read: int | None = None
+    ) -> KnownLog:
+        """Require that the source still is what was read, and return what is known of it now.
+
+        Raises:
+            RecordsLost, RecordsReplaced, TopicReplaced, LeaderChanged: nothing may be landed.
+        """
+        read = self.fingerprints(ranges)
+        known = KnownLog(self._verified, self._begun, self._landed, read)
+        epochs = require_all_was_there(self._source, batch, ranges, topic_ids, known, records_read)
+        self._verified = {**self._verified, **epochs}
+        return KnownLog(self._verified, epochs, self._landed, read)

@@ -1,0 +1,112 @@
+"""What a running driver asks of the log before it lands: over the simulation's topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from exactlyonce.fingerprint import ZERO_TOPIC_ID, Fingerprint
+from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges, TopicPartition
+from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.source_check import LeaderChanged, RecordsReplaced
+from tests.simulation.source import TOPIC, MemoryTopic
+
+KEY = TopicPartition(TOPIC, 0)
+BATCH = BatchNumber(4)
+
+
+class Stage:
+    """A driver that lands ten records a batch. `asked` are the questions that the source was asked."""
+
+    def __init__(self, *, has_ids: bool = True) -> None:
+        self.asked: list[str] = []
+        self.topic = MemoryTopic({KEY: 100}, has_ids=has_ids, step=self.asked.append)
+        self.watch = LogWatch(self.topic)
+        self.ids = {TOPIC: "id-1" if has_ids else ZERO_TOPIC_ID}
+        self.landed: dict[TopicPartition, Fingerprint] = {}
+        self.stands = 0
+
+    def run_batch(self, while_read: Callable[[], None] = lambda: None) -> None:
+        ranges = Ranges({KEY: OffsetRange(self.stands, self.stands + 10)})
+        self.watch.begin(ranges, self.ids, self.landed, self.watch.ask(ranges)())
+        while_read()
+        self.watch.require(BATCH, ranges, self.ids)
+        self.landed = dict(self.watch.fingerprints(ranges))
+        self.stands += 10
+
+    def lose_from(self, offset: int) -> None:
+        """Another leader, which lacks the records from `offset` on, and producers that go on."""
+        self.topic.truncate(KEY, offset)
+        self.topic.ends[KEY] = 100
+
+
+def test_under_one_leader_no_batch_but_a_drivers_first_compares_what_landed() -> None:
+    stage = Stage()
+    stage.run_batch()
+    stage.run_batch()
+    stage.asked.clear()
+    stage.run_batch()
+    assert stage.asked == [
+        "ask the source for leader epochs",
+        "read single records",
+        "ask the source for earliest, ids and leader epochs",
+    ]
+
+
+def test_a_new_leader_that_holds_what_landed_is_landed_from() -> None:
+    stage = Stage()
+    stage.run_batch()
+    stage.topic.move_leader(KEY)
+    stage.run_batch()
+    assert stage.stands == 20
+
+
+def test_a_new_leader_that_lacks_what_landed_ends_the_driver_with_partition_and_offset() -> None:
+    stage = Stage()
+    stage.run_batch()
+    stage.lose_from(8)
+    with pytest.raises(
+        RecordsReplaced, match=r"records that have landed.*orders-0 at 9 .*Nothing of batch 4 was landed"
+    ):
+        stage.run_batch()
+
+
+def test_a_leader_that_lacks_only_what_had_not_landed_is_landed_from() -> None:
+    stage = Stage()
+    stage.run_batch()
+    stage.lose_from(10)
+    stage.run_batch()
+    assert stage.stands == 20
+
+
+def test_a_leader_that_changes_while_a_batch_is_read_lets_nothing_land_and_the_batch_is_read_again() -> None:
+    stage = Stage()
+    stage.run_batch()
+    with pytest.raises(LeaderChanged, match="orders-0 has changed while batch 4 was read"):
+        stage.run_batch(while_read=lambda: stage.topic.move_leader(KEY))
+    stage.run_batch()
+    assert stage.stands == 20
+
+
+def test_a_driver_compares_what_an_earlier_one_landed_before_it_lands_itself() -> None:
+    stage = Stage()
+    stage.run_batch()
+    stage.lose_from(8)
+    stage.watch = LogWatch(stage.topic)
+    with pytest.raises(RecordsReplaced, match="have landed"):
+        stage.run_batch()
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_topic_without_an_id_that_is_made_anew_while_a_batch_is_read_is_noticed_by_its_records(batches: int) -> None:
+    stage = Stage(has_ids=False)
+    for _ in range(batches):
+        stage.run_batch()
+
+    def make_anew() -> None:
+        stage.topic.make_anew(TOPIC)
+        stage.topic.ends[KEY] = 100
+
+    with pytest.raises(RecordsReplaced):
+        stage.run_batch(while_read=make_anew)
