@@ -32,14 +32,14 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     folder = tempfile.TemporaryDirectory(prefix="exactlyonce-cluster-")
     with folder, Cluster(Path(folder.name), options.nodes, store) as cluster:
-        print(f"export KUBECONFIG={cluster.kubeconfig}")
-        print(f"export PATH={cluster.kubectl_program.parent}:$PATH    # kubectl, helm")
-        print(f"# images: {images.operator} {images.spark}")
-        print(
-            f"# servers on this machine that pods must reach listen on {cluster.host_address}; Ctrl-C ends it",
-            flush=True,
-        )
         try:
+            print(f"export KUBECONFIG={cluster.kubeconfig}")
+            print(f"export PATH={cluster.kubectl_program.parent}:$PATH    # kubectl, helm")
+            print(f"# images: {images.operator} {images.spark}")
+            print(
+                f"# servers on this machine that pods must reach listen on {cluster.host_address}; Ctrl-C ends it",
+                flush=True,
+            )
             signal.pause()
         except KeyboardInterrupt:
             print("# ending", file=sys.stderr)
