@@ -13,7 +13,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.offsets import Epoch, TopicPartition
 from exactlyonce.reconcile.verdicts import ContradictionReason
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
@@ -208,6 +208,10 @@ def _drained(driver: Driver) -> bool:
     return driver.words is not None and driver.words.ending is Ending.DRAINED
 
 
+def _refused(driver: Driver) -> bool:
+    return driver.words is not None and driver.words.ending is Ending.REFUSED
+
+
 def _lost_rows(world: SimulatedWorld) -> list[FailureRow]:
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
     return [row for row in rows if row.status is FailureStatus.LOST]
@@ -256,6 +260,8 @@ def _may_halt(world: SimulatedWorld) -> bool:
     """Halts that what has struck can bring about."""
     verdict = world.statuses.status.verdict
     assert verdict is not None
+    if any(_refused(driver) for driver in world.drivers.get(Epoch(world.statuses.status.attempt), [])):
+        return "lose checkpoint" in world.struck  # the query's state is gone, and Spark says so
     match verdict.kind:
         case "SourceTruncated":
             return bool(world.taken)

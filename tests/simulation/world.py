@@ -32,6 +32,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
 from tests.simulation.spark import Query
+from tests.simulation.state import StateMissing
 from tests.simulation.target import MemoryTarget
 
 
@@ -228,6 +229,9 @@ class SimulatedWorld:
             driver.words = LastWords(Ending.DRAINED, "drained")
         except Fenced as problem:
             driver.words = LastWords(Ending.FENCED, str(problem))
+        except StateMissing as problem:
+            # What Spark says of state that is not there is no failure that a restart mends: exactlyonce_spark.failures.
+            driver.words = LastWords(Ending.REFUSED, str(problem))
         except ExactlyOnceError as problem:
             driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
         except Exception as problem:  # what a query fails with is the driver's last words
