@@ -18,8 +18,8 @@ from exactlyonce.reconcile.verdicts import ContradictionReason
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
 from tests.simulation.launcher import Driver
-from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
+from tests.simulation.source import Record
 from tests.simulation.world import SimulatedWorld, no_real_randomness
 
 _WITHOUT_FIRST_BATCH = (ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, ContradictionReason.LEDGER_LOST)
@@ -99,8 +99,8 @@ def check(world: SimulatedWorld) -> None:
         for offset in range(upto):
             record = world.topic.record(key, offset)
             stood = offset in world.topic.former.get(key, ())
-            if counts[record] == 0 and stood and (source_replaced or _is_left_out(world, key)):
-                continue  # another record stood there, which landed: the halt says so, or the next driver that reads it
+            if counts[record] == 0 and stood and (source_replaced or _is_unread(counts, record)):
+                continue  # another record stood there, which landed: the halt says so, or who reads there next will
             _check_record(world, record, counts, record in given_up, key)
     unknown = [record for record in counts if not _is_known(world, record, landed)]
     if unknown:
@@ -261,7 +261,7 @@ def _may_halt(world: SimulatedWorld) -> bool:
     verdict = world.statuses.status.verdict
     assert verdict is not None
     if any(_refused(driver) for driver in world.drivers.get(Epoch(world.statuses.status.attempt), [])):
-        return "lose checkpoint" in world.struck  # the query's state is gone, and Spark says so
+        return bool({"lose checkpoint", "lose ledger"} & world.struck)  # the query's state is gone, and Spark says so
     match verdict.kind:
         case "SourceTruncated":
             return bool(world.taken)
@@ -297,6 +297,7 @@ def _is_replaced(world: SimulatedWorld) -> bool:
     return any(record not in there for record in world.database.tables.target)
 
 
-def _is_left_out(world: SimulatedWorld, key: TopicPartition) -> bool:
-    """Whether a stream that has halted no longer reads a partition, and so has not looked whether it was replaced."""
-    return _halted(world) and ("retired", STREAM_ID, key) in world.database.tables.rows
+def _is_unread(counts: Counter[Hashable], record: Record) -> bool:
+    """Whether nothing has landed of what was written in the place of lost records: nobody has read there since."""
+    life, partition, _ = record
+    return not any(isinstance(other, tuple) and other[:2] == (life, partition) for other in counts)

@@ -46,8 +46,6 @@ MUTATIONS: dict[str, Mutation] = {
         sources.fingerprints_not_compared,
         sources.zero_id_taken_for_an_id,
         sources.a_new_leader_is_believed,
-        sources.a_leader_may_change_while_a_batch_is_read,
-        sources.leader_epochs_are_believed_without_an_id,
         sources.fingerprints_lost_with_the_generation,
     )
 }
