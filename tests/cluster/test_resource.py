@@ -19,6 +19,7 @@ from kubernetes import client, config
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.api.status import (
+    BatchLimit,
     CheckpointStatus,
     DriverStatus,
     Phase,
@@ -40,6 +41,13 @@ STATUS = StreamStatus(
     phase=Phase.RUNNING,
     message="Attempt 17 runs.",
     attempt=17,
+    batch_limit=BatchLimit(
+        records=200,
+        why="Batch 7 was too large: it took longer than it may.",
+        batch=7,
+        until='{"orders":{"0":400}}',
+        since=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    ),
     verdict=VerdictStatus(
         kind="ReplayBatch",
         reason="Batch 8 was planned.",
