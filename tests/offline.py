@@ -108,7 +108,7 @@ class OfflineStream:
             before=Positions(),
             after=LandedPositions(self._stands, self._ids),
             note="made by a test",
-            query=QueryMark(request.source, request.query),
+            query=QueryMark(request.source, request.query, request.limit, request.shrunk),
         )
         publish(opened.ledger, stream_id, seed)
         self._permit: Permit = claim_epoch(opened.ledger, stream_id, Epoch(1), "claim")[0]

@@ -102,7 +102,11 @@ def test_a_topic_that_does_not_exist_halts_the_stream(rig: Rig, kafka: Kafka) ->
 
 def test_a_batch_that_never_fits_into_its_transactions_time_halts_the_stream(rig: Rig) -> None:
     rig.overrides["spec.sink.postgres.transactionTimeout"] = "2s"
-    rig.overrides["spec.recovery"] = {"maxFailuresPerBatch": 2, "backoff": {"initial": "0s", "max": "0s"}}
+    rig.overrides["spec.recovery"] = {
+        "maxFailuresPerBatch": 2,
+        "onBatchTooLarge": "Retry",
+        "backoff": {"initial": "0s", "max": "0s"},
+    }
     rig.sql(
         "create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return new; end $$"
     )
@@ -237,7 +241,7 @@ def test_a_malformed_record_halts_the_stream_and_names_itself(rig: Rig, kafka: K
         "select topic, partition, record_offset, convert_from(value, 'UTF8') from exactlyonce.dead_letters"
     )
     assert letters == [(rig.name, 2, 100, '{"id": "not a number", "customer": "of-a-canary"}')]
-    assert {status for (status,) in rig.sql("select status from exactlyonce.failures")} == {"Closed"}
+    assert {status for (status,) in rig.sql("select status from exactlyonce.failures")} == {"Superseded"}
 
     both = (PASSWORD, SASL_PASSWORD)
     assert_no_secret_is_left(rig, sentence, completed.output, secrets=both)

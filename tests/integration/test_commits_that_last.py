@@ -11,10 +11,11 @@ import psycopg2
 import pytest
 
 from exactlyonce.errors import LedgerRefused
+from exactlyonce.ledger import postgres
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_schema import WITNESSES_SINCE
+from exactlyonce.ledger.postgres_schema import MIGRATIONS, WITNESSES_SINCE
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
@@ -153,12 +154,13 @@ def test_synchronous_commit_is_raised_where_it_is_off_and_never_lowered(
 
 
 def test_a_driver_that_is_newer_than_the_ledger_says_that_the_operator_goes_first(
-    server_of_this_file: Postgres, name: str, ledger: PostgresLedger
+    server_of_this_file: Postgres, name: str, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server_of_this_file.execute(
-        f"delete from exactlyonce.schema_versions where version >= {WITNESSES_SINCE}; drop table exactlyonce.witnesses",
-        name,
-    )
+    server_of_this_file.execute("drop schema exactlyonce cascade", name)
+    with monkeypatch.context() as older_release:
+        older_release.setattr(postgres, "MIGRATIONS", MIGRATIONS[: WITNESSES_SINCE - 1])
+        older_release.setattr(postgres, "SCHEMA_VERSION", WITNESSES_SINCE - 1)
+        ledger.prepare()
     with pytest.raises(LedgerRefused) as refused:
         ledger.require_version(WITNESSES_SINCE, "delivery: AtMostOnce")
     assert str(refused.value) == (

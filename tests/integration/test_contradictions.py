@@ -244,7 +244,8 @@ def test_a_query_with_state_halts_when_its_checkpoint_is_lost(rig: Rig) -> None:
     new = rig.produce(40)
     reason = halts(rig)
     assert f"There is no checkpoint at {generation}" in reason
-    assert "keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or" in reason
+    assert "The query keeps state in its checkpoint, which offsets alone cannot rebuild (" in reason
+    assert "): restore the checkpoint; or, to go on with empty state, " in reason
     assert "make a stream with another streamId that starts at the offsets" in reason
     assert f"{rig.name}-3@150" in reason
     kept.rename(generation)

@@ -44,7 +44,7 @@ class LedgerRetention(Model):
 
     batches: BatchRetention = Field(BatchRetention(), description="What is kept of each batch: its ranges and counts.")
     closed_failures: FailureRetention = Field(
-        FailureRetention(), description="Ranges whose batch failed and landed in a later try."
+        FailureRetention(), description="Ranges whose batch failed and landed in a later try, or was planned anew."
     )
     lost_failures: LossRetention = Field(
         LossRetention(), description="Ranges whose records take no effect, and the batches that AtMostOnce gave up."

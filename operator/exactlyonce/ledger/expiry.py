@@ -9,6 +9,8 @@ changes no decision.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
 
 from exactlyonce.api.ledger_retention import FEWEST_BATCHES, LedgerRetention
 from exactlyonce.ledger.fence import Permit
@@ -49,6 +51,19 @@ def excess_of(retention: LedgerRetention, landed: BatchNumber) -> tuple[Excess, 
     return (ended_well, Excess((BatchStatus.SEEDED,), batches.age), *lost)
 
 
+def age_of_failures(retention: LedgerRetention, status: FailureStatus) -> timedelta | None:
+    """Return how long failed ranges with this status are kept; None for ever. Performs no I/O."""
+    match status:
+        case FailureStatus.CLOSED | FailureStatus.SUPERSEDED:
+            return retention.closed_failures.age
+        case FailureStatus.LOST:
+            return retention.lost_failures.age
+        case FailureStatus.OPEN:
+            return None
+        case _:
+            assert_never(status)
+
+
 def delete_expired(
     ledger: Ledger, permit: Permit, retention: LedgerRetention, *, fewest: int = FEWEST_BATCHES
 ) -> Deleted:
@@ -66,8 +81,8 @@ def delete_expired(
     for excess in excess_of(retention, landed):
         with ledger.transaction(lasting=False) as transaction:
             batches += transaction.delete_batches(stream_id, excess, fewest, MOST_ROWS - batches)
-    ages = {FailureStatus.CLOSED: retention.closed_failures.age, FailureStatus.LOST: retention.lost_failures.age}
-    for status, age in ages.items():
+    for status in FailureStatus:
+        age = age_of_failures(retention, status)
         if age is not None:
             with ledger.transaction(lasting=False) as transaction:
                 failures += transaction.delete_failures(stream_id, status, age, MOST_ROWS - failures)
