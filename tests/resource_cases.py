@@ -507,6 +507,15 @@ CASES = (
             "file://host/path", "hdfs://name/path",
         )
     ),
+    *(
+        Refused(
+            f"a checkpoint at {location}",
+            {"spec.checkpoint": {"location": location}},
+            "spec.checkpoint.location",
+            "write the location without . and .. as parts of it",
+        )
+        for location in ("s3a://lake/a/../b", "s3a://lake/..", "s3a://lake/./a", "/c/../d", "/c/.", "file:///../c")
+    ),
     Refused(
         "an endpoint for a path",
         {"spec.checkpoint": {"location": "/c", "endpoint": "http://s3:9000"}},

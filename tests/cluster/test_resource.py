@@ -245,6 +245,9 @@ IMMUTABLE: dict[str, tuple[Changes, str]] = {
     "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.postgres.ledgerSchema change {RESTS}"),
     "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.postgres.ledgerSchema change {RESTS}"),
     "the checkpoint": ({"spec.checkpoint.location": "s3a://lake/other"}, f"claimName change {RESTS}"),
+    "the endpoint": ({"spec.checkpoint.endpoint": "https://other:9000"}, f"claimName change {RESTS}"),
+    "the region": ({"spec.checkpoint.region": "eu-central-1"}, f"claimName change {RESTS}"),
+    "how the bucket is addressed": ({"spec.checkpoint.pathStyle": True}, f"claimName change {RESTS}"),
     "the claim": (
         {"spec.checkpoint": {"location": "/c", "persistentVolumeClaim": {"claimName": "other"}}},
         f"claimName change {RESTS}",

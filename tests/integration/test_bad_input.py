@@ -6,6 +6,7 @@ of its own, whose password must turn up nowhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -305,7 +306,8 @@ def test_two_resources_on_one_checkpoint_are_told_apart(rig: Rig) -> None:
     rig.sql(f"grant select, insert, update on others to {rig.user}")
     sentence = halting(rig, other, file="other.yaml")
     assert f"{rig.location} belongs to stream tests/{rig.name}, and tests/another names it too" in sentence
-    assert "annotate it exactlyonce.dev/adopt=" in sentence
+    assert f"read the token in {rig.location}/stream.json with access of your own" in sentence
+    assert json.loads((rig.location / "stream.json").read_text())["token"] not in sentence
     after = snapshot(rig)
     after["ledger"]["streams"] = [row for row in after["ledger"]["streams"] if row[0] != "tests/another"]
     assert after == before

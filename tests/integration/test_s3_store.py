@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,27 @@ def test_a_service_that_is_gone_is_unreachable_and_not_empty(tmp_path: Path) -> 
         ):
             with pytest.raises(StoreUnreachable, match=f"is {gone.endpoint} to be reached"):
                 act()
+
+
+def test_what_another_server_answers_is_shown_to_nobody() -> None:
+    """Whoever may name an endpoint could read, from the operator's network, what is not meant for them."""
+
+    class Internal(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>internal-canary")
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Internal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = open_at(f"http://127.0.0.1:{server.server_port}", {}, "s3a://lake/x")
+        with pytest.raises(StoreUnreachable, match="what answers is no S3 service") as told:
+            store.list("")
+        server.shutdown()
+    assert "canary" not in str(told.value)
 
 
 def test_a_service_that_does_not_answer_is_given_up(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ class Machine:
             lambda kind, words: self.reports.append((kind, words)),
             lambda: self.now,
             lambda: self.looks,
-            in_pod=self.in_pod,
+            in_pod=lambda: self.in_pod,
             asks_again=self.asks_again,
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)

@@ -24,6 +24,7 @@ from exactlyonce.launch.pod_names import (
 )
 from exactlyonce.launch.pod_settings import ImageMissing, PodDefaults, overhead_mib, resolve
 from exactlyonce.launch.pod_template import TemplateRefused
+from exactlyonce.launch.port import Orders
 from exactlyonce.offsets import Epoch
 from scripts.make_golden_pods import ATTEMPT, DEFAULTS, GOLDEN, OWNER_UID, cases, made
 from tests.resource_cases import FULL, VALID, document
@@ -160,6 +161,27 @@ def test_reconciliation_in_a_pod_comes_after_the_users_init_containers_and_canno
     mine = {"driver": {"podTemplate": {"spec": {"initContainers": [{"name": "reconcile", "image": "mine"}]}}}}
     with pytest.raises(TemplateRefused, match=r"initContainers\[reconcile\]: the operator makes it itself"):
         manifests({f"spec.{key}": value for key, value in mine.items()})
+
+
+def test_the_reconciliation_in_a_pod_has_every_login_that_a_template_gives_to_the_driver() -> None:
+    """A web identity without a webhook: a projected token, and variables that name it."""
+    token = {"name": "identity", "mountPath": "/var/run/identity", "readOnly": True}
+    variable, more = {"name": "AWS_ROLE_ARN", "value": "arn:aws:iam::1:role/shop"}, {"secretRef": {"name": "more"}}
+    template = {
+        "spec": {
+            "containers": [{"name": "driver", "env": [variable], "envFrom": [more], "volumeMounts": [token]}],
+            "volumes": [{"name": "identity", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+        }
+    }
+    stream = parse_stream(document({"spec.driver.podTemplate": template}), "the test")
+    orders = Orders("ticket-1", "{}")
+    pod = manifests_of(resolve(stream, Epoch(1), "uid-1", DEFAULTS, orders)).pod["spec"]
+    (reconcile,), (driver,) = pod["initContainers"], pod["containers"]
+    assert variable in reconcile["env"]
+    assert (token in reconcile["volumeMounts"], reconcile["envFrom"]) == (True, [more])
+    names = [entry["name"] for entry in driver["env"] if entry not in reconcile["env"]]
+    assert names == ["SPARK_LOCAL_DIRS", "EXACTLYONCE_POD_IP"], "what is Spark's own"
+    assert reconcile["volumeMounts"] == driver["volumeMounts"]
 
 
 def test_a_volume_is_given_to_the_images_group_in_drivers_and_executors() -> None:

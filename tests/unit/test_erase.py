@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.checkpoint.generation import Marker, create_marker
+from exactlyonce.checkpoint.generation import Marker, create_marker, replace_marker
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
@@ -34,19 +34,23 @@ class OneRow:
     def look(self, stream_id: str) -> Any:
         """Return the row."""
         assert stream_id == "shop/orders"
-        return None if self.owner is None else SimpleNamespace(stream=SimpleNamespace(owner=self.owner, token=TOKEN))
+        return (
+            None
+            if self.owner is None
+            else SimpleNamespace(stream=SimpleNamespace(stream_id=stream_id, owner=self.owner, token=TOKEN))
+        )
 
     def forget(self, stream_id: str, owner: Owner) -> None:
         """Write it down."""
         self.forgotten.append(owner)
 
 
-def location(folder: Path, token: str | None = TOKEN) -> LocalLogStore:
+def location(folder: Path, token: str | None = TOKEN, stream_id: str = "shop/orders") -> LocalLogStore:
     """Return a location with one generation, marked as a stream's."""
     store = LocalLogStore(str(folder))
     store.create("generation-000001-a1/metadata", b"{}")
     if token is not None:
-        create_marker(store, Marker("shop/orders", token))
+        create_marker(store, Marker(stream_id, token))
     return store
 
 
@@ -100,6 +104,33 @@ def test_a_checkpoint_that_is_not_marked_as_its_own_stays(token: str | None, tmp
     assert left is not None
     assert "stays" in left
     assert (files(tmp_path), ledger.forgotten) == (before, [OURS])
+
+
+def test_a_checkpoint_that_is_marked_as_another_streams_stays_whatever_its_token(tmp_path: Path) -> None:
+    ledger, store = OneRow(OURS), location(tmp_path, stream_id="shop/sales")
+    before = files(tmp_path)
+    left = erased(ledger, store)
+    assert left is not None
+    assert "is marked as that of another stream" in left
+    assert (files(tmp_path), ledger.forgotten) == (before, [OURS])
+
+
+class AdoptedMeanwhile(LocalLogStore):
+    """A location that another stream adopts while its first generation is being removed."""
+
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Remove it, and be the other stream."""
+        replace_marker(self, Marker("shop/orders", TOKEN), Marker("shop/sales", "token-2"))
+        return super().remove(path, is_enough)
+
+
+def test_a_location_that_is_adopted_while_it_is_erased_keeps_what_is_still_there(tmp_path: Path) -> None:
+    ledger, store = OneRow(OURS), AdoptedMeanwhile(str(location(tmp_path).location))
+    store.create("generation-000002-a2/metadata", b"{}")
+    left = erased(ledger, store)
+    assert left is not None
+    assert "is marked as that of another stream" in left
+    assert files(tmp_path) == {"generation-000002-a2/metadata", "stream.json"}
 
 
 class Page(LocalLogStore):

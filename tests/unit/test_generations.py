@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -105,11 +106,17 @@ def test_the_second_stream_at_a_location_is_told_of_the_first() -> None:
     assert read_marker(store) == OURS, "nothing was overwritten"
 
 
-def test_a_marker_is_replaced_only_on_request() -> None:
+def test_a_marker_is_replaced_only_where_it_says_what_was_seen_before() -> None:
     store = MemoryStore()
-    assert replace_marker(store, OURS) == OURS
-    assert replace_marker(store, THEIRS) == THEIRS
+    assert replace_marker(store, OURS, OURS), "nothing is there"
+    assert replace_marker(store, OURS, THEIRS)
+    assert replace_marker(store, OURS, THEIRS), "after a crash it is asked for again"
+    assert not replace_marker(store, replace(THEIRS, token="token-of-before"), OURS), "it was adopted meanwhile"
     assert read_marker(store) == THEIRS
+
+
+def test_no_text_that_is_made_of_a_marker_holds_its_token() -> None:
+    assert OURS.token not in f"{OURS} {OURS!r}"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"x"', b'{"streamId":"shop/orders"}', b"\xff"])

@@ -35,6 +35,8 @@ RESOURCE = changed(
     },
 )
 
+LOGIN = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden"}
+
 
 @dataclass
 class Secrets:
@@ -63,7 +65,7 @@ class Clock:
 @pytest.fixture
 def secrets() -> Secrets:
     warehouse = {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "lands", "password": "old"}
-    return Secrets({"warehouse": warehouse, "lake": {}})
+    return Secrets({"warehouse": warehouse, "lake": dict(LOGIN)})
 
 
 @pytest.fixture
@@ -180,7 +182,7 @@ def test_a_missing_secret_is_told_before_any_store_is_asked(introduced: Callable
     del secrets.kept["lake"]
     with pytest.raises(NotPutTogether, match="Secret shop/lake is not there; create it"):
         introduced()
-    secrets.kept["lake"] = {}
+    secrets.kept["lake"] = dict(LOGIN)
     introduced()
     parts = introduced()
     del secrets.kept["lake"]
@@ -193,10 +195,10 @@ def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_fr
 ) -> None:
     claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
     parts = put_together(changed(RESOURCE, {"spec.checkpoint": claim}))
-    assert parts.world.in_pod
-    with pytest.raises(StoreUnreachable, match="only the stream's own pods reach"):
+    assert parts.world.in_pod()
+    with pytest.raises(StoreUnreachable, match="reached by the stream's own pods only: it is on a volume"):
         parts.world.stores.checkpoints.list("")
-    assert not put_together().world.in_pod
+    assert not put_together().world.in_pod()
 
 
 def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_none_that_is_on_a_claim(

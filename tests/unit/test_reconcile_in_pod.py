@@ -62,12 +62,12 @@ def run_init_container(machine: Machine, attempt: Epoch) -> PodVerdict:
 
 def test_the_operator_raises_and_records_before_the_pod_is_made_and_looks_at_no_checkpoint() -> None:
     machine = in_pods()
-    machine.store = StoreInPods("/checkpoints/orders")  # type: ignore[assignment] # as the operator has it
+    machine.store = StoreInPods("/checkpoints/orders", "it is on a volume")  # type: ignore[assignment] # as the operator has it
     assert machine.run_pass() == Watching(FIRST)
     assert machine.effects == ["record Reconciling", "commit", "committed", "record Reconciling", "start driver 1"]
     status = machine.statuses.status
     assert (status.verdict, status.phase) == (None, Phase.RECONCILING)
-    assert status.message == "Attempt 1 reconciles in its pod, which has the checkpoint's volume."
+    assert status.message == "Attempt 1 reconciles in its pod, which reaches the checkpoint."
 
 
 def test_the_word_of_the_pod_is_told_once_and_stands_in_the_status() -> None:
@@ -398,12 +398,12 @@ def test_what_is_no_word_is_none(text: str) -> None:
 
 
 def test_whoever_asks_for_a_checkpoint_on_a_claim_outside_of_its_pods_is_told_that_it_is_out_of_reach() -> None:
-    store = StoreInPods("/checkpoints/orders")
+    store = StoreInPods("/checkpoints/orders", "it is on a volume")
     for ask in (
         lambda: store.list(""), lambda: store.read("a"), lambda: store.create("a", b""),
         lambda: store.replace("a", b"", b""), lambda: store.remove("a"),
     ):  # fmt: skip
-        with pytest.raises(StoreUnreachable, match="only the stream's own pods reach"):
+        with pytest.raises(StoreUnreachable, match="by the stream's own pods only: it is on a volume"):
             ask()
 
 

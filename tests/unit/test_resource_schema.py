@@ -138,6 +138,18 @@ def test_every_rule_of_the_schema_is_broken_by_a_case() -> None:
     assert missing == set()
 
 
+def test_every_field_that_says_where_a_checkpoint_is_changes_only_while_the_stream_rests() -> None:
+    """A login says who reads it; each other field moves it, one that is added later too."""
+    (rule,) = [rule for rule in update_rules() if rule["fieldPath"] == ".spec.checkpoint"]
+    claim, of_claim = "persistentVolumeClaim", SPEC["properties"]["checkpoint"]["properties"]
+    fields = [name for name in of_claim if name not in (claim, "secretRef")]
+    fields += [f"{claim}.{name}" for name in of_claim[claim]["properties"]]
+    assert [
+        name for name in fields if f"self.spec.checkpoint.{name} == oldSelf.spec.checkpoint.{name}" not in rule["rule"]
+    ] == []
+    assert "secretRef" not in rule["rule"]
+
+
 @pytest.mark.parametrize("key", refused_conf.WHEN_TRUE)
 def test_a_setting_that_is_refused_when_true_may_be_false(key: str) -> None:
     assert parse_stream(document({"spec.sparkConf": {key: " False"}}), "the test").spec.spark_conf == {key: " False"}

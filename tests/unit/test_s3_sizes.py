@@ -54,4 +54,4 @@ def test_a_login_that_may_not_list_is_told_what_it_lacks_and_is_no_size_of_zero(
 
 def test_a_store_that_only_pods_reach_tells_no_size() -> None:
     assert isinstance(store_of_its_own("sized"), SizedStore)
-    assert not isinstance(StoreInPods("/checkpoints/orders"), SizedStore)
+    assert not isinstance(StoreInPods("/checkpoints/orders", "it is on a volume"), SizedStore)

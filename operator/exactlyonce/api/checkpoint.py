@@ -23,6 +23,11 @@ Location = Annotated[
     str,
     Field(min_length=1, max_length=1024),
     matches(f"{_S3}|{_PATH}", "write s3a://bucket/folder, an absolute path, or file:///path"),
+    Rule(
+        "!self.matches('(^|/)[.][.]?(/|$)')",
+        lambda location: not {".", ".."} & set(location.split("/")),
+        "write the location without . and .. as parts of it; to Spark they mean another folder than to S3",
+    ),
 ]
 MountPath = Annotated[
     str,
@@ -56,7 +61,9 @@ class Checkpoint(Model):
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3; the keys read are {', '.join(CHECKPOINT_SECRET_KEYS)}. Without it, what the "
-        "service accounts and the nodes are given is used, such as a web identity.",
+        "driver's service account and its node are given is used, such as a web identity: the stream is then reconciled in its "
+        "driver's pod, unless an administrator has allowed the operator to use its own login there. It may be added, changed "
+        "and removed at any time: it says who reads the checkpoint, not where it is.",
     )
     endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
     region: Region | None = Field(None, description="The region of the bucket.")

@@ -20,7 +20,14 @@ NEVER = {"spec.streamId": "spec.streamId"}
 WHILE_SUSPENDED = {
     "spec.delivery": ("spec.delivery",),
     "spec.sink": ("spec.sink.postgres.table", "spec.sink.postgres.ledgerSchema"),
-    "spec.checkpoint": ("spec.checkpoint.location", "spec.checkpoint.persistentVolumeClaim.claimName"),
+    "spec.checkpoint": (
+        "spec.checkpoint.location",
+        "spec.checkpoint.endpoint",
+        "spec.checkpoint.region",
+        "spec.checkpoint.pathStyle",
+        "spec.checkpoint.persistentVolumeClaim.mountPath",
+        "spec.checkpoint.persistentVolumeClaim.claimName",
+    ),
 }
 """Fields that change only while the stream rests, by the path that is told."""
 
@@ -30,7 +37,8 @@ def update_rules() -> list[dict[str, str]]:
     never = [_rule(told, _same(field), _NEVER_SENTENCE) for told, field in NEVER.items()]
     resting = []
     for told, fields in WHILE_SUSPENDED.items():
-        names = " and ".join(field.removeprefix("spec.") for field in fields)
+        *others, last = (field.removeprefix("spec.") for field in fields)
+        names = f"{', '.join(others)} and {last}" if others else last
         verb = "changes" if len(fields) == 1 else "change"
         same = " && ".join(f"({_same(field)})" for field in fields)
         resting.append(_rule(told, f"{_RESTS} || ({same})", f"{names} {verb} only while the stream rests: {_HOW}"))

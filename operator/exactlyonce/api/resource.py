@@ -82,7 +82,7 @@ def parse_stream(document: Mapping[str, Any], where: str) -> Stream:
     try:
         return Stream.model_validate({"metadata": kept, "spec": document.get("spec")})
     except ValidationError as problem:
-        raise ResourceInvalid([f"{where}: {sentence}" for sentence in _sentences(problem)]) from problem
+        raise ResourceInvalid([f"{where}: {sentence}" for sentence in sentences_of(problem)]) from problem
 
 
 def read_streams(path: Path) -> list[Stream]:
@@ -118,7 +118,8 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
         ) from problem
 
 
-def _sentences(problem: ValidationError) -> Iterator[str]:
+def sentences_of(problem: ValidationError) -> Iterator[str]:
+    """Yield a sentence for each thing that is wrong with a document: where, why, what to write instead."""
     errors = problem.errors(include_url=False)
     for error in errors:
         if error["type"] == "too_short" and any(_is_within(other["loc"], error["loc"]) for other in errors):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.state import Readable, read_generation
@@ -40,10 +40,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What `stream.json` says: the stream whose location this is, and the token its ledger holds."""
+    """What `stream.json` says: the stream whose location this is, and the token its ledger holds.
+
+    Whoever knows the token may adopt the location (docs/adr/0019), so it is in no text that is made of a marker.
+    """
 
     stream_id: str
-    token: str
+    token: str = field(repr=False)
 
     def render(self) -> bytes:
         """Return the content of `stream.json`."""
@@ -105,12 +108,17 @@ def create_marker(store: LogStore, marker: Marker) -> Marker:
     return _parse_marker(store, outcome.content) if isinstance(outcome, AlreadyExists) else marker
 
 
-def replace_marker(store: LogStore, marker: Marker) -> Marker:
-    """Make `stream.json` say `marker` whatever it said; for an adoption that a person asked for."""
+def replace_marker(store: LogStore, expected: Marker, marker: Marker) -> bool:
+    """Make `stream.json` say `marker` for an adoption that a person asked for, and return whether it now does.
+
+    It does not where it says something else than `expected`, whose token the person named: another stream has taken the
+    location since.
+    """
     outcome = store.create(MARKER, marker.render())
-    if isinstance(outcome, AlreadyExists):
-        store.replace(MARKER, outcome.content, marker.render())
-    return marker
+    if not isinstance(outcome, AlreadyExists):
+        return True
+    found = _parse_marker(store, outcome.content)
+    return found == marker or (found == expected and store.replace(MARKER, outcome.content, marker.render()))
 
 
 def write_seed(

@@ -27,10 +27,11 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
 
 
 class StoreInPods:
-    """Stands for a store that only the stream's own pods reach: whoever asks it for anything is told so."""
+    """Stands for a store that only the stream's own pods reach: whoever asks it for anything is told so, and `why`."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, why: str) -> None:
         self.location = location
+        self.why = why
 
     def list(self, folder: str) -> tuple[Entry, ...]:
         """Answer nothing."""
@@ -62,7 +63,20 @@ class StoreInPods:
 
     @property
     def _unreachable(self) -> StoreUnreachable:
-        return StoreUnreachable(f"{self.location} is on a volume that only the stream's own pods reach.")
+        return StoreUnreachable(f"{self.location} is reached by the stream's own pods only: {self.why}.")
+
+
+def names_login(checkpoint: Checkpoint, secret: Mapping[str, str]) -> bool:
+    """Return whether a secret holds a login to S3; without one, a client takes what its own process is given.
+
+    Raises:
+        SecretMissing: if the secret holds one half of a login.
+    """
+    from exactlyonce.checkpoint.s3_clients import S3Service  # a third of a second, as above
+
+    return S3Service.of(
+        checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret
+    ).has_login
 
 
 def store_name(checkpoint: Checkpoint) -> str:

@@ -21,6 +21,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     ReadTimeoutError,
 )
+from botocore.parsers import ResponseParserError
 
 from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
@@ -239,7 +240,7 @@ class S3LogStore:
                 f"{where} could not be {act}: there is no login; name a secret in checkpoint.secretRef, or give the service "
                 "account a web identity."
             ) from problem
-        except (BotoCoreError, ReadTimeoutError, OSError) as problem:
+        except (BotoCoreError, ReadTimeoutError, ResponseParserError, OSError) as problem:
             raise StoreUnreachable(
                 f"{where} could not be {act}: {_silence(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
             ) from problem
@@ -277,6 +278,10 @@ def _silence(problem: Exception) -> str:
             return "there is no connection"
         case ReadTimeoutError():
             return "there is no answer"
+        case ResponseParserError():
+            return (
+                "what answers is no S3 service"  # the error holds the answer, which may be any server's that was named
+            )
         case _:
             return " ".join(str(problem).split()).rstrip(".")
 

@@ -77,6 +77,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         watch=observer.watch,
         troubled=metrics.troubled,
         bulkheads=bulkheads,
+        locations=settings.locations,
     )
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
     passes = StreamPasses(

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.checkpoint.generation import MARKER, list_generations, read_marker
+from exactlyonce.checkpoint.generation import MARKER, Marker, list_generations, read_marker
+from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.lease import require_lease
@@ -22,9 +24,9 @@ _ONE_PASS_SECONDS = 2.0
 def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
-    A resource that only names another one's stream (a copy that was halted for it) takes nothing away. The rows go last: they
-    tell whose the checkpoint is, if this is interrupted. Returns a sentence for what is left behind; what stands on a
-    volume is: only pods of the stream reach that, and it has none any more.
+    A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that
+    the marker in the location does not say to be this stream's. The rows go last: they tell whose the checkpoint is, if this is
+    interrupted. Returns a sentence for what is left behind; what only pods of the stream reach is: it has none any more.
 
     Raises:
         NotLeading: if the Lease is lost on the way.
@@ -44,12 +46,8 @@ def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], 
             f"The ledger's {stream.stream_id} and its checkpoint belong to {view.stream.owner}, and not to this resource, "
             "which takes nothing of them away."
         )
-    claim = stream.spec.checkpoint.persistent_volume_claim
-    if claim is not None:
-        left: str | None = (
-            f"The checkpoint stays in {store.location} on the claim {claim.claim_name}, which the operator does not reach; "
-            "delete that folder, or the claim, before another stream uses it."
-        )
+    if isinstance(store, StoreInPods):
+        left: str | None = _left_behind(store, stream.spec.checkpoint)
     else:
 
         def is_enough() -> bool:
@@ -64,16 +62,40 @@ def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], 
     return left
 
 
+def _left_behind(store: StoreInPods, checkpoint: Checkpoint) -> str:
+    claim = checkpoint.persistent_volume_claim
+    if claim is not None:
+        return (
+            f"The checkpoint stays in {store.location} on the claim {claim.claim_name}, which the operator does not reach; "
+            "delete that folder, or the claim, before another stream uses it."
+        )
+    return (
+        f"The checkpoint stays in {store.location}, because {store.why}; delete that folder before another stream uses it. "
+        "An administrator can allow it in the chart's checkpoints.locations for streams that are deleted later."
+    )
+
+
 def _erase_checkpoint(store: ErasableStore, row: StreamRow, is_enough: Callable[[], bool]) -> str | None:
-    """Remove every generation, then the marker, which says whose they are."""
-    marker = read_marker(store)
-    generations = list_generations(store)
-    if marker is None and not generations:
+    """Remove every generation, then the marker, which says whose they are.
+
+    It is read again before each: whoever adopts the location meanwhile keeps what is still there.
+    """
+    own, generations = Marker(row.stream_id, row.token), list_generations(store)
+    if not generations and read_marker(store) is None:
         return None
-    if marker is None or marker.token != row.token:
-        return f"The checkpoint in {store.location} is not marked as this stream's, so it stays; delete it by hand."
     for generation in generations:
+        found = read_marker(store)
+        if found != own:
+            return _kept(store, found)
         if not store.remove(generation.folder, is_enough) or is_enough():
             raise StillErasing(f"The checkpoint in {store.location} is being erased; there is more of it.")
+    found = read_marker(store)
+    if found != own:
+        return _kept(store, found)
     store.remove(MARKER)
     return None
+
+
+def _kept(store: ErasableStore, found: Marker | None) -> str:
+    whose = "is marked by no stream.json" if found is None else "is marked as that of another stream"
+    return f"The checkpoint in {store.location} {whose}, so it stays; whoever owns it deletes it by hand."

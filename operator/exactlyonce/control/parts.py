@@ -14,19 +14,21 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
-from exactlyonce.checkpoint.locations import StoreInPods, open_store, store_name
+from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
+from exactlyonce.control.checkpoint_stores import operators_store
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.lease import require_lease
+from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
 from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.control.stream_pass import NotPutTogether, Parts
 from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import ExactlyOnceError, Refused, SecretMissing
+from exactlyonce.errors import ExactlyOnceError, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import START_SECONDS, Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
@@ -46,10 +48,6 @@ _DEFAULT_DRAIN = timedelta(minutes=5)
 
 _KNOWN_SECONDS = 900.0
 """How long the secrets of a driver that runs are not read again; the next attempt reads them in any case."""
-
-
-class LocationOutOfReach(Refused):
-    """The checkpoint is kept where the operator's pod does not reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,8 @@ class ClusterParts:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
     `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
-    of its checkpoint where that tells its size; `troubled` of each error that ends a pass. A launch reads every secret anew; a
+    of its checkpoint where that tells its size; `troubled` of each error that ends a pass. `locations` are those that an
+    administrator lets the operator reach with its own login. A launch reads every secret anew; a
     pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
 
@@ -108,6 +107,7 @@ class ClusterParts:
     pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
     clients: SharedClients = field(default_factory=SharedClients)
     bulkheads: Bulkheads = field(default_factory=lambda: Bulkheads(1))
+    locations: OperatorLocations = NO_LOCATIONS
     clock: Callable[[], float] = time.monotonic
     known: dict[Key, _Known] = field(default_factory=dict)
 
@@ -160,7 +160,7 @@ class ClusterParts:
             functools.partial(self.pace.is_due, uid),
             self.troubled,
             functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
-            in_pod=spec.checkpoint.persistent_volume_claim is not None,
+            in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
             asks_again=True,
             check=check,
         )
@@ -255,14 +255,7 @@ class ClusterParts:
         )
 
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
-        if checkpoint.persistent_volume_claim is not None:
-            return StoreInPods(checkpoint.location)
-        if not checkpoint.is_on_s3:
-            raise LocationOutOfReach(
-                f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
-                "give an s3a:// location, or name the claim that it is on in checkpoint.persistentVolumeClaim."
-            )
-        return open_store(checkpoint, self._secret(namespace, checkpoint.secret_ref))
+        return operators_store(checkpoint, namespace, self._secret(namespace, checkpoint.secret_ref), self.locations)
 
     def _secret(self, namespace: str, reference: SecretRef | None) -> Mapping[str, str]:
         if reference is None:

@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 
 from exactlyonce.control.lease import LeaseTimes
+from exactlyonce.control.operator_locations import LocationsUnusable, OperatorLocations, parse_locations
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 
@@ -26,6 +27,7 @@ class OperatorSettings:
     lease_times: LeaseTimes
     workers: int
     defaults: PodDefaults
+    locations: OperatorLocations
     health_port: int
     log_format: str
     monitor_seconds: float
@@ -56,12 +58,21 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option("image-pull-policy", "how that image is pulled")
     option("image-pull-secrets", "the secrets it is pulled with")
     option("service-account", "the service account of drivers, for streams that name none", "exactlyonce-driver")
+    option(
+        "checkpoint-locations",
+        "where on S3 streams without a login of their own may have checkpoints that the operator reaches with its own login: "
+        'a JSON list such as [{"namespaces": ["shop"], "prefixes": ["s3a://lake/{namespace}"]}]',
+    )
     option("health-port", "the port of /livez, /readyz and /metrics", "8080")
     option("log-format", "json or text", "json")
     option("monitor-seconds", "how often the lag of every stream is measured", "30")
     option("partition-series", "true or false: whether /metrics has series of single partitions", "true")
     given = parser.parse_args(arguments)
     seconds = float(given.lease_seconds)
+    try:
+        locations = parse_locations(given.checkpoint_locations)
+    except LocationsUnusable as problem:
+        parser.error(str(problem))
     image = (
         Image(given.image, given.image_pull_policy or None, _listed(given.image_pull_secrets)) if given.image else None
     )
@@ -74,6 +85,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         lease_times=LeaseTimes(seconds, seconds * 2 / 3, seconds / 7),
         workers=int(given.workers),
         defaults=PodDefaults(given.service_account, image),
+        locations=locations,
         health_port=int(given.health_port),
         log_format=given.log_format,
         monitor_seconds=float(given.monitor_seconds),

@@ -42,6 +42,7 @@ from exactlyonce.launch.pod_names import (
 )
 from exactlyonce.launch.pod_settings import PodSettings
 from exactlyonce.launch.pod_template import DRIVER_ROLE, EXECUTOR_ROLE, Manifest, merged
+from exactlyonce.launch.reconcile_container import LOCAL_FOLDERS, with_reconciliation
 from exactlyonce.launch.restricted import OWN_SECURITY, POD_SECURITY
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 
@@ -80,7 +81,7 @@ def manifests_of(settings: PodSettings) -> Manifests:
     executor = merged(executor_template(settings), settings.executor_template, EXECUTOR_ROLE)
     return Manifests(
         _config_map(settings, executor),
-        _with_reconciliation_last(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
+        with_reconciliation(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
         _ui_service(settings) if settings.ui else None,
     )
 
@@ -172,7 +173,7 @@ def _driver_container(settings: PodSettings) -> Manifest:
     ]
     environment: list[Manifest] = [
         *_variables(),
-        {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH},
+        {"name": LOCAL_FOLDERS, "value": SCRATCH},
         {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
     return _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
@@ -205,13 +206,6 @@ def _container(settings: PodSettings, name: str, arguments: list[str], own: Mani
     if settings.image.pull_policy is not None:
         container["imagePullPolicy"] = settings.image.pull_policy
     return container
-
-
-def _with_reconciliation_last(pod: Manifest) -> Manifest:
-    """A user's init containers come first: a proxy to the database may be one."""
-    if "initContainers" in pod["spec"]:
-        pod["spec"]["initContainers"].sort(key=lambda container: container["name"] == RECONCILE)
-    return pod
 
 
 def _pod_security(settings: PodSettings) -> dict[str, Any]:

@@ -171,7 +171,8 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
             "exactlyonce_checkpoint_objects",
             Kind.GAUGE,
             "Objects below the checkpoint's location, all generations together, up to 1,000,000; measured every 10 minutes. "
-            "While the store does not answer, what was last known; absent for a checkpoint that is not on S3.",
+            "While the store does not answer, what was last known; absent for a checkpoint that is not on S3 or that the "
+            "operator has no login for.",
             _STREAM,
         ),
         _checkpoint(lambda size: size.objects),

@@ -31,11 +31,8 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
     match action:
         case RecordIdentity(adoption=adoption):
             adopt(stores.ledger, stream_id, epoch, adoption)
-        case WriteMarker(marker=marker, replace=True):
-            replace_marker(stores.checkpoints, marker)
-        case WriteMarker(marker=marker):
-            if create_marker(stores.checkpoints, marker) != marker:
-                raise EpochOvertaken(f"{stores.checkpoints.location} was taken by another stream at this moment.")
+        case WriteMarker():
+            _write_marker(stores, action)
         case RecordLost(batch=batch):
             record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
         case SeedAndPublish():
@@ -57,6 +54,13 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
             pass
         case _:
             assert_never(action)
+
+
+def _write_marker(stores: Stores, action: WriteMarker) -> None:
+    store, marker, expected = stores.checkpoints, action.marker, action.replaces
+    written = create_marker(store, marker) == marker if expected is None else replace_marker(store, expected, marker)
+    if not written:
+        raise EpochOvertaken(f"{store.location} was taken by another stream at this moment.")
 
 
 def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Publication:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.api.resource import ADOPT, FRESH
-from exactlyonce.checkpoint.generation import Marker
+from exactlyonce.checkpoint.generation import MARKER, Marker
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.reconcile.observation import Observation, Request
@@ -22,12 +24,16 @@ from exactlyonce.reconcile.verdicts import (
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One thing that does not agree. `token` is what an annotation must hold to settle it; None if none can."""
+    """One thing that does not agree. `token` is what an annotation must hold to settle it; None if none can.
+
+    `advice` says how a person settles it. It names the token only where this stream's own ledger holds it.
+    """
 
     why: ContradictionReason
     words: str
     token: str | None
     sides: dict[str, str]
+    advice: str = ""
 
 
 _OF_THE_CHECKPOINT = {ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, ContradictionReason.LOCATION_TAKEN}
@@ -62,7 +68,7 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
     actions: list[Action] = []
     if row is not None:
         actions.append(RecordIdentity(Adoption(request.owner, seen.database, token)))
-    actions.append(WriteMarker(Marker(request.stream_id, token), replace=True))
+    actions.append(WriteMarker(Marker(request.stream_id, token), replaces=seen.location.marker))
     words = "starts anew, as the annotation asks" if fresh else "is adopted, as the annotation asks"
     settled = [Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts]
     if not conflicts:
@@ -72,11 +78,18 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
 
 
 def location_belongs_to_another(seen: Observation) -> Conflict | None:
-    """`stream.json` names another token than the ledger does."""
+    """`stream.json` names another token than the ledger does.
+
+    That token is what the owner of the location knows and nobody else: whoever was told it here could take the location over.
+    """
     marker = seen.location.marker
     if marker is None or marker.token == _token(seen):
         return None
-    sides = {"location": f"{marker.stream_id} ({marker.token})", "ledger": f"{seen.request.stream_id} ({_token(seen)})"}
+    sides = {
+        "location": f"{marker.stream_id}, with a token that this ledger does not hold",
+        "ledger": seen.request.stream_id,
+    }
+    advice = _advice_to_read(seen)
     if marker.stream_id == seen.request.stream_id and not _published(seen):
         return Conflict(
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
@@ -84,25 +97,27 @@ def location_belongs_to_another(seen: Observation) -> Conflict | None:
             f"{seen.database} knows nothing of it: the database was lost or is another one",
             marker.token,
             sides,
+            advice,
         )
     words = f"belongs to stream {marker.stream_id}, and {seen.request.stream_id} names it too"
     if marker.stream_id == seen.request.stream_id:
         words = f"belongs to another ledger's {marker.stream_id}, and the one at {seen.database} names it too"
-    return Conflict(ContradictionReason.LOCATION_TAKEN, f"{seen.request.location} {words}", marker.token, sides)
+    return Conflict(ContradictionReason.LOCATION_TAKEN, f"{seen.request.location} {words}", marker.token, sides, advice)
 
 
 def location_holds_something_else(seen: Observation) -> Conflict | None:
-    """A stream that never started finds files where its checkpoint is to be."""
-    if seen.location.marker is not None or _published(seen):
+    """A stream that has never run here finds files where its checkpoint is to be."""
+    if seen.location.marker is not None or _published_here(seen):
         return None
     if seen.location.ran:
         return Conflict(
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
             f"{seen.request.location} holds generations that ran and no stream.json, and the ledger knows nothing of them",
-            _token(seen),
+            None,
             {"location": ", ".join(generation.folder for generation in sorted(seen.location.ran))},
+            _advice_to_write(seen),
         )
-    if seen.location.foreign:
+    if seen.location.foreign and not _published(seen):
         names = ", ".join(seen.location.foreign[:5])
         return Conflict(
             ContradictionReason.LOCATION_NOT_EMPTY,
@@ -135,6 +150,7 @@ def _other_owner(request: Request, row: StreamRow, owner_is_gone: bool) -> Confl
         f"The ledger's {row.stream_id} belongs to the resource {row.owner}, and this is {request.owner}",
         row.token,
         {"ledger": str(row.owner), "resource": str(request.owner)},
+        _advice_with(row),
     )
 
 
@@ -148,6 +164,7 @@ def database_is_another(seen: Observation) -> Conflict | None:
         f"The ledger's {row.stream_id} was made in {row.database}, and this is {seen.database}: a copied database",
         row.token,
         {"ledger": str(row.database), "database": str(seen.database)},
+        _advice_with(row),
     )
 
 
@@ -170,13 +187,40 @@ def _routine_actions(seen: Observation) -> tuple[Action, ...]:
 
 
 def _contradiction(conflict: Conflict) -> Contradiction:
-    advice = ""
-    if conflict.token is not None:
-        advice = (
-            f"; if this resource is to go on as that stream, annotate it {ADOPT}={conflict.token}, "
-            f"or {FRESH}={conflict.token} to start anew"
-        )
-    return Contradiction(conflict.why, f"{conflict.words}{advice}.", (Evidence(conflict.words, conflict.sides),))
+    evidence = (Evidence(conflict.words, conflict.sides),)
+    return Contradiction(conflict.why, f"{conflict.words}{conflict.advice}.", evidence)
+
+
+def _advice_with(row: StreamRow) -> str:
+    """Whoever has the login to this stream's ledger can read the token there, so it may be told."""
+    annotated = f"annotate it {ADOPT}={row.token}, or {FRESH}={row.token} to start anew"
+    return f"; if this resource is to go on as that stream, {annotated}"
+
+
+def _advice_to_read(seen: Observation) -> str:
+    """Whoever owns the location can read its token there."""
+    read = f"read the token in {_marker_at(seen)} with access of your own{_on_s3(seen, 'aws s3 cp {} -')}"
+    annotated = f"annotate this resource {ADOPT}=<token>, or {FRESH}=<token> to start anew"
+    yours = "; if that checkpoint is yours and this resource is to go on as that stream"
+    return f"{yours}, {read} and {annotated}; otherwise name another location"
+
+
+def _advice_to_write(seen: Observation) -> str:
+    """Whoever owns a location without a token can write one there."""
+    marker = json.dumps({"streamId": seen.request.stream_id, "token": "<a long random text>"})
+    written = f"write {marker} to {_marker_at(seen)} with access of your own{_on_s3(seen, 'aws s3 cp - {}')}"
+    annotated = f"annotate this resource {ADOPT}=<that text>, or {FRESH}=<that text> to start anew"
+    return f"; if they are yours, {written} and {annotated}; otherwise name another location"
+
+
+def _marker_at(seen: Observation) -> str:
+    return f"{seen.request.location.rstrip('/')}/{MARKER}"
+
+
+def _on_s3(seen: Observation, command: str) -> str:
+    """Return a command for `stream.json` in brackets, where it is on S3."""
+    file = _marker_at(seen)
+    return f" ({command.format('s3://' + file.removeprefix(S3_PREFIX))})" if file.startswith(S3_PREFIX) else ""
 
 
 def _row(seen: Observation) -> StreamRow | None:
@@ -186,6 +230,13 @@ def _row(seen: Observation) -> StreamRow | None:
 def _published(seen: Observation) -> bool:
     row = _row(seen)
     return row is not None and row.landed_batch is not None
+
+
+def _published_here(seen: Observation) -> bool:
+    """Whether the ledger has published a generation at the location that the resource names now."""
+    row = _row(seen)
+    path = None if row is None else row.checkpoint_path
+    return _published(seen) and path is not None and path.rpartition("/")[0] == seen.request.location.rstrip("/")
 
 
 def _token(seen: Observation) -> str:

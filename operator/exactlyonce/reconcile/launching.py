@@ -59,7 +59,7 @@ class Launching(Step):
         ticket = new_token()
         raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
-        if world.in_pod:
+        if world.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
             world.stores,
@@ -108,7 +108,7 @@ class Launching(Step):
     def _launch_in_pod(
         self, status: StreamStatus, version: str, raised: Raised, plan: str | None, ticket: str
     ) -> PassResult:
-        """The driver's pod reconciles, where the checkpoint's volume is, and starts the driver or not; its word follows."""
+        """The driver's pod reconciles, which reaches the checkpoint, and starts the driver or not; its word follows."""
         world, attempt, row = self.world, Epoch(status.attempt), raised.before
         is_gone = row is not None and row.owner != world.owner and world.owner_is_gone(row.owner)
         brief = Brief(
@@ -122,7 +122,7 @@ class Launching(Step):
         )
         landed = None if row is None else row.landed_batch
         driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
-        message = f"Attempt {attempt} reconciles in its pod, which has the checkpoint's volume."
+        message = f"Attempt {attempt} reconciles in its pod, which reaches the checkpoint."
         self.write(status, version, driver=driver, message=message)
         self.reached("pass.driver-recorded")
         world.launcher.start(attempt, Orders(ticket, brief.render(), order_of(status.batch_limit)))

@@ -171,10 +171,10 @@ class RecordIdentity:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarker:
-    """Make `stream.json` say whose the location is; `replace` what it said before."""
+    """Make `stream.json` say whose the location is, where there is none or it says what it `replaces`."""
 
     marker: Marker
-    replace: bool = False
+    replaces: Marker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class World:
 
     `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
     nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
-    each error that ends a pass. `in_pod` says that only the stream's own pods reach the checkpoint, so that reconciliation
+    each error that ends a pass. `in_pod` says whether only the stream's own pods reach the checkpoint, so that reconciliation
     runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
     stream: nobody waits for the answer. `check` raises what an attempt lacks, such as a secret; it is asked before one is
     recorded, and before a driver that runs is drained for it.
@@ -101,6 +101,6 @@ class World:
     look_is_due: Callable[[], bool] = lambda: False
     troubled: Callable[[Exception], None] = lambda problem: None
     glance: Callable[[str], LedgerView | None] | None = None
-    in_pod: bool = False
+    in_pod: Callable[[], bool] = lambda: False
     asks_again: bool = False
     check: Callable[[], None] = lambda: None

@@ -50,15 +50,17 @@ OLD_TOKEN = "token-0"
 UNKNOWN = Evidence("the ledger holds no batch of shop/orders", {"streamId": STREAM, "landed": None})
 START_ZERO = Evidence("the start is orders-0@0, orders-1@0", {"positions": '{"orders":{"0":0,"1":0}}'})
 STARTS = "No batch ever landed; the stream starts at orders-0@0, orders-1@0."
-NEW_MARKER = WriteMarker(Marker(STREAM, NEW_TOKEN), replace=True)
+NEW_MARKER = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, TOKEN))
 NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
 HALF_A_SEED = LocationView(Marker(STREAM, TOKEN), (FIRST,), {FIRST: BatchNumber(0)})
 NO_LEDGER = (
     "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 database 5 "
 )
 NO_LEDGER += "knows nothing of it: the database was lost or is another one"
-SIDES = {"location": f"{STREAM} ({OLD_TOKEN})", "ledger": f"{STREAM} ({TOKEN})"}
+SIDES = {"location": f"{STREAM}, with a token that this ledger does not hold", "ledger": STREAM}
 OLD_CHECKPOINT = location(Marker(STREAM, OLD_TOKEN))
+MARKER_OF_OLD = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, OLD_TOKEN))
+SALES = Marker("shop/sales", OLD_TOKEN)
 
 
 def first(start: Positions, note: str) -> FirstStart:
@@ -140,7 +142,7 @@ LOST_LEDGER_ANEW = Evidence(f"{NO_LEDGER}; the stream starts anew, as the annota
         seen(request=asked(fresh=OLD_TOKEN), start=at(0, 0), ledger=NOT_STARTED, location=OLD_CHECKPOINT),
         Decision(
             FirstStart(ANEW, (UNKNOWN, START_ZERO, LOST_LEDGER_ANEW)),
-            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
         ),
     ),
 )
@@ -160,7 +162,7 @@ ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"position
             FirstStart(
                 ADOPTS, (*ADOPTED, Evidence(f"{NO_LEDGER}; the stream is adopted, as the annotation asks", SIDES))
             ),
-            (seed(ADOPTS, before=at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(ADOPTS, before=at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
         ),
     ),
     Case(
@@ -171,18 +173,15 @@ ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"position
                 ADOPTS,
                 (
                     *ADOPTED,
-                    Evidence(
-                        f"{NO_LEDGER}; the stream is adopted, as the annotation asks",
-                        {**SIDES, "ledger": f"{STREAM} ({NEW_TOKEN})"},
-                    ),
+                    Evidence(f"{NO_LEDGER}; the stream is adopted, as the annotation asks", SIDES),
                 ),
             ),
-            (seed(ADOPTS, before=at()), NEW_MARKER, Launch()),
+            (seed(ADOPTS, before=at()), MARKER_OF_OLD, Launch()),
         ),
     ),
     Case(
         "it was made under another stream id",
-        seen(request=asked(adopt=OLD_TOKEN), ledger=NOT_STARTED, location=location(Marker("shop/sales", OLD_TOKEN))),
+        seen(request=asked(adopt=OLD_TOKEN), ledger=NOT_STARTED, location=location(SALES)),
         Decision(
             FirstStart(
                 ADOPTS,
@@ -191,11 +190,11 @@ ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"position
                     Evidence(
                         "/checkpoints/orders belongs to stream shop/sales, and shop/orders names it too; "
                         "the stream is adopted, as the annotation asks",
-                        {**SIDES, "location": f"shop/sales ({OLD_TOKEN})"},
+                        {**SIDES, "location": "shop/sales, with a token that this ledger does not hold"},
                     ),
                 ),
             ),
-            (seed(ADOPTS, before=at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(ADOPTS, before=at()), NEW_IDENTITY, WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=SALES), Launch()),
         ),
     ),
 )

@@ -58,11 +58,16 @@ TAKEN = seen(location=location(Marker("shop/sales", OTHER_TOKEN)))
 TAKEN_AT_THE_START = seen(Absent(), ledger=NOT_STARTED, location=LocationView(Marker("shop/sales", OTHER_TOKEN)))
 UNKNOWN_CHECKPOINT = seen(ledger=NOT_STARTED, location=location(Marker(STREAM, OTHER_TOKEN)))
 UNMARKED_CHECKPOINT = seen(ledger=NOT_STARTED, location=location(None))
+CAME_TO_UNMARKED = seen(ledger=ledger(checkpoint_path="/elsewhere/generation-000001-a1"), location=location(None))
 FOREIGN = LocationView(foreign=("a", "b", "c", "d", "e", "f"))
 NOT_EMPTY = seen(Absent(), ledger=NOT_STARTED, location=FOREIGN)
 
 NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
-NEW_MARKER = WriteMarker(Marker(STREAM, NEW_TOKEN), replace=True)
+
+
+def new_marker(facts: Observation) -> WriteMarker:
+    """Return the action that marks the location with the token that an adoption drew."""
+    return WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=facts.location.marker)
 
 
 @pytest.mark.parametrize(
@@ -97,17 +102,29 @@ def test_a_stream_goes_on_where_its_ledger_stands_when(
     assert decision.actions == (*before_the_launch, Launch())
 
 
-def contradiction(why: ContradictionReason, words: str, data: dict[str, Any], token: str | None) -> Decision:
-    """Return the halt that names both sides and, where there is one, the token that settles it."""
-    advice = ""
-    if token is not None:
-        advice = f"; if this resource is to go on as that stream, annotate it exactlyonce.dev/adopt={token}, "
-        advice += f"or exactlyonce.dev/fresh={token} to start anew"
+WITH_THE_LEDGERS_TOKEN = (
+    f"; if this resource is to go on as that stream, annotate it exactlyonce.dev/adopt={TOKEN}, "
+    f"or exactlyonce.dev/fresh={TOKEN} to start anew"
+)
+WITH_THE_LOCATIONS_TOKEN = (
+    "; if that checkpoint is yours and this resource is to go on as that stream, read the token in "
+    "/checkpoints/orders/stream.json with access of your own and annotate this resource exactlyonce.dev/adopt=<token>, or "
+    "exactlyonce.dev/fresh=<token> to start anew; otherwise name another location"
+)
+WITH_A_TOKEN_WRITTEN_THERE = (
+    '; if they are yours, write {"streamId": "shop/orders", "token": "<a long random text>"} to '
+    "/checkpoints/orders/stream.json with access of your own and annotate this resource exactlyonce.dev/adopt=<that text>, "
+    "or exactlyonce.dev/fresh=<that text> to start anew; otherwise name another location"
+)
+
+
+def contradiction(why: ContradictionReason, words: str, data: dict[str, Any], advice: str = "") -> Decision:
+    """Return the halt that names both sides and says how a person settles it, where one can."""
     return halt(Contradiction(why, f"{words}{advice}.", (Evidence(words, data),)))
 
 
 OWNERS = {"ledger": "uid-0 in cluster-1", "resource": "uid-1 in cluster-1"}
-LEDGER_SIDE = f"{STREAM} ({TOKEN})"
+ANOTHER_TOKEN = "with a token that this ledger does not hold"
 TABLE = (
     Case(
         "the resource that owns the stream still exists",
@@ -116,7 +133,7 @@ TABLE = (
             ContradictionReason.OTHER_OWNER,
             "The ledger's shop/orders belongs to the resource uid-0 in cluster-1, and this is uid-1 in cluster-1",
             OWNERS,
-            TOKEN,
+            WITH_THE_LEDGERS_TOKEN,
         ),
     ),
     Case(
@@ -126,7 +143,7 @@ TABLE = (
             ContradictionReason.OTHER_OWNER,
             "The ledger's shop/orders belongs to the resource uid-0 in cluster-2, and this is uid-1 in cluster-1",
             {**OWNERS, "ledger": "uid-0 in cluster-2"},
-            TOKEN,
+            WITH_THE_LEDGERS_TOKEN,
         ),
     ),
     Case(
@@ -140,7 +157,7 @@ TABLE = (
                 "ledger": "system 6999999999999999999 database 5",
                 "database": "system 7000000000000000001 database 5",
             },
-            TOKEN,
+            WITH_THE_LEDGERS_TOKEN,
         ),
     ),
     Case(
@@ -149,8 +166,8 @@ TABLE = (
         contradiction(
             ContradictionReason.LOCATION_TAKEN,
             "/checkpoints/orders belongs to stream shop/sales, and shop/orders names it too",
-            {"location": f"shop/sales ({OTHER_TOKEN})", "ledger": LEDGER_SIDE},
-            OTHER_TOKEN,
+            {"location": f"shop/sales, {ANOTHER_TOKEN}", "ledger": STREAM},
+            WITH_THE_LOCATIONS_TOKEN,
         ),
     ),
     Case(
@@ -159,8 +176,8 @@ TABLE = (
         contradiction(
             ContradictionReason.LOCATION_TAKEN,
             "/checkpoints/orders belongs to stream shop/sales, and shop/orders names it too",
-            {"location": f"shop/sales ({OTHER_TOKEN})", "ledger": LEDGER_SIDE},
-            OTHER_TOKEN,
+            {"location": f"shop/sales, {ANOTHER_TOKEN}", "ledger": STREAM},
+            WITH_THE_LOCATIONS_TOKEN,
         ),
     ),
     Case(
@@ -170,8 +187,8 @@ TABLE = (
             ContradictionReason.LOCATION_TAKEN,
             "/checkpoints/orders belongs to another ledger's shop/orders, and the one at system 7000000000000000001 "
             "database 5 names it too",
-            {"location": f"{STREAM} ({OTHER_TOKEN})", "ledger": LEDGER_SIDE},
-            OTHER_TOKEN,
+            {"location": f"{STREAM}, {ANOTHER_TOKEN}", "ledger": STREAM},
+            WITH_THE_LOCATIONS_TOKEN,
         ),
     ),
     Case(
@@ -181,8 +198,8 @@ TABLE = (
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
             "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 "
             "database 5 knows nothing of it: the database was lost or is another one",
-            {"location": f"{STREAM} ({OTHER_TOKEN})", "ledger": LEDGER_SIDE},
-            OTHER_TOKEN,
+            {"location": f"{STREAM}, {ANOTHER_TOKEN}", "ledger": STREAM},
+            WITH_THE_LOCATIONS_TOKEN,
         ),
     ),
     Case(
@@ -192,7 +209,17 @@ TABLE = (
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
             "/checkpoints/orders holds generations that ran and no stream.json, and the ledger knows nothing of them",
             {"location": "generation-000001-a1"},
-            TOKEN,
+            WITH_A_TOKEN_WRITTEN_THERE,
+        ),
+    ),
+    Case(
+        "the stream came from another location to one that has lost its stream.json",
+        CAME_TO_UNMARKED,
+        contradiction(
+            ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
+            "/checkpoints/orders holds generations that ran and no stream.json, and the ledger knows nothing of them",
+            {"location": "generation-000001-a1"},
+            WITH_A_TOKEN_WRITTEN_THERE,
         ),
     ),
     Case(
@@ -202,7 +229,6 @@ TABLE = (
             ContradictionReason.LOCATION_NOT_EMPTY,
             "/checkpoints/orders holds a, b, c, d, e, which no stream of this project made; name an empty folder",
             {"location": "a, b, c, d, e"},
-            None,
         ),
     ),
 )
@@ -233,7 +259,9 @@ def test_an_adopted_stream_goes_on_where_its_ledger_stands_under_a_new_token(fac
     decision = decide(replace(facts, request=asked(adopt=token)))
     assert isinstance(decision.verdict, Resume)
     recorded = RecordIdentity(Adoption(ME, facts.database, NEW_TOKEN))
-    assert decision.actions == (recorded, NEW_MARKER, Launch()), "the token is used up, so the annotation acts once"
+    assert decision.actions == (recorded, new_marker(facts), Launch()), (
+        "the token is used up, so the annotation acts once"
+    )
     contradicted = decide(facts).verdict
     assert isinstance(contradicted, Contradiction)
     settled = contradicted.evidence[0]
@@ -249,7 +277,6 @@ def test_an_adopted_stream_goes_on_where_its_ledger_stands_under_a_new_token(fac
         pytest.param(COPIED, TOKEN, id="in a copied database"),
         pytest.param(TAKEN, OTHER_TOKEN, id="with a location that another stream had"),
         pytest.param(UNKNOWN_CHECKPOINT, OTHER_TOKEN, id="with a checkpoint whose ledger is lost"),
-        pytest.param(UNMARKED_CHECKPOINT, TOKEN, id="with a checkpoint that has lost its stream.json"),
     ],
 )
 @pytest.mark.parametrize("also", [{}, {"adopt": TOKEN}, {"adopt": OTHER_TOKEN}])
@@ -258,7 +285,38 @@ def test_fresh_starts_anew_and_replaces_the_token_last(facts: Observation, token
     assert isinstance(decision.verdict, FirstStart)
     # A crash before the last of them finds the old token, so the annotation still holds and the start is made again.
     assert isinstance(decision.actions[0], SeedAndPublish)
-    assert decision.actions[1:] == (NEW_IDENTITY, NEW_MARKER, Launch())
+    assert decision.actions[1:] == (NEW_IDENTITY, new_marker(facts), Launch())
+
+
+@pytest.mark.parametrize("annotation", ["adopt", "fresh"])
+@pytest.mark.parametrize(
+    "facts", [TAKEN, TAKEN_AT_THE_START, UNKNOWN_CHECKPOINT, UNMARKED_CHECKPOINT, CAME_TO_UNMARKED]
+)
+def test_no_token_that_is_told_takes_over_a_location_that_the_ledger_does_not_know(
+    facts: Observation, annotation: str
+) -> None:
+    """The ledger's own token is told in many places; that of another stream's location is in nothing that is told."""
+    halted = decide(facts)
+    assert OTHER_TOKEN not in str(halted)
+    for known in (TOKEN, NEW_TOKEN):
+        assert decide(replace(facts, request=asked(**{annotation: known}))) == halted
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_checkpoint_without_stream_json_is_adopted_by_whoever_can_write_one_there(moved: bool) -> None:
+    facts = CAME_TO_UNMARKED if moved else UNMARKED_CHECKPOINT
+    written = replace(facts, location=location(Marker(STREAM, "a long random text")))
+    decision = decide(replace(written, request=asked(adopt="a long random text")))
+    assert not decision.halts, decision.verdict.reason
+    assert new_marker(written) in decision.actions
+
+
+def test_on_s3_the_halt_prints_the_command_that_reads_the_token_and_not_the_token() -> None:
+    on_s3 = replace(TAKEN, request=asked(location="s3a://lake/checkpoints/orders"))
+    reason = decide(on_s3).verdict.reason
+    assert "(aws s3 cp s3://lake/checkpoints/orders/stream.json -)" in reason
+    unmarked = replace(UNMARKED_CHECKPOINT, request=asked(location="s3a://lake/checkpoints/orders"))
+    assert "(aws s3 cp - s3://lake/checkpoints/orders/stream.json)" in decide(unmarked).verdict.reason
 
 
 def test_each_of_several_contradictions_needs_its_own_token() -> None:

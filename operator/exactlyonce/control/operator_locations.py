@@ -1,0 +1,160 @@
+"""Which locations on S3 the operator may reach with its own login, by namespace. Performs no I/O.
+
+An administrator allows them (`checkpoints.locations` of the chart); nothing is allowed by default. A tenant names a location,
+so both sides are taken apart and compared folder by folder: what is not in the one canonical form is allowed to nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
+from exactlyonce.api.constraints import Rule, matches
+from exactlyonce.api.model import DNS_LABEL, Model
+from exactlyonce.api.resource import sentences_of
+from exactlyonce.errors import Refused
+
+NAMESPACE = "{namespace}"
+"""Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
+
+_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_FOLDER = r"[A-Za-z0-9!_.()=@+,-]+"
+_PREFIX = rf"s3a?://{_BUCKET}(/({_FOLDER}|\{{namespace\}}))*/?"
+_NAMESPACES = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9]?[-a-z0-9]*\*"
+
+
+class LocationsUnusable(Refused):
+    """The locations that an administrator allows are not in the form that they have to have."""
+
+
+def _has_no_dots(prefix: str) -> bool:
+    return not {".", ".."} & set(prefix.split("/"))
+
+
+Prefix = Annotated[
+    str,
+    Field(max_length=1024),
+    matches(
+        _PREFIX,
+        f"write s3a://bucket or s3a://bucket/folder; {NAMESPACE} may stand for a whole folder and for nothing else, and "
+        "there are no wildcards",
+    ),
+    Rule("true", _has_no_dots, "write the folder without . and .. as parts of it"),
+]
+NamespacePattern = Annotated[
+    str,
+    Field(max_length=63),
+    matches(_NAMESPACES, "write a namespace's name, or how names begin followed by a *, such as team-*"),
+]
+
+ServiceAddress = Annotated[
+    str,
+    Field(max_length=1024),
+    matches(
+        r"(https?://[A-Za-z0-9.:\[\]-]+/?)?", "write it as streams do, as https://host:port; leave it out for Amazon's"
+    ),
+]
+
+
+class Allowance(Model):
+    """Some namespaces, and the folders in which their streams may have checkpoints that the operator itself reaches."""
+
+    namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="Namespaces by name or pattern.")
+    prefixes: tuple[Prefix, ...] = Field(min_length=1, description="Folders on S3.")
+    endpoint: ServiceAddress = Field("", description="The address of their S3 service; Amazon's when empty.")
+
+    def allows(self, namespace: str, place: Place) -> bool:
+        """Return whether a stream of this namespace may name this place."""
+        return (
+            any(_is_like(namespace, pattern) for pattern in self.namespaces)
+            and place.endpoint == _canonical_endpoint(self.endpoint)
+            and any(place.is_in(prefix, namespace) for prefix in self.prefixes)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location taken apart: nothing in it can mean two things to two programs."""
+
+    endpoint: str | None
+    bucket: str
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Place | None:
+        """Return where a checkpoint is; None where that is not on S3 or not in the canonical form."""
+        scheme, bucket, *folders = _split(checkpoint.location) or ("", "")
+        canonical = (
+            scheme == S3_PREFIX
+            and re.fullmatch(_BUCKET, bucket, re.ASCII) is not None
+            and bool(folders)
+            and all(_is_canonical(folder) for folder in folders)
+        )
+        return cls(_canonical_endpoint(checkpoint.endpoint), bucket, tuple(folders)) if canonical else None
+
+    def is_in(self, prefix: str, namespace: str) -> bool:
+        """Return whether the place is the folder of a prefix or one below it, compared folder by folder."""
+        _, bucket, *written = _split(prefix.rstrip("/")) or ("", "")
+        folders = tuple(namespace if folder == NAMESPACE else folder for folder in written)
+        return self.bucket == bucket and self.folders[: len(folders)] == folders
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLocations:
+    """All that is allowed. `region` and `pathStyle` have no say: a bucket's name is the same in all regions of a service."""
+
+    allowances: tuple[Allowance, ...] = ()
+
+    def allow(self, namespace: str, checkpoint: Checkpoint) -> bool:
+        """Return whether the operator may reach a checkpoint of this namespace with its own login."""
+        place = Place.of(checkpoint)
+        if place is None or re.fullmatch(DNS_LABEL, namespace, re.ASCII) is None:
+            return False  # another name than a namespace can have would be put into a prefix
+        return any(allowance.allows(namespace, place) for allowance in self.allowances)
+
+
+NO_LOCATIONS = OperatorLocations()
+
+
+def parse_locations(text: str) -> OperatorLocations:
+    """Return what the operator is started with: a JSON list of allowances, or nothing.
+
+    Raises:
+        LocationsUnusable: with a sentence for each thing that is wrong.
+    """
+    if not text.strip():
+        return NO_LOCATIONS
+    try:
+        return OperatorLocations(_ALLOWANCES.validate_json(text))
+    except ValidationError as problem:
+        told = " ".join(sentences_of(problem))
+        raise LocationsUnusable(f"checkpoints.locations (an administrator sets it): {told}") from None
+
+
+_ALLOWANCES = TypeAdapter(tuple[Allowance, ...])
+
+
+def _split(location: str) -> tuple[str, ...] | None:
+    """Return scheme, bucket and folders; `s3://`, as Amazon writes it, is the same place as `s3a://`."""
+    for scheme in (S3_PREFIX, "s3://"):
+        if location.startswith(scheme):
+            return (scheme, *location.removeprefix(scheme).split("/"))
+    return None
+
+
+def _is_canonical(folder: str) -> bool:
+    """Whether a folder's name is told as it is: not empty, neither . nor .., and without a percent sign."""
+    return folder not in (".", "..") and re.fullmatch(r"[A-Za-z0-9!_.*()=@+,-]+", folder, re.ASCII) is not None
+
+
+def _is_like(namespace: str, pattern: str) -> bool:
+    return namespace.startswith(pattern[:-1]) if pattern.endswith("*") else namespace == pattern
+
+
+def _canonical_endpoint(endpoint: str | None) -> str | None:
+    """Return the address of a service as it is compared: scheme and host have no case. Another port is another service."""
+    return endpoint.rstrip("/").lower() if endpoint else None
