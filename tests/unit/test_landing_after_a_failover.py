@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
-from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
+from exactlyonce.ledger.publish import PositionsMoved, Publication, publish, record_lost
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, LandedPositions
+from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce_spark.landing import (
     LandingRefused,
@@ -14,9 +17,10 @@ from exactlyonce_spark.landing import (
     Written,
     begin_batch,
     finish_partitions,
+    land_batch,
     land_partition,
 )
-from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 FIRST = PlannedBatch(BatchNumber(1), Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}), IDS)
@@ -74,3 +78,26 @@ def test_a_batch_is_not_closed_over_a_partition_whose_landing_was_lost() -> None
     assert view is not None
     assert view.stream.landed_batch == 0
     assert dict(view.landed.positions) == {P0: 5, P1: 0}, "the records that were lost are read again"
+
+
+def test_a_generation_is_not_published_over_a_taken_batch_whose_loss_a_failover_forgot() -> None:
+    database = MemoryDatabase()
+    ledger = MemoryLedger(database)
+    permit = started(ledger)
+    begin_batch(ledger, permit, FIRST)
+    land_batch(ledger, permit, FIRST, lambda _: Written(None), status=BatchStatus.TAKEN)
+    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    surviving = database.tables.copy()
+    taken = surviving.rows[("batch", STREAM, FIRST.number)]
+    record_lost(ledger, STREAM, Epoch(2), taken, "brokers")
+    database.restore(surviving)
+    standing = LandedPositions(FIRST.ranges.ends, IDS)
+    rebuilt = Publication(
+        Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(2), FIRST.ranges.ends, standing, "rebuilt"
+    )
+    with pytest.raises(PositionsMoved, match="holds batch 1 as taken"):
+        publish(ledger, STREAM, rebuilt)
+    record_lost(ledger, STREAM, Epoch(2), taken, "brokers")
+    publish(ledger, STREAM, rebuilt)
+    told = [row for row in database.tables.rows.values() if isinstance(row, FailureRow)]
+    assert {(row.partition, row.from_offset, row.until_offset) for row in told} == {(P0, 0, 5), (P1, 0, 3)}

@@ -61,7 +61,8 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
 
     Raises:
         EpochOvertaken: if the epoch has been raised or claimed since.
-        PositionsMoved: if the ledger stands elsewhere than the decision saw.
+        PositionsMoved: if the ledger stands elsewhere than the decision saw, or holds a taken batch, whose loss is recorded
+            before a generation is published.
     """
     with ledger.transaction(evicting=True) as transaction:
         row = _unclaimed(transaction, stream_id, publication.epoch)
@@ -76,6 +77,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             raise PositionsMoved(
                 f"{stream_id} has landed batch {row.landed_batch} in the ledger, not {publication.seed_batch} as observed."
             )
+        _require_none_taken(transaction, stream_id, row.landed_batch)
         if landed != publication.after:
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
@@ -142,6 +144,20 @@ def failures_of(batch: BatchRow, status: FailureStatus, brokers: str, error: str
         FailureRow(batch.batch, partition, offsets.from_offset, offsets.until_offset, status, brokers, error)
         for partition, offsets in batch.ranges.non_empty().items()
     )
+
+
+def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_batch: BatchNumber | None) -> None:
+    """AtMostOnce: a taken batch becomes Lost, with its ranges, in a transaction of its own before this one.
+
+    A database that has failed over in between may have forgotten that transaction. The new generation would go on behind the
+    batch, and no later look would find it.
+    """
+    taken = [row for row in transaction.read_batches_after(stream_id, landed_batch) if row.status is BatchStatus.TAKEN]
+    if taken:
+        raise PositionsMoved(
+            f"The ledger of {stream_id} holds batch {taken[0].batch} as taken, although this pass has recorded it as lost: "
+            "the database has lost its latest transactions."
+        )
 
 
 def _seed_row(publication: Publication) -> BatchRow:

@@ -123,11 +123,12 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
     if number > 0 and keeps_state(seen):
         return Decision(state_would_be_lost(reason, start, _start_evidence(seen, start)))
     seed = _seed(seen, before, start, number, reason, goes_on=None)
-    verdict = FirstStart(reason, (*_start_evidence(seen, start), *identity.settled))
+    lost = () if ledger is None else _lost(ledger)
+    verdict = _with_evidence(FirstStart(reason, _start_evidence(seen, start)), identity.settled, lost)
     if identity.settled:
         # An annotation holds for the token that stands: once that is replaced nobody asks for a new start any more.
-        return Decision(verdict, (seed, *identity.actions, Launch()))
-    return Decision(verdict, (*identity.actions, seed, Launch()))
+        return Decision(verdict, (*lost, seed, *identity.actions, Launch()))
+    return Decision(verdict, (*identity.actions, *lost, seed, Launch()))
 
 
 def _start_evidence(seen: Observation, start: Positions) -> tuple[Evidence, ...]:

@@ -31,6 +31,8 @@ from tests.unit.decide.facts import (
     NOT_STARTED,
     SINK,
     STREAM,
+    TAKEN_4,
+    TAKEN_4_EVIDENCE,
     TOKEN,
     Case,
     asked,
@@ -333,3 +335,9 @@ def test_a_new_start_counts_on_from_the_generations_and_batches_that_are_there()
         location=location(generations=(FIRST, ran), highest_planned={ran: BatchNumber(20)}, ran=frozenset({ran})),
     )
     assert decide(facts).actions[0] == seed(ANEW, 21, at(0, 0), at(40, 30), 10)
+
+
+def test_a_new_start_tells_first_what_was_taken_at_most_once() -> None:
+    decision = decide(seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(batches=(TAKEN_4,))))
+    assert [type(action).__name__ for action in decision.actions[:2]] == ["RecordLost", "SeedAndPublish"]
+    assert TAKEN_4_EVIDENCE in decision.verdict.evidence
