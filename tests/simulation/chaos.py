@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from exactlyonce.api.sink import Commit
+from exactlyonce.api.spec import Delivery
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import TopicPartition
+from tests.simulation import foreign_writer
+from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.server import MOST_COMMITS_LOST, Tables
 from tests.simulation.source import OTHER_TOPIC, TOPIC
@@ -16,6 +21,7 @@ class Chaos:
         self._world = world
         self._backup: Tables | None = None
         self._produced = 0
+        world.foreign_write = lambda: foreign_writer.overwrite(world)
 
     def between_steps(self) -> None:
         """Let time pass: records come, and perhaps something goes wrong."""
@@ -23,29 +29,67 @@ class Chaos:
         dice = world.random
         if dice.random() < 0.08:
             self._produce()
+        if world.to_strike:
+            self._strike_at_commit()
         if world.calm or dice.random() > 0.06:
             return
-        for process in self._live_drivers():
-            if world.strikes("kill driver", 0.15):
-                world.simulation.kill(process)
-            elif world.strikes("freeze driver", 0.15):
-                process.frozen = not process.frozen
-        for drivers in world.drivers.values():
-            if world.strikes("lose driver", 0.05):
-                for driver in drivers:
-                    driver.given_up = True
+        self._strike_drivers()
         self._strike_operators()
         self._strike_database()
         self._strike_files()
         self._lose_ledger()
         self._strike_source()
+        self._change_resource()
+
+    def _strike_at_commit(self) -> None:
+        """A process is struck as its COMMIT takes effect: killed, or frozen and given up with its node."""
+        world = self._world
+        for process in world.to_strike:
+            drivers = [driver for found in world.drivers.values() for driver in found if driver.process is process]
+            if not drivers and world.hazard_strikes("failover", 0.5):
+                self._fail_over()  # as a task commits: what it wrote may be on no standby yet
+            if not drivers or process.ended:
+                continue
+            if world.random.random() < 0.5:
+                world.journal.strike("kill driver", process)
+                world.simulation.kill(process)
+            elif not process.frozen:
+                world.journal.strike("freeze driver", process, lasts=True)
+                world.journal.strike("lose driver", process)
+                process.frozen = True
+                drivers[0].given_up = True
+        world.to_strike.clear()
+
+    def _strike_drivers(self) -> None:
+        world = self._world
+        for process in self._live_drivers():
+            if world.strikes("kill driver", 0.15, process):
+                world.simulation.kill(process)
+            elif world.hazard_strikes("freeze driver", 0.15):
+                process.frozen = not process.frozen
+                if process.frozen:
+                    world.journal.strike("freeze driver", process, lasts=True)
+                else:
+                    world.journal.end("freeze driver", process)
+            elif world.strikes("lose task", 0.1, process):
+                world.lose_a_task(process)
+        for drivers in world.drivers.values():
+            if world.strikes("lose driver", 0.05):
+                for driver in drivers:
+                    driver.given_up = True
 
     def calm_down(self) -> None:
         """Nothing goes wrong any more; what was frozen goes on, what was left open is settled."""
         world = self._world
         world.calm = True
+        world.suspended = False
+        world.poison_left = 0
         world.topic.up = True
-        world.named = frozenset(key.topic for key in world.topic.ends)
+        world.journal.end("brokers down")
+        everything = frozenset(key.topic for key in world.topic.ends)
+        if world.named != everything:
+            world.journal.strike("topics changed")
+        world.named = everything
         while self._produced < world.records_to_produce:
             self._produce()
         for transaction in list(world.database.pending):
@@ -71,7 +115,7 @@ class Chaos:
     def _strike_operators(self) -> None:
         world = self._world
         for process in world.operators:
-            if not process.ended and world.strikes("kill operator", 0.1):
+            if not process.ended and world.strikes("kill operator", 0.1, process):
                 world.simulation.kill(process)
         if all(operator.ended for operator in world.operators):
             world.start_operator(f"operator {len(world.operators) + 1}")
@@ -86,13 +130,15 @@ class Chaos:
         if world.strikes("database crash", 0.1):
             world.simulation.tell("the database crashes")
             world.database.crash()
-        if "lose ledger" not in world.struck and world.strikes("failover", 0.05):
-            lost = world.random.randint(0, MOST_COMMITS_LOST)
-            world.database.fail_over(lost)
-            world.struck_by("failover", f"a standby is promoted that lacks the latest {lost} transactions")
-        if self._backup is None and world.strikes("restore", 0.2):
-            self._backup = world.database.tables.copy()
-        elif self._backup is not None and "lose ledger" not in world.struck and world.strikes("restore", 0.05):
+        if world.hazard_strikes("failover", 0.05):
+            self._fail_over()
+        if world.hazard_strikes("edited by hand", 0.05):
+            self._edit_by_hand()
+        if self._backup is None:
+            if not world.calm and "restore" in world.scenario.hazards and world.random.random() < 0.2:
+                self._backup = world.database.tables.copy()
+        elif "lose ledger" not in world.struck and world.hazard_strikes("restore", 0.05):
+            self._note_restore(self._backup)
             world.database.restore(self._backup)
             world.struck_by("restore", "the database is restored from a backup")
             self._backup = None
@@ -111,6 +157,53 @@ class Chaos:
         world.store.files.clear()
         world.struck_by("lose ledger", "the ledger and the checkpoint are lost")
 
+    def _fail_over(self) -> None:
+        """A standby is promoted that has not received the latest transactions; none brings a lost ledger back."""
+        world = self._world
+        if "lose ledger" in world.struck:
+            return
+        lost = world.random.randint(0, MOST_COMMITS_LOST)
+        world.journal.strike("failover")
+        world.database.fail_over(lost)
+        self._note_restore(world.database.tables)
+        world.struck_by("failover", f"a standby is promoted that lacks the latest {lost} transactions")
+
+    def _note_restore(self, tables: Tables) -> None:
+        """Note that the database goes back to these tables."""
+        self._world.journal.strike("restore")
+        if not _has_landed(tables):
+            self._world.journal.strike("restore to before the first batch")
+
+    def _edit_by_hand(self) -> None:
+        """Somebody changes a position of the ledger, or deletes it, where the stream stands at the end of its landed batch."""
+        world = self._world
+        rows = world.database.tables.rows
+        at_most_once = (
+            world.scenario.delivery is Delivery.AT_MOST_ONCE
+        )  # who halts tells of what was taken when it goes on
+        stream = rows.get(("stream", STREAM_ID))
+        landed = None if stream is None else rows.get(("batch", STREAM_ID, stream.landed_batch))
+        if landed is None or world.edited or "failover" in world.scenario.hazards or at_most_once:
+            return
+        at_end = [
+            key
+            for key, end in landed.ranges.ends.items()
+            if end > 0 and rows.get(("position", STREAM_ID, key), (0,))[0] == end
+        ]
+        if not at_end:
+            return
+        key = world.random.choice(at_end)
+        row = ("position", STREAM_ID, key)
+        offset, *rest = rows[row]
+        world.edited[key] = offset
+        if world.random.random() < 0.5:
+            rows[row] = (world.random.randint(0, offset - 1), *rest)
+        else:
+            del rows[row]
+        world.database.version += 1
+        world.journal.strike("edited by hand")
+        world.simulation.tell(f"somebody edits the ledger: {key} stood at {offset}")
+
     def _strike_files(self) -> None:
         world = self._world
         if world.strikes("lose checkpoint", 0.05):
@@ -122,23 +215,25 @@ class Chaos:
                 world.simulation.tell(f"{path} is torn")
                 world.store.files[path] = world.store.files[path][: world.random.randint(0, 6)]
         if world.foreign_writes and world.strikes("foreign writes", 0.1):
-            self._overwrite_latest_plan()
+            foreign_writer.overwrite(world)
 
-    def _overwrite_latest_plan(self) -> None:
-        """Another process writes its own idea of the latest batch over Spark's."""
+    def _change_resource(self) -> None:
+        """A person suspends or resumes the stream, or changes how it commits, at rest or not."""
         world = self._world
-        plans = sorted(path for path in world.store.files if "/offsets/" in path)
-        if not plans:
-            return
-        path = world.random.choice(plans)
-        lines = world.store.files[path].decode().split("\n")
-        if len(lines) < 3 or lines[2] == "-":
-            return
-        from exactlyonce.offsets import Positions
-
-        other = Positions({key: max(0, end - 1) for key, end in Positions.from_json(lines[2]).items()})
-        world.simulation.tell(f"{path} is overwritten")
-        world.store.files[path] = "\n".join([*lines[:2], other.to_json()]).encode()
+        if world.hazard_strikes("suspend", 0.1):
+            world.suspended = not world.suspended
+            if world.suspended:
+                world.journal.strike("suspend")
+            world.simulation.tell("the stream is to rest" if world.suspended else "the stream is to run")
+        may_change = world.scenario.delivery is Delivery.EXACTLY_ONCE and not world.stateful
+        if may_change and world.strikes("commit changed", 0.05):
+            world.commit = Commit.BATCH if world.commit is Commit.PARTITION else Commit.PARTITION
+            world.simulation.tell(f"the resource asks for commit: {world.commit}")
+        if world.poison is None and world.strikes("poison", 0.2):
+            key = world.random.choice(list(world.topic.ends))
+            world.poison = (key, world.topic.ends[key] + world.random.randint(0, 3))
+            world.poison_left = world.random.randint(1, 5)
+            world.simulation.tell(f"{world.poison_left} batches fail that read {key} at {world.poison[1]}")
 
     def _truncate(self, key: TopicPartition) -> None:
         """A replica that lacks the last records is elected; what is produced from then on stands at their offsets."""
@@ -158,8 +253,12 @@ class Chaos:
 
     def _strike_source(self) -> None:
         world = self._world
-        if world.strikes("brokers down", 0.1):
+        if world.hazard_strikes("brokers down", 0.1):
             world.topic.up = not world.topic.up
+            if world.topic.up:
+                world.journal.end("brokers down")
+            else:
+                world.journal.strike("brokers down", lasts=True)
         if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
             world.topic.ends[TopicPartition(TOPIC, len(world.topic.ends))] = 0
         if world.strikes("limit changed", 0.1):
@@ -169,6 +268,16 @@ class Chaos:
             choices = [frozenset({TOPIC}), frozenset({OTHER_TOPIC}), frozenset({TOPIC, OTHER_TOPIC})]
             world.named = world.random.choice([names for names in choices if names != world.named])
             world.struck_by("topics changed", f"the resource names {', '.join(sorted(world.named))}")
+        self._strike_logs()
+        if world.strikes("retention", 0.1):
+            key = world.random.choice(list(world.topic.ends))
+            floor = world.topic.earliest(key)
+            world.topic.starts[key] = min(world.topic.ends[key], floor + world.random.randint(0, 6))
+            world.struck_by("retention", f"{key} begins at {world.topic.starts[key]}: retention")
+
+    def _strike_logs(self) -> None:
+        """Another replica leads, with all records or without the last ones; or the topic is made again."""
+        world = self._world
         if world.strikes("leader moves", 0.1):
             world.topic.move_leader(world.random.choice(list(world.topic.ends)))
         if world.strikes("truncate", 0.05):
@@ -179,8 +288,8 @@ class Chaos:
             for key, end in before.items():
                 self._grow_again(key, end)
             world.struck_by("re-create", f"{TOPIC} is deleted and made again")
-        if world.strikes("retention", 0.1):
-            key = world.random.choice(list(world.topic.ends))
-            floor = world.topic.earliest(key)
-            world.topic.starts[key] = min(world.topic.ends[key], floor + world.random.randint(0, 6))
-            world.struck_by("retention", f"{key} begins at {world.topic.starts[key]}: retention")
+
+
+def _has_landed(tables: Tables) -> bool:
+    """Whether a batch has landed in these tables, if only the seed."""
+    return any(isinstance(row, StreamRow) and row.landed_batch is not None for row in tables.rows.values())

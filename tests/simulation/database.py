@@ -152,7 +152,7 @@ class MemoryTransaction:
     def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
         """Remove the witnesses up to a batch and return the batch's own."""
         self._step("take witnesses")
-        rows = {**self.database.tables.rows, **self.writes}
+        rows = self._rows()
         found = [
             key for key, value in rows.items()
             if key[0] == "witness" and key[1] == stream_id and key[2] <= batch and value is not GONE
@@ -163,7 +163,7 @@ class MemoryTransaction:
     def read_positions(self, stream_id: str) -> LandedPositions:
         """Return where the stream stands."""
         self._step("read positions")
-        return _landed({**self.database.tables.rows, **self.writes}, stream_id)
+        return _landed(self._rows(), stream_id)
 
     def advance_positions(
         self,
@@ -192,7 +192,7 @@ class MemoryTransaction:
         self._step("set positions")
         known = {
             key[2]: value
-            for key, value in {**self.database.tables.rows, **self.writes}.items()
+            for key, value in self._rows().items()
             if key[0] in ("position", "retired") and key[1] == stream_id and value is not GONE
         }
         for key in list(self.database.tables.rows):
@@ -232,7 +232,7 @@ class MemoryTransaction:
     def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
         """Return the row of the batch given and of all later ones."""
         self._step("read batches")
-        rows = {**self.database.tables.rows, **self.writes}
+        rows = self._rows()
         found = [row for key, row in rows.items() if key[:2] == ("batch", stream_id) and row is not GONE]
         return tuple(sorted((row for row in found if row.batch >= (batch or 0)), key=lambda row: row.batch))
 
@@ -244,7 +244,7 @@ class MemoryTransaction:
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""
         first = -1 if after is None else after
-        for key, row in list({**self.database.tables.rows, **self.writes}.items()):
+        for key, row in list(self._rows().items()):
             if key[:2] == ("failure", stream_id) and row.batch > first and row.status is FailureStatus.OPEN:
                 self.writes[key] = replace(row, status=FailureStatus.SUPERSEDED)
         for row in self.read_batches_after(stream_id, BatchNumber(-1 if after is None else after)):
@@ -267,14 +267,17 @@ class MemoryTransaction:
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""
         self._step("settle failures")
-        for key, row in list({**self.database.tables.rows, **self.writes}.items()):
+        for key, row in list(self._rows().items()):
             if key[:3] == ("failure", stream_id, batch) and row is not GONE and row.status is FailureStatus.OPEN:
                 self.writes[key] = replace(row, status=status)
 
     def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
         """Delete batches that are not kept. No time passes here: every row is a moment old."""
         self._step("delete batches")
-        landed_batch = self._get(("stream", stream_id)).landed_batch
+        stream = self._get(("stream", stream_id))
+        if stream is None:
+            return 0
+        landed_batch = stream.landed_batch
         rows = self.read_batches_after(stream_id, None)
         kept = [row.batch for row in rows if row.status is BatchStatus.LANDED]
         if len(kept) < fewest:
@@ -294,8 +297,11 @@ class MemoryTransaction:
     def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
         """Delete failures with this status; every row is a moment old."""
         self._step("delete failures")
-        landed_batch = self._get(("stream", stream_id)).landed_batch
-        known = {**self.database.tables.rows, **self.writes}
+        stream = self._get(("stream", stream_id))
+        if stream is None:
+            return 0
+        landed_batch = stream.landed_batch
+        known = self._rows()
         found = [
             key for key, row in known.items()
             if key[:2] == ("failure", stream_id) and row is not GONE and row.status is status and row.batch < landed_batch
@@ -322,7 +328,7 @@ class MemoryTransaction:
 
     def _require_no_overlap(self, stream_id: str, partition: TopicPartition, range_: tuple[int, int, int]) -> None:
         stretch, begin, end = range_
-        for key, value in {**self.database.tables.rows, **self.writes}.items():
+        for key, value in self._rows().items():
             if key[0] == "given up" and (key[1], key[3]) == (stream_id, partition) and value is not GONE:
                 other_stretch, other_begin, other_end = value
                 if stretch == other_stretch and begin < other_end and other_begin < end:
@@ -335,6 +341,10 @@ class MemoryTransaction:
     def _require_alive(self) -> None:
         if self.terminated:
             raise LedgerUnreachable("the session was ended by the server")
+
+    def _rows(self) -> Mapping[Key, Any]:
+        """The rows as this transaction sees them; what it has deleted is GONE."""
+        return {**self.database.tables.rows, **self.writes} if self.writes else self.database.tables.rows
 
     def _get(self, key: Key) -> Any:
         value = self.writes.get(key, self.database.tables.rows.get(key))
@@ -364,7 +374,7 @@ class MemoryTransaction:
         database.take_lock(resource, lock, self)
 
 
-def _landed(rows: dict[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
+def _landed(rows: Mapping[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
     positions: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
     fingerprints: dict[TopicPartition, Fingerprint] = {}

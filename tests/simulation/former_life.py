@@ -45,7 +45,7 @@ def _drive(world: SimulatedWorld, process: Process, epoch: Epoch) -> None:
     except Fenced:
         return
     assert row.checkpoint_path is not None
-    settings = BatchSettings(world.scenario.delivery, world.scenario.commit, small_batch_records=0)
+    settings = BatchSettings(world.scenario.delivery, world.commit, small_batch_records=0)
     loop = BatchLoop(ledger, permit, MemoryTarget(world.database, epoch), world.topic, settings)
     before = cast(SimulatedWorld, _World(world))
     Query(before, process, row.checkpoint_path, loop, lambda: world.draining, world.named).run()

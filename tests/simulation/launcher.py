@@ -11,6 +11,7 @@ from exactlyonce.launch.last_words import LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
+from tests.simulation.resource import Asked
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class MemoryStatuses:
     step: Callable[[str], None]
     status: StreamStatus = field(default_factory=StreamStatus)
     version: int = 0
+    on_attempt: Callable[[int], None] = lambda number: None
 
     def read(self) -> tuple[StreamStatus, str]:
         """Return the status and its version."""
@@ -35,6 +37,8 @@ class MemoryStatuses:
         self.step("write status")
         if version != str(self.version):
             raise StatusConflict("the status was written meanwhile")
+        if status.attempt != self.status.attempt:
+            self.on_attempt(status.attempt)
         self.status = status
         self.version += 1
         return str(self.version)
@@ -45,16 +49,23 @@ class Driver:
     """A driver process, as the launcher knows it."""
 
     process: Process
+    began: int
     given_up: bool = False
     words: LastWords | None = None
+    problem: BaseException | None = None
+
+    @property
+    def ended_at(self) -> int:
+        """The step in which it ended."""
+        return self.process.ended_at
 
 
 @dataclass(frozen=True)
 class LauncherOfPass:
-    """The launcher as one pass has it: what it starts reads the topics that the resource named then."""
+    """The launcher as one pass has it: what it starts does what the resource asked for then."""
 
     world: SimulatedWorld
-    named: frozenset[str]
+    asked: Asked
 
     def latest(self) -> Epoch:
         """Return the highest attempt that was ever started."""
@@ -66,7 +77,7 @@ class LauncherOfPass:
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start the driver of an attempt, unless there is one."""
-        self.world.start(attempt, self.named, orders)
+        self.world.start(attempt, self.asked, orders)
 
     def drain(self, attempt: Epoch) -> None:
         """Ask a driver to end after the batch in hand."""

@@ -13,16 +13,13 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import Epoch, TopicPartition
-from exactlyonce.reconcile.verdicts import ContradictionReason
+from exactlyonce.offsets import TopicPartition
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
 from tests.simulation.launcher import Driver
+from tests.simulation.reasons import explains_halt, unexplained
 from tests.simulation.scenario import Scenario
-from tests.simulation.source import Record
-from tests.simulation.world import SimulatedWorld, no_real_randomness
-
-_WITHOUT_FIRST_BATCH = (ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, ContradictionReason.LEDGER_LOST)
+from tests.simulation.world import SimulatedWorld, repeatable
 
 TAIL = 120
 CHAOS_STEPS = 1500
@@ -33,6 +30,10 @@ class Violation(AssertionError):
     """A record was lost or doubled, or the stream did not come to an end that is right."""
 
 
+class Broken(Exception):
+    """The code that ran is no protocol at all: a call that does not fit what it calls. No mutation may be found by that."""
+
+
 def run_seed(seed: int, scenario: Scenario | None = None) -> SimulatedWorld:
     """Run one seed to its end and check it.
 
@@ -41,13 +42,22 @@ def run_seed(seed: int, scenario: Scenario | None = None) -> SimulatedWorld:
     """
     world = SimulatedWorld(seed, scenario)
     try:
-        with no_real_randomness(seed):
+        with repeatable(seed, world):
             _run(world)
         check(world)
     except Exception as problem:
+        _require_code_that_runs(world)
         tail = "\n".join(world.simulation.trace[-TAIL:])
         raise Violation(f"seed {seed}: {problem!r}\n{world.scenario}\n{tail}") from problem
     return world
+
+
+def _require_code_that_runs(world: SimulatedWorld) -> None:
+    ended = [driver.problem for drivers in world.drivers.values() for driver in drivers]
+    ended += [actor.error for operator in world.operators for actor in operator.actors]
+    wrong = next((problem for problem in ended if isinstance(problem, TypeError | AttributeError | NameError)), None)
+    if wrong is not None:
+        raise Broken(f"seed {world.seed}: {wrong!r}") from wrong
 
 
 def _run(world: SimulatedWorld) -> None:
@@ -93,27 +103,28 @@ def check(world: SimulatedWorld) -> None:
     _check_given_up(world, given_up)
     landed = _landed(world)
     expected_all = not _halted(world)
-    source_replaced = _halted(world) and _verdict(world) == "SourceReplaced"
     for key, end in world.topic.ends.items():
         upto = end if expected_all else landed.get(key, 0)
         for offset in range(upto):
             record = world.topic.record(key, offset)
-            stood = offset in world.topic.former.get(key, ())
-            if counts[record] == 0 and stood and (source_replaced or _is_unread(counts, record)):
-                continue  # another record stood there, which landed: the halt says so, or who reads there next will
+            if counts[record] == 0 and _stands_for_another(world, key, offset):
+                continue
             _check_record(world, record, counts, record in given_up, key)
     unknown = [record for record in counts if not _is_known(world, record, landed)]
     if unknown:
         raise Violation(f"rows beyond what landed: {unknown}")
     if world.stateful:
         _check_emitted(world, counts)
-    if _halted(world) and not _may_halt(world):
+    if _halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
+    without_reason = unexplained(world)
+    if without_reason:
+        raise Violation("; ".join(without_reason))
 
 
 def _check_lost_ledger(world: SimulatedWorld) -> None:
     """Nothing says any more how far the stream came: it has to halt; that nothing was doubled is checked at each commit."""
-    if not _halted(world) or not _may_halt(world):
+    if not _halted(world) or not explains_halt(world):
         raise Violation(f"the ledger was lost and the stream went on: {world.statuses.status.message}")
 
 
@@ -133,8 +144,8 @@ def _check_record(
 
 
 def _require_single(world: SimulatedWorld) -> None:
-    if world.doubled:
-        raise Violation(f"doubled: {world.doubled}")
+    if world.doubled or world.wrong:
+        raise Violation("; ".join([*world.wrong, *(f"doubled: {record}" for record in world.doubled)]))
 
 
 def _check_no_double(world: SimulatedWorld) -> None:
@@ -232,7 +243,8 @@ def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
 def _landed(world: SimulatedWorld) -> dict[TopicPartition, int]:
     """Where the stream says that it stands, also in partitions that it no longer reads."""
     rows = world.database.tables.rows.items()
-    return {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
+    stands = {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
+    return {key: max(stands.get(key, 0), world.edited.get(key, 0)) for key in {**stands, **world.edited}}
 
 
 def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[TopicPartition, int]) -> bool:
@@ -256,48 +268,18 @@ def _halted(world: SimulatedWorld) -> bool:
     return world.statuses.status.phase is Phase.HALTED
 
 
-def _may_halt(world: SimulatedWorld) -> bool:
-    """Halts that what has struck can bring about."""
-    verdict = world.statuses.status.verdict
-    assert verdict is not None
-    if any(_refused(driver) for driver in world.drivers.get(Epoch(world.statuses.status.attempt), [])):
-        return bool({"lose checkpoint", "lose ledger"} & world.struck)  # the query's state is gone, and Spark says so
-    match verdict.kind:
-        case "SourceTruncated":
-            return bool(world.taken)
-        case "SourceReplaced":
-            return _is_replaced(world)
-        case "Contradiction" if verdict.code == ContradictionReason.STATE_WOULD_BE_LOST:
-            # A database that went back alone takes no state away: it is in the checkpoint.
-            return "lose checkpoint" in world.struck
-        case "Contradiction":
-            if verdict.code == ContradictionReason.LEDGER_INCONSISTENT:
-                return False  # whatever moment a database is put back to, it agrees with itself
-            if "failover" in world.struck and verdict.code in _WITHOUT_FIRST_BATCH:
-                return True  # the transactions that were lost are the stream's first ones
-            # A location that is deleted while the first generation is written may look like a checkpoint without a ledger.
-            return bool({"restore", "lose checkpoint", "lose ledger"} & world.struck)
-        case _:
-            return False
+def _stands_for_another(world: SimulatedWorld, key: TopicPartition, offset: int) -> bool:
+    """Whether a record stands where a lost one stood that had landed, and the stream had no chance to notice.
 
-
-def _verdict(world: SimulatedWorld) -> str:
-    verdict = world.statuses.status.verdict
-    assert verdict is not None
-    return verdict.kind
-
-
-def _is_replaced(world: SimulatedWorld) -> bool:
-    """Whether the source lacks a record that landed, by the world's own log; or a topic has another id."""
-    if "re-create" in world.struck and world.topic.has_ids:
+    It has one when it reads what follows in the log that came after: then it must halt before any of that lands. Of what
+    retention has taken before anybody looked, nobody can tell that it was another record.
+    """
+    if offset not in world.topic.former.get(key, ()):
+        return False
+    counts = world.database.tables.target
+    others = [row for row in counts if isinstance(row, tuple) and row[1:] == (key.partition, offset)]
+    if not any(counts[row] for row in others):
+        return False  # nothing has landed from this offset, so nothing excuses that this has not
+    if world.topic.record(key, offset) in world.taken:
         return True
-    if "restore" in world.struck and {"truncate", "re-create"} & world.struck:
-        return True  # the records that had landed when it halted may have gone from the table since
-    there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
-    return any(record not in there for record in world.database.tables.target)
-
-
-def _is_unread(counts: Counter[Hashable], record: Record) -> bool:
-    """Whether nothing has landed of what was written in the place of lost records: nobody has read there since."""
-    life, partition, _ = record
-    return not any(isinstance(other, tuple) and other[:2] == (life, partition) for other in counts)
+    return not any(counts[world.topic.record(key, later)] for later in range(offset + 1, world.topic.ends[key]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 
@@ -19,10 +20,24 @@ KEEPS_NOTHING = LedgerRetention.model_construct(
 """Asks for less than a resource may ask for: what is left is what a decision may need."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What may change of the resource within a run."""
+
+    named: frozenset[str]
+    commit: Commit
+    limit: int
+
+    @property
+    def plan(self) -> str:
+        """Return what stands for the driver that would be made of it."""
+        return f"{','.join(sorted(self.named))} by {self.commit}"
+
+
 @cache  # a parsed resource is frozen, there are few, and parsing one costs more than a pass over it
-def resource(topics: tuple[str, ...], delivery: Delivery, commit: Commit, on_truncated: str, limit: int) -> Stream:
+def resource(asked: Asked, delivery: Delivery, on_truncated: str) -> Stream:
     """Return the resource as a person would have written it."""
-    postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(commit)}
+    postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(asked.commit)}
     return parse_stream(
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
@@ -31,7 +46,11 @@ def resource(topics: tuple[str, ...], delivery: Delivery, commit: Commit, on_tru
             "spec": {
                 "delivery": str(delivery),
                 "source": {
-                    "kafka": {"bootstrapServers": "memory", "topics": list(topics), "maxOffsetsPerTrigger": limit},
+                    "kafka": {
+                        "bootstrapServers": "memory",
+                        "topics": sorted(asked.named),
+                        "maxOffsetsPerTrigger": asked.limit,
+                    },
                     "format": {"schema": "id BIGINT"},
                 },
                 "sink": {"postgres": postgres},

@@ -29,13 +29,22 @@ class Scenario:
         if delivery is not Delivery.EXACTLY_ONCE:
             commit = Commit.BATCH  # drawn all the same, so that a seed's other draws stay
         hazards = frozenset(hazard for hazard in HAZARDS if dice.random() < 0.5)
+        if dice.random() < 0.03:
+            hazards = frozenset()  # then there is one attempt, and a reason for every other one has to be found
+        if "restore" in hazards or "lose ledger" in hazards:
+            hazards -= {"edited by hand"}  # or it would depend on the backup whether the edit is still there
         if stateful:
             hazards -= {"retention", "foreign writes", "topics changed"}
         drawn = cls(delivery, commit, dice.random() < 0.3, stateful, dice.choice([1, 1, 2]), hazards)
+        if not hazards:
+            return drawn
         # Drawn last, so that a seed's other draws stay.
         if dice.random() < 0.5:
             drawn = replace(drawn, hazards=drawn.hazards | {"failover"})
-        return replace(drawn, hazards=drawn.hazards | _of_the_source(drawn, dice))
+        drawn = replace(drawn, hazards=drawn.hazards | _of_the_source(drawn, dice))
+        if drawn.hazards & _HIDDEN_BY_AN_EDIT or delivery is Delivery.AT_MOST_ONCE:
+            drawn = replace(drawn, hazards=drawn.hazards - {"edited by hand"})
+        return drawn
 
 
 HAZARDS = (
@@ -61,8 +70,18 @@ HAZARDS = (
     "synchronous_commit off",
     "lose ledger",
     "limit changed",
+    "strike at commit",
+    "edited by hand",
+    "commit changed",
+    "suspend",
+    "poison",
 )
 
+
+_HIDDEN_BY_AN_EDIT = frozenset({"truncate", "re-create"})
+"""A ledger that was edited by hand halts the stream before it is asked what became of its source, or of a batch that AtMostOnce
+has taken: whether that would have been told cannot be seen then.
+"""
 
 SOURCES_HAZARDS = ("leader moves", "truncate", "re-create")
 """What happens to the logs of the source. What was truncated is counted where every record has one effect, and no state."""

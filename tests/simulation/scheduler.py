@@ -13,6 +13,8 @@ from typing import Any
 
 from greenlet import greenlet
 
+NEVER = 1 << 62
+
 
 class Killed(BaseException):
     """Ends an actor as SIGKILL does: no handler of the code under test may answer it."""
@@ -24,6 +26,8 @@ class Process:
 
     name: str
     dead: bool = False
+    ended_at: int = NEVER
+    """The step in which it was killed or its last actor returned."""
     frozen: bool = False
     actors: list[Actor] = field(default_factory=list)
 
@@ -63,6 +67,7 @@ class Simulation:
         self._actors: list[Actor] = []
         self._hub = greenlet.getcurrent()
         self._current: Actor | None = None
+        self._some_done = False
 
     def spawn(self, process: Process, name: str, work: Callable[[], Any]) -> Actor:
         """Add an actor; it starts when the scheduler first picks it."""
@@ -75,7 +80,9 @@ class Simulation:
             except BaseException as problem:
                 actor.error = problem
             finally:
-                actor.done = True
+                actor.done = self._some_done = True
+                if process.ended:
+                    process.ended_at = min(process.ended_at, self.steps)
 
         actor = Actor(name, process, greenlet(body, self._hub))
         process.actors.append(actor)
@@ -102,13 +109,19 @@ class Simulation:
     def kill(self, process: Process) -> None:
         """End a process as SIGKILL does; its database sessions end with it."""
         process.dead = True
+        process.ended_at = min(process.ended_at, self.steps)
         self.tell(f"{process.name} is killed")
         for actor in process.actors:
             if actor.run:  # started and not yet returned
                 before, self._current = self._current, actor
                 actor.run.throw(Killed)
                 self._current = before
-            actor.done = True
+            actor.done = self._some_done = True
+
+    @property
+    def running(self) -> Process | None:
+        """The process whose step this is."""
+        return None if self._current is None else self._current.process
 
     def tell(self, words: str) -> None:
         """Note in the trace what happened to the world."""
@@ -121,19 +134,10 @@ class Simulation:
 
     def run_one(self) -> bool:
         """Let one actor take one step; False when none can."""
-        actors, ready = self._actors, []
-        has_done = False
-        for actor in actors:
-            if actor.done:
-                has_done = True
-            elif not (actor.process.frozen or actor.process.dead) and (actor.may_go is None or actor.may_go()):
-                ready.append(actor)
-        if has_done:
-            self._actors = [actor for actor in actors if not actor.done]
-        if not ready:
+        actor = self._choose()
+        if actor is None:
             self.now += 50
             return False
-        actor = ready[int(self.random.random() * len(ready))]
         actor.may_go = None
         self.steps += 1
         self.now += 1
@@ -141,3 +145,26 @@ class Simulation:
         actor.run.switch()
         self._current = None
         return True
+
+    def _choose(self) -> Actor | None:
+        """Choose one of the actors that can go, each with the same chance.
+
+        One is drawn first and only asked whether it can go; that spares asking all of them most of the time.
+        """
+        if self._some_done:
+            self._actors = [actor for actor in self._actors if not actor.done]
+            self._some_done = False
+        actors = self._actors
+        if not actors:
+            return None
+        dice = self.random.random
+        drawn = actors[int(dice() * len(actors))]
+        if _can_go(drawn):
+            return drawn
+        ready = [actor for actor in actors if actor is not drawn and _can_go(actor)]
+        return ready[int(dice() * len(ready))] if ready else None
+
+
+def _can_go(actor: Actor) -> bool:
+    process = actor.process
+    return not (process.frozen or process.dead) and (actor.may_go is None or actor.may_go())

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import logging
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from exactlyonce.api.status import Phase
+from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
 from tests.simulation.mutations import HARMLESS, MUTATIONS
 from tests.simulation.oracle import Violation, run_seed
 
 CHUNK = 100
+SEEDS_TO_FIND_A_MUTATION = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,49 @@ def violations_in(first: int, until: int) -> list[Found]:
     return found
 
 
-def first_that_finds(name: str, seeds: int) -> Found | None:
-    """Return the first of so many seeds that goes wrong with the mutation, or with the part of one, of this name."""
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The seeds `[first, until)` have run: what went wrong, and what came about in those that did not."""
+
+    first: int
+    until: int
+    wrong: tuple[Found, ...]
+    verdicts: Counter[str]
+    hazards: Counter[str]
+    halted: int
+
+
+def run_chunk(first: int, until: int) -> Chunk:
+    """Run the seeds `[first, until)` and count what the world has seen."""
+    wrong: list[Found] = []
+    verdicts: Counter[str] = Counter()
+    hazards: Counter[str] = Counter()
+    halted = 0
+    for seed in range(first, until):
+        try:
+            world = run_seed(seed)
+        except Violation as problem:
+            wrong.append(Found(seed, str(problem)))
+            continue
+        decisions = [attempt.decision for attempt in world.journal.attempts if attempt.decision is not None]
+        verdicts.update(_told(decision.verdict) for decision in decisions)
+        hazards.update({fault.kind for fault in world.journal.faults})
+        halted += world.statuses.status.phase is Phase.HALTED
+    return Chunk(first, until, tuple(wrong), verdicts, hazards, halted)
+
+
+def _told(verdict: Verdict) -> str:
+    code = code_of(verdict)
+    return kind_of(verdict) if code is None else f"{kind_of(verdict)} ({code})"
+
+
+def first_that_finds(name: str, seeds: int, tried_first: int | None = None) -> Found | None:
+    """Return the first of so many seeds that goes wrong with the mutation, or with the part of one, of this name.
+
+    `tried_first` is a seed that found it before; where it still does, no other one is tried.
+    """
     with {**MUTATIONS, **HARMLESS}[name]():
-        for seed in range(seeds):
+        for seed in (*(() if tried_first is None else (tried_first,)), *range(seeds)):
             try:
                 run_seed(seed)
             except Violation as problem:
@@ -51,4 +95,5 @@ def _collect_seldom() -> None:
     """A run leaves cycles of greenlets behind; collecting them less often costs a few megabytes and saves a tenth."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(100_000, 50, 1000)
+    logging.disable()  # a driver that says what it does says it in every one of the seeds

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.errors import OutcomeUnknown, Unreachable
-from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.offsets import BatchNumber, MalformedPositions, OffsetRange, Positions, Ranges, TopicPartition
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -33,6 +33,34 @@ STATE_CONF = {
 
 class SparkFailed(Exception):
     """The query ended with an error."""
+
+
+class TaskFailedLate(SparkFailed):
+    """A task failed after its work was done."""
+
+
+class TaskLost(SparkFailed):
+    """The executor of a task was given up."""
+
+
+class PoisonRecord(SparkFailed):
+    """A batch fails on one of its records."""
+
+
+class LogTaken(SparkFailed):
+    """CONCURRENT_STREAM_LOG_UPDATE: another query writes into this checkpoint."""
+
+
+class LogUnreadable(SparkFailed):
+    """A log of the checkpoint lacks a file, or holds what cannot be."""
+
+
+class OffsetChanged(SparkFailed):
+    """The log ends before where the query stands."""
+
+
+class PartitionsDiffer(SparkFailed):
+    """Partitions of the checkpoint are gone from the source, or new ones do not start from 0."""
 
 
 class Query:
@@ -67,6 +95,8 @@ class Query:
                 if end is None:
                     return
                 self._write(f"offsets/{number}", self._offsets_file(end))
+                if self._draining():
+                    return  # planned, and asked to end before it was begun: the batch waits for the next driver
             state = self._state if self._world.stateful else None
             batch = Batch(self._world, self._process, number, start, end, self._folder, state)
             self._loop.run(batch)
@@ -94,7 +124,7 @@ class Query:
         latest = planned[-1]
         end = self._read_offsets(latest)
         if latest > 0 and latest - 1 not in planned:
-            raise SparkFailed(f"batch {latest - 1} doesn't exist")
+            raise LogUnreadable(f"batch {latest - 1} doesn't exist")
         if committed and committed[-1] == latest:
             assert end is not None
             return BatchNumber(latest + 1), end, None
@@ -117,12 +147,12 @@ class Query:
         if self._next_end(start) == start or self._draining():
             return None
         if any(end < start.get(key, 0) for key, end in self._next_end(start).items()):
-            raise SparkFailed("an offset was changed: some data may have been missed")
+            raise OffsetChanged("an offset was changed: some data may have been missed")
         ends = self._ends()
         if any(key not in ends for key in start):
-            raise SparkFailed("partitions are gone")
+            raise PartitionsDiffer("partitions are gone")
         if any(topic.earliest(key) > 0 for key in ends if key not in start):
-            raise SparkFailed("added partitions do not start from 0")
+            raise PartitionsDiffer("added partitions do not start from 0")
         return self._next_end(start)
 
     def _wait_at_most(self, time: int, may_go: Callable[[], bool]) -> None:
@@ -156,15 +186,19 @@ class Query:
             return parse_kafka_start(self._store.read(f"{self._folder}/sources/0/0"))
         except FileMissing:
             return None
+        except ValueError as problem:
+            raise LogUnreadable(f"sources/0/0: {problem}") from None
 
     def _write(self, name: str, content: bytes) -> None:
         path = f"{self._folder}/{name}"
         if self._world.foreign_writes:
             self._world.simulation.step(f"overwrite {path}")
             self._world.store.files[path] = content
+            if "/offsets/" in path and self._world.strikes("foreign writes", 0.05):
+                self._world.foreign_write()
             return
         if isinstance(self._store.create(path, content), AlreadyExists):
-            raise SparkFailed(f"CONCURRENT_STREAM_LOG_UPDATE on {path}")
+            raise LogTaken(f"CONCURRENT_STREAM_LOG_UPDATE on {path}")
 
     def _numbers(self, log: str) -> list[int]:
         names = [entry.name for entry in self._store.list(f"{self._folder}/{log}")]
@@ -173,9 +207,9 @@ class Query:
     def _read_offsets(self, number: int) -> Positions | None:
         try:
             text = self._store.read(f"{self._folder}/offsets/{number}").decode().split("\n")[2]
-        except (FileMissing, IndexError):
-            raise SparkFailed(f"offsets/{number} cannot be read") from None
-        return None if text == "-" else Positions.from_json(text)
+            return None if text == "-" else Positions.from_json(text)
+        except (FileMissing, IndexError, MalformedPositions):
+            raise LogUnreadable(f"offsets/{number} cannot be read") from None
 
 
 class Batch:
@@ -194,7 +228,10 @@ class Batch:
         self._world = world
         self._process = process
         self.number = number
-        self._ranges = start.ranges_until(end)
+        try:
+            self._ranges = start.ranges_until(end)
+        except MalformedPositions as problem:
+            raise LogUnreadable(f"batch {number} goes backwards: {problem}") from None
         self._folder = folder
         self._state = state
         self._before = [] if state is None else state.load(number)
@@ -210,7 +247,7 @@ class Batch:
         rows: list[Hashable] = []
         for key, offsets in self._ranges.non_empty().items():
             self._world.simulation.step(f"read {key}")
-            rows += self._world.topic.read(key, offsets)
+            rows += self._read(key, offsets)
         return rows + self._emitted()
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
@@ -227,6 +264,7 @@ class Batch:
             work = self._task(pickle.loads(sent), index, attempt, key, offsets)
             name = f"task {index}.{attempt} of batch {self.number} of {self._process.name}"
             running.append((index, attempt, world.simulation.spawn(executor, name, work)))
+            world.running_tasks[self._process] = [actor for *_, actor in running]
 
         for index in range(len(pieces)):
             start(index, 0)
@@ -242,7 +280,8 @@ class Batch:
                 elif actor.done or world.task_is_lost(actor):
                     running.remove(entry)
                     if attempt + 1 >= TASK_TRIES:
-                        raise SparkFailed(f"task {index} failed: {actor.error!r}")
+                        cause = actor.error or TaskLost("its executor was given up")
+                        raise SparkFailed(f"task {index} failed: {cause!r}") from cause
                     if reports[index] is None:
                         start(index, attempt + 1)
         if world.stateful:
@@ -269,14 +308,24 @@ class Batch:
 
         def work() -> tasks.TaskReport:
             world.simulation.step(f"read {key} {offsets}")
-            rows = world.topic.read(key, offsets)
+            rows = self._read(key, offsets)
             report: tasks.TaskReport = job.run(world.task_tools(self._process), tasks.TaskPlace(index, attempt), rows)
             world.simulation.step("report")
             if world.task_fails_late():
-                raise SparkFailed("the task failed after its work was done")
+                raise TaskFailedLate("the task failed after its work was done")
             return report
 
         return work
+
+    def _read(self, key: TopicPartition, offsets: OffsetRange) -> list[Hashable]:
+        """Read a range; a record that is poison fails the batch as often as it was drawn."""
+        world = self._world
+        partition, offset = world.poison or (None, -1)
+        if world.poison_left and partition == key and offsets.from_offset <= offset < offsets.until_offset:
+            world.poison_left -= 1
+            world.journal.strike("poison")
+            raise PoisonRecord(f"{key} at {offset} fails its batch")
+        return list(world.topic.read(key, offsets))
 
     def _emitted(self) -> list[Hashable]:
         """Count what the batch reads, keep that as state, and return the row with the running total."""

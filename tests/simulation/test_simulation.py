@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import os
+import random
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 
 import pytest
 
+from exactlyonce.reconcile.verdicts import FirstStart
+from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
 from tests.simulation.mutations import HARMLESS, MUTATIONS
 from tests.simulation.oracle import run_seed
-from tests.simulation.search import CHUNK, Found, first_that_finds, violations_in, workers
+from tests.simulation.scenario import Scenario
+from tests.simulation.search import (
+    CHUNK,
+    SEEDS_TO_FIND_A_MUTATION,
+    Found,
+    first_that_finds,
+    violations_in,
+    workers,
+)
 
 SEEDS = int(os.environ.get("SEEDS", "10000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
-SEEDS_TO_FIND_A_MUTATION = 10_000
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 
 Search = Callable[[str], Found | None]
@@ -35,9 +47,13 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         for item in request.session.items
         if hasattr(item, "callspec") and "name" in item.callspec.params
     ]
+    known = seeds()
     pending: dict[str, Future[Found | None]] = {
         name: pool.submit(
-            first_that_finds, name, SEEDS_TO_FIND_A_MUTATION if name in MUTATIONS else SEEDS_OF_A_HARMLESS_CHANGE
+            first_that_finds,
+            name,
+            SEEDS_TO_FIND_A_MUTATION if name in MUTATIONS else SEEDS_OF_A_HARMLESS_CHANGE,
+            known.get(name),
         )
         for name in asked
     }
@@ -59,9 +75,34 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
     assert run_seed(7).simulation.trace == run_seed(7).simulation.trace
 
 
+def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start() -> None:
+    for seed in range(20):
+        scenario = replace(Scenario.draw(random.Random(seed)), hazards=frozenset(), operators=1)
+        world = run_seed(seed, scenario)
+        assert [attempt.number for attempt in world.journal.attempts] == [1]
+        assert [type(attempt.decision.verdict) for attempt in world.journal.attempts if attempt.decision] == [
+            FirstStart
+        ]
+
+
+def test_the_table_of_adr_6_names_every_mutation_with_what_it_takes_away() -> None:
+    found = {name: told for name, (told, _) in rows().items()}
+    assert found == {spoken(name): taken_away(name) for name in MUTATIONS}, (
+        "make it anew: python -m tests.simulation.mutation_table"
+    )
+    assert len(MUTATIONS) >= 30
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -> None:
-    assert searched(name) is not None, f"{SEEDS_TO_FIND_A_MUTATION} seeds did not notice: {MUTATIONS[name].__doc__}"
+    found = searched(name)
+    assert found is not None, f"{SEEDS_TO_FIND_A_MUTATION} seeds did not notice: {MUTATIONS[name].__doc__}"
+    if found.seed != seeds().get(name):
+        warnings.warn(
+            f"docs/adr/0006 names another seed than {found.seed} for {spoken(name)!r}: "
+            f"python -m tests.simulation.mutation_table {name}",
+            stacklevel=1,
+        )
 
 
 @pytest.mark.parametrize("name", HARMLESS)

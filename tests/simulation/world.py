@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from unittest import mock
 
-from exactlyonce.api.resource import Stream
-from exactlyonce.api.spec import Delivery
-from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.api.spec import Delivery, StreamSpec
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
-from exactlyonce.ledger.expiry import delete_expired
-from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.offsets import Epoch, TopicPartition
-from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Watching, World
+from exactlyonce.reconcile import decide, launching, observe
+from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching, World
+from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
+from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore
+from tests.simulation.journal import Attempt, Journal, Trouble
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
-from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, resource
+from tests.simulation.resource import STREAM_ID, Asked, resource
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
-from tests.simulation.spark import Query
-from tests.simulation.state import StateMissing
 from tests.simulation.target import MemoryTarget
 
 
@@ -41,17 +38,19 @@ class SimulatedWorld:
 
     `struck` are the hazards that have done something, and `taken` the records that retention took before they had landed: what
     the oracle knows of the world without asking the ledger. `unasked` are those of them in partitions in which
-    the stream stood nowhere then. `named` are the topics that the resource names now.
+    the stream stood nowhere then. `named`, `commit` and `suspended` are what the resource says now.
     """
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
+        self.seed = seed
         self.simulation = Simulation(seed)
         self.random = self.simulation.random
         drawn = Scenario.draw(self.random)
         self.scenario = scenario or drawn
         self.stateful = self.scenario.stateful
         self.batch_records = self.limit = self.random.randint(2, 6)
-        self.records_to_produce = self.random.randint(20, 60)
+        # Where few records come, a driver is idle while things go wrong.
+        self.records_to_produce = self.random.choice([self.random.randint(3, 12), self.random.randint(20, 60)])
         step = self.simulation.step
         self.store = MemoryStore(step)
         partitions = [TopicPartition(TOPIC, number) for number in range(self.random.randint(1, 3))]
@@ -66,6 +65,10 @@ class SimulatedWorld:
             self.topic.has_ids = False
             self.scenario = replace(self.scenario, hazards=self.scenario.hazards - {"retention"})
         self.named = frozenset({TOPIC})
+        self.commit = self.scenario.commit
+        self.suspended = False
+        self.poison: tuple[TopicPartition, int] | None = None
+        self.poison_left = 0
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
         self.database.synchronous_commit = "synchronous_commit off" not in self.scenario.hazards
         self.statuses = MemoryStatuses(step)
@@ -76,11 +79,20 @@ class SimulatedWorld:
         self.struck: set[str] = set()
         self.taken: set[Hashable] = set()
         self.unasked: set[Hashable] = set()
+        self.journal = Journal(lambda: self.simulation.steps)
+        self.pass_began: dict[Process, int] = {}
+        self.statuses.on_attempt = self._note_attempt
+        self.foreign_write: Callable[[], None] = lambda: None
         self.draining = False
         self.drained: set[Epoch] = set()
         self.calm = False
         self.clock = datetime(2026, 1, 1, tzinfo=UTC)
-        self.lost_tasks: set[int] = set()
+        self.running_tasks: dict[Process, list[Actor]] = {}
+        self.lost_tasks: set[Actor] = set()
+        self.to_strike: list[Process] = []
+        self.writers: dict[str, list[Process]] = {}
+        self.wrong: list[str] = []
+        self.edited: dict[TopicPartition, int] = {}
         self.on_truncated = self.random.choice(["Halt", "ResumeFromEarliest"])
 
     def struck_by(self, hazard: str, told: str) -> None:
@@ -101,8 +113,15 @@ class SimulatedWorld:
         """Whether Spark's log files are overwritten without a condition, as on an object store."""
         return "foreign writes" in self.scenario.hazards
 
-    def strikes(self, hazard: str, chance: float) -> bool:
-        """Whether a hazard of this scenario strikes now."""
+    def strikes(self, hazard: str, chance: float, whom: Process | None = None) -> bool:
+        """Whether a hazard of this scenario strikes now; it is noted, with the process that it strikes."""
+        strikes = self.hazard_strikes(hazard, chance)
+        if strikes:
+            self.journal.strike(hazard, whom)
+        return strikes
+
+    def hazard_strikes(self, hazard: str, chance: float) -> bool:
+        """Whether a hazard of this scenario strikes now; who asks notes it."""
         return not self.calm and hazard in self.scenario.hazards and self.random.random() < chance
 
     def new_process(self, name: str) -> Process:
@@ -113,7 +132,7 @@ class SimulatedWorld:
         """Start an operator that passes over the stream until it is done, halts or is killed."""
         process = self.new_process(name)
         self.operators.append(process)
-        self.simulation.spawn(process, name, lambda: self._operate(name))
+        self.simulation.spawn(process, name, lambda: self._operate(name, process))
 
     def task_tools(self, driver: Process) -> tasks.TaskTools:
         """Return what a task works with."""
@@ -123,7 +142,13 @@ class SimulatedWorld:
 
     def task_is_lost(self, actor: Actor) -> bool:
         """Whether Spark has given up a task that may still run: its executor was lost."""
-        return id(actor) in self.lost_tasks
+        return actor in self.lost_tasks
+
+    def lose_a_task(self, driver: Process) -> None:
+        """The executor of a driver's task is given up, and runs on."""
+        running = [actor for actor in self.running_tasks.get(driver, []) if not actor.done]
+        if running:
+            self.lost_tasks.add(self.random.choice(running))
 
     def task_fails_late(self) -> bool:
         """Whether a task is to fail after its work was done, so that Spark runs it again."""
@@ -143,27 +168,31 @@ class SimulatedWorld:
             return Ended("the process is gone", drivers[0].words, "it was killed")
         return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
 
-    def start(self, attempt: Epoch, named: frozenset[str], orders: Orders) -> None:
+    def start(self, attempt: Epoch, asked: Asked, orders: Orders) -> None:
         """The launcher: start the driver of an attempt, unless there is one."""
         self.simulation.step(f"start driver {attempt}")
         if attempt in self.drivers:
             return
+        if self.foreign_writes and self.strikes("foreign writes", 0.2):
+            self.foreign_write()
         copies = 2 if self.strikes("start twice", 0.2) else 1
         self.drivers[attempt] = []
         for copy in range(copies):
             process = self.new_process(f"driver {attempt}.{copy}")
-            driver = Driver(process)
+            driver = Driver(process, self.simulation.steps)
             self.drivers[attempt].append(driver)
-            self.simulation.spawn(process, process.name, partial(self._drive, driver, attempt, named, orders))
+            self.simulation.spawn(process, process.name, partial(drive, self, driver, attempt, asked, orders))
 
     def drain(self, attempt: Epoch) -> None:
         """The launcher: ask a driver to end after the batch in hand."""
         self.drained.add(attempt)
 
-    def _operate(self, name: str) -> None:
+    def _operate(self, name: str, process: Process) -> None:
         while True:
-            named = self.named  # a pass has the resource as it was when the pass began
-            result = self._loop(named).run_pass(plan=",".join(sorted(named)))
+            self.pass_began[process] = self.simulation.steps
+            asked = self.asked  # a pass has the resource as it was when the pass began
+            wanted = Wanted.REST if self.suspended else Wanted.RUN
+            result = self._loop(asked).run_pass(wanted, asked.plan)
             self.results[name] = result
             match result:
                 case Watching(attempt=attempt):
@@ -173,21 +202,30 @@ class SimulatedWorld:
                 case Waiting(until=until):
                     self.clock = max(self.clock, until) + timedelta(milliseconds=1)
                     self.simulation.step("waited")
+                case Done() if not self.draining:
+                    self.simulation.wait("being resumed", lambda: self.draining or not self.suspended)
                 case Halted() | Done():
                     return
 
-    def _loop(self, named: frozenset[str]) -> StreamLoop:
-        stores = Stores(MemoryLedger(self.database), self.store, self.topic.naming(named))
+    @property
+    def asked(self) -> Asked:
+        """The resource as it is now."""
+        return Asked(self.named, self.commit, self.limit)
+
+    def _loop(self, asked: Asked) -> StreamLoop:
+        stores = Stores(MemoryLedger(self.database), self.store, self.topic.naming(asked.named))
         world = World(
             stores,
-            LauncherOfPass(self, named),
+            LauncherOfPass(self, asked),
             self.statuses,
             Owner("cluster-1", "uid-1"),
             lambda _: True,
             self._report,
             self._now,
+            troubled=self._note_trouble,
         )
-        return StreamLoop(self._resource(named), world)
+        stream = resource(asked, self.scenario.delivery, self.on_truncated)
+        return StreamLoop(stream, world)
 
     def _watch(self, attempt: Epoch) -> None:
         timer = self.simulation.now + self.random.randint(20, 200)
@@ -203,49 +241,40 @@ class SimulatedWorld:
             has_ended = has_ended and driver.process.ended
         return has_ended
 
-    def _drive(self, driver: Driver, attempt: Epoch, named: frozenset[str], orders: Orders) -> None:
-        """What a driver process does: claim, take the path from the ledger, run the query."""
-        ledger = MemoryLedger(self.database)
-        claim = f"{driver.process.name}"
-        try:
-            permit, row = claim_epoch(ledger, STREAM_ID, attempt, claim, orders.ticket)
-            assert row.checkpoint_path is not None
-            settings = BatchSettings(
-                self.scenario.delivery,
-                self.scenario.commit,
-                small_batch_records=1000 if self.scenario.small_batches else 0,
-            )
-            target = MemoryTarget(self.database, attempt)
-            loop = BatchLoop(ledger, permit, target, self.topic, settings)
-            Query(
-                self,
-                driver.process,
-                row.checkpoint_path,
-                loop,
-                lambda: self.draining or attempt in self.drained,
-                named,
-                lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
-            ).run()
-            driver.words = LastWords(Ending.DRAINED, "drained")
-        except Fenced as problem:
-            driver.words = LastWords(Ending.FENCED, str(problem))
-        except StateMissing as problem:
-            # What Spark says of state that is not there is no failure that a restart mends: exactlyonce_spark.failures.
-            driver.words = LastWords(Ending.REFUSED, str(problem))
-        except ExactlyOnceError as problem:
-            driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
-        except Exception as problem:  # what a query fails with is the driver's last words
-            driver.words = LastWords(Ending.FAILED, repr(problem))
+    def _note_attempt(self, number: int) -> None:
+        operator = self.simulation.running
+        steps = self.simulation.steps
+        looked = steps if operator is None else self.pass_began.get(operator, steps)
+        self.journal.attempts.append(Attempt(number, operator, steps, looked))
 
-    def _resource(self, named: frozenset[str]) -> Stream:
-        return resource(
-            tuple(sorted(named)), self.scenario.delivery, self.scenario.commit, self.on_truncated, self.limit
-        )
+    def _note_trouble(self, problem: Exception) -> None:
+        operator = self.simulation.running
+        assert operator is not None, "an operator's pass is told of its trouble"
+        trouble = Trouble(operator, problem, self.pass_began[operator], self.simulation.steps)
+        self.journal.troubles.append(trouble)
+
+    def note_decision(self, seen: Observation, decision: Decision) -> None:
+        """Note what an operator has seen and decided, and what the world was like."""
+        attempt = self.journal.attempt(seen.epoch)
+        if attempt is None:
+            return
+        attempt.decided, attempt.seen, attempt.decision = self.simulation.steps, seen, decision
+        attempt.highest_commit = self.store.highest_commit((seen.ledger and seen.ledger.stream.generation) or 0)
+        # Not by the ledger's word: a failover between raise and look takes the latest claim from what the look shows.
+        before = [driver for epoch, found in self.drivers.items() for driver in found if epoch < seen.epoch]
+        attempt.writer_lived = any(driver.ended_at >= attempt.looked for driver in before)
 
     def _commit_fate(self) -> str:
-        if not self.strikes("cut at commit", 0.04):
+        process = self.simulation.running
+        chance = 0.03 if process in self.running_tasks else 0.1  # a driver commits more often than the tasks of a batch
+        if process is not None and self.hazard_strikes("strike at commit", chance):
+            self.to_strike.append(process)
+        if not self.hazard_strikes("cut at commit", 0.04):
             return "answered"
-        return self.random.choice(["applied", "lost", "pending"])
+        fate = self.random.choice(["applied", "lost", "pending"])
+        # What is pending holds its locks until it is settled, and others wait for them.
+        self.journal.strike("cut at commit", self.simulation.running, lasts=fate == "pending")
+        return fate
 
     def _report(self, kind: str, words: str) -> None:
         self.simulation.tell(f"{kind}: {words}")
@@ -254,12 +283,33 @@ class SimulatedWorld:
         return self.clock
 
 
+_hash_of_query = observe._hash_of_query
+_hashes: dict[int, tuple[StreamSpec, str]] = {}
+
+
+def _remembered(spec: StreamSpec) -> str:
+    """Return the hash of a spec, made once: there are few specs, and `resource` keeps them."""
+    known = _hashes.get(id(spec))
+    if known is None:
+        known = _hashes[id(spec)] = (spec, _hash_of_query(spec))
+    return known[1]
+
+
 @contextmanager
-def no_real_randomness(seed: int) -> Iterator[None]:
-    """Make the random tags and tokens of the code under test follow the seed."""
+def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
+    """Make the random tags and tokens of the code under test follow the seed, and note what it decides."""
     tags, tokens = random.Random(seed), random.Random(seed)
+    inner = decide.decide
+
+    def listened_to(seen: Observation) -> Decision:
+        decision = inner(seen)
+        world.note_decision(seen, decision)
+        return decision
+
     with (
+        mock.patch.object(observe, "_hash_of_query", _remembered),
         mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
+        mock.patch.object(launching, "decide", listened_to),
         mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
     ):
         yield

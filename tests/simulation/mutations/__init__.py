@@ -1,7 +1,7 @@
 """The protocol, broken on purpose: each mutation takes one rule away, and the simulation must find every one.
 
 A mutation patches the product's own code for the length of a `with` block; nothing here is a second copy of it. Its docstring
-says what it takes away: docs/adr/0006 shows the first sentence (`python -m scripts.mutation_table`).
+says what it takes away: docs/adr/0006 shows the first sentence (`python -m tests.simulation.mutation_table`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MUTATIONS: dict[str, Mutation] = {
         landings.landed_batches_not_recognised,
         landings.witnesses_not_required,
         landings.synchronous_commit_not_forced,
+        landings.a_batch_of_partitions_is_not_closed,
+        landings.absent_partitions_not_refused,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,
@@ -43,9 +45,18 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.state_begins_empty,
         decisions.the_status_is_no_evidence,
         decisions.a_proposal_counts_as_landed,
+        decisions.the_predecessor_is_always_dead,
+        decisions.the_ledger_is_not_compared_with_itself,
+        decisions.a_later_generation_is_not_looked_for,
+        decisions.the_start_of_a_landed_batch_is_not_compared,
+        decisions.taken_batches_are_not_told,
+        decisions.a_generation_is_published_over_a_taken_batch,
+        decisions.numbers_begin_anew_with_a_generation,
         sources.fingerprints_not_compared,
         sources.zero_id_taken_for_an_id,
         sources.a_new_leader_is_believed,
+        sources.a_leader_may_change_while_a_batch_is_read,
+        sources.leader_epochs_are_believed_without_an_id,
         sources.fingerprints_lost_with_the_generation,
     )
 }

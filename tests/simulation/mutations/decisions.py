@@ -12,10 +12,11 @@ from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, Positions
-from exactlyonce.reconcile import act, decide, kept_state, source_change
-from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile import act, compare, decide, kept_state, launching, source_change
+from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
 from exactlyonce.source.bounds import SourceView
@@ -142,4 +143,58 @@ def a_proposal_counts_as_landed() -> Iterator[None]:
         return at_the_sink(seen, before, end, batch, note, goes_on)
 
     with mock.patch.object(decide, "_seed", beyond):
+        yield
+
+
+@contextmanager
+def the_predecessor_is_always_dead() -> Iterator[None]:
+    """A directory is gone on with although the driver that wrote it may live."""
+    with mock.patch.object(launching, "predecessor_of", lambda *given: ProvenDead("a mutation does not look")):
+        yield
+
+
+@contextmanager
+def a_later_generation_is_not_looked_for() -> Iterator[None]:
+    """That a generation ran which the ledger has never heard of is not seen, so that nobody hears of a restore."""
+    with mock.patch.object(compare, "_later_generation_that_ran", lambda seen, ledger: None):
+        yield
+
+
+@contextmanager
+def the_start_of_a_landed_batch_is_not_compared() -> Iterator[None]:
+    """A batch that landed and was not committed is run again wherever the log says that it starts."""
+    with mock.patch.object(compare, "_same_ranges", lambda logs, landed: True):
+        yield
+
+
+@contextmanager
+def the_ledger_is_not_compared_with_itself() -> Iterator[None]:
+    """Positions that no landed batch explains are believed."""
+    with mock.patch.object(decide, "ledger_contradiction", lambda ledger: None):
+        yield
+
+
+@contextmanager
+def taken_batches_are_not_told() -> Iterator[None]:
+    """AtMostOnce: what a driver took and never wrote is not recorded as lost."""
+    with mock.patch.object(decide, "_lost", lambda ledger: ()):
+        yield
+
+
+@contextmanager
+def a_generation_is_published_over_a_taken_batch() -> Iterator[None]:
+    """AtMostOnce: a failover that loses the record of a lost batch is not noticed when the new generation is published."""
+    with mock.patch.object(publish, "_require_none_taken", lambda *given: None):
+        yield
+
+
+@contextmanager
+def numbers_begin_anew_with_a_generation() -> Iterator[None]:
+    """A rebuilt generation begins with the number after the landed one, though a later one may have been planned before."""
+
+    def after_the_landed(seen: Observation) -> BatchNumber:
+        landed = None if seen.ledger is None else seen.ledger.stream.landed_batch
+        return BatchNumber(0 if landed is None else landed + 1)
+
+    with mock.patch.object(decide, "_seed_batch", after_the_landed):
         yield

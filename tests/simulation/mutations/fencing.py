@@ -11,10 +11,10 @@ from unittest import mock
 from exactlyonce.ledger import fence, publish
 from exactlyonce.ledger.fence import Fenced, Permit
 from exactlyonce.ledger.port import Ledger, Lock
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import LedgerView, StreamRow
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile import act, launching, observe
-from exactlyonce.reconcile.observation import MayLive
+from exactlyonce.reconcile.observation import Observation
 from exactlyonce_spark import landing, witnesses
 
 
@@ -55,30 +55,17 @@ def no_claim() -> Iterator[None]:
 def decided_before_the_raise() -> Iterator[None]:
     """The operator observes, then raises: what lands in between is overwritten by a generation seeded at the old position."""
     raised, observed = fence.raise_epoch, observe.observe
-    seen: list[Any] = []
+    seen: dict[Epoch, LedgerView | None] = {}
 
-    def observe_first(ledger: Ledger, stream: fence.NewStream, epoch: Epoch) -> fence.Raised:
-        current = step_in_pass[-1]
-        seen.append(
-            observed(
-                current.world.stores,
-                observe.request_of(current.stream, current.world.owner),
-                epoch,
-                MayLive("a mutation does not look"),
-                current.world.owner_is_gone,
-            )
+    def look_first(ledger: Ledger, stream: fence.NewStream, epoch: Epoch, *rest: Any) -> fence.Raised:
+        seen[epoch] = ledger.look(stream.stream_id)
+        return raised(ledger, stream, epoch, *rest)
+
+    def observe_what_was(stores: observe.Stores, request: Any, epoch: Epoch, *rest: Any) -> Observation:
+        stale = seen.get(epoch)
+        return observed(
+            stores if stale is None else replace(stores, ledger=_Stale(stale, stores)), request, epoch, *rest
         )
-        return raised(ledger, stream, epoch)
-
-    step_in_pass: list[Any] = []
-    run = launching.Launching.launch
-
-    def launch(self: Any, *arguments: Any) -> Any:
-        step_in_pass.append(self)
-        try:
-            return run(self, *arguments)
-        finally:
-            step_in_pass.remove(self)
 
     def publish_without_comparing(ledger: Ledger, stream_id: str, publication: publish.Publication) -> None:
         with ledger.transaction() as transaction:
@@ -86,12 +73,25 @@ def decided_before_the_raise() -> Iterator[None]:
         publish.publish(ledger, stream_id, replace(publication, before=standing))
 
     with (
-        mock.patch.object(launching, "raise_epoch", observe_first),
-        mock.patch.object(launching, "observe", lambda *arguments: seen.pop()),
-        mock.patch.object(launching.Launching, "launch", launch),
+        mock.patch.object(launching, "raise_epoch", look_first),
+        mock.patch.object(launching, "observe", observe_what_was),
         mock.patch.object(act, "publish", publish_without_comparing),
     ):
         yield
+
+
+class _Stale:
+    """A ledger as it was before the raise."""
+
+    def __init__(self, view: LedgerView, stores: observe.Stores) -> None:
+        self._view = view
+        self._stores = stores
+
+    def look(self, stream_id: str) -> LedgerView:
+        return self._view
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stores.ledger, name)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions
 from exactlyonce.reconcile import decide, source_checks, standing
 from exactlyonce.source.bounds import SourceView
-from exactlyonce_spark import source_check
+from exactlyonce_spark import log_watch, source_check
 
 
 @contextmanager
@@ -39,6 +39,27 @@ def zero_id_taken_for_an_id() -> Iterator[None]:
 def a_new_leader_is_believed() -> Iterator[None]:
     """A running driver does not ask a new leader for the records that have landed."""
     with mock.patch.object(source_check, "_require_same_records", lambda *a: None):
+        yield
+
+
+@contextmanager
+def a_leader_may_change_while_a_batch_is_read() -> Iterator[None]:
+    """What was read of the former leader lands beside the fingerprint of what the new one holds in its place."""
+    with mock.patch.object(source_check, "_require_same_leaders", lambda *a: None):
+        yield
+
+
+@contextmanager
+def leader_epochs_are_believed_without_an_id() -> Iterator[None]:
+    """A topic that was made anew, without an id to tell, has the leader epoch 0 as before, and that is believed."""
+
+    def with_ids(partitions: Any, topic_ids: Any, epochs: Any) -> frozenset[Any]:
+        return frozenset(key for key in partitions if key not in epochs)
+
+    with (
+        mock.patch.object(source_check, "without_proof", with_ids),
+        mock.patch.object(log_watch, "without_proof", with_ids),
+    ):
         yield
 
 

@@ -1,0 +1,82 @@
+"""What a driver process does, from its claim to its last words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.port import Orders
+from exactlyonce.ledger.expiry import delete_expired
+from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
+from exactlyonce.offsets import Epoch
+from exactlyonce_spark.batch import BatchLoop, BatchSettings
+from exactlyonce_spark.landing import record_failure
+from tests.simulation.database import MemoryLedger
+from tests.simulation.launcher import Driver
+from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
+from tests.simulation.scheduler import Process
+from tests.simulation.spark import PoisonRecord, Query
+from tests.simulation.state import StateMissing
+from tests.simulation.target import MemoryTarget
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedWorld
+
+
+def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, orders: Orders) -> None:
+    """Claim, take the path from the ledger, run the query."""
+    ledger = MemoryLedger(world.database)
+    try:
+        permit, row = claim_epoch(ledger, STREAM_ID, attempt, driver.process.name, orders.ticket)
+        assert row.checkpoint_path is not None
+        _note_writer(world, driver.process, row.checkpoint_path)
+        settings = BatchSettings(
+            world.scenario.delivery, asked.commit, small_batch_records=1000 if world.scenario.small_batches else 0
+        )
+        loop = BatchLoop(ledger, permit, MemoryTarget(world.database, attempt), world.topic, settings)
+        query = Query(
+            world,
+            driver.process,
+            row.checkpoint_path,
+            loop,
+            lambda: world.draining or attempt in world.drained,
+            asked.named,
+            lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
+        )
+        driver.words = _run(world, ledger, permit, loop, query)
+    except Fenced as problem:
+        driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
+    except (
+        StateMissing
+    ) as problem:  # STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY is such an ending: failures.py
+        driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))
+    except ExactlyOnceError as problem:
+        driver.problem = problem
+        driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
+    except Exception as problem:  # what a query fails with is the driver's last words
+        driver.problem, driver.words = problem, LastWords(Ending.FAILED, repr(problem))
+
+
+def _run(world: SimulatedWorld, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, query: Query) -> LastWords:
+    """Run the query; a batch that fails is recorded as failed, where that is still possible."""
+    try:
+        query.run()
+    except PoisonRecord as problem:
+        planned = loop.in_hand
+        assert planned is not None, "a record is read in a batch"
+        with suppress(ExactlyOnceError):
+            record_failure(ledger, permit, planned, world.topic.brokers, str(problem))
+        raise
+    return LastWords(Ending.DRAINED, "drained")
+
+
+def _note_writer(world: SimulatedWorld, process: Process, path: str) -> None:
+    """A directory belongs to one process at a time, unless state ties the stream to it."""
+    before = world.writers.setdefault(path, [])
+    alive = [other.name for other in before if not other.ended]
+    # A ledger that was restored has forgotten who wrote last: then the fence alone keeps them apart (docs/adr/0006).
+    if alive and not world.stateful and not world.journal.has_struck({"restore"}):
+        world.wrong.append(f"{process.name} writes {path}, and {', '.join(alive)} may still write it")
+    before.append(process)

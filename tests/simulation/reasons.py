@@ -1,0 +1,323 @@
+"""Why: every ending, every error, every attempt and every verdict of a run must be explained by what struck it.
+
+A rule that is missing is often hidden by the ones behind it: a batch that is never closed ends its driver, and the next attempt
+rebuilds what was not broken. No record is lost by that, so counting records does not see it. This does. Each table names
+the hazards of the world that can bring something about; what the code under test says of itself is no reason.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import assert_never
+
+from exactlyonce.errors import (
+    CommitOutcomeUnknown,
+    LedgerUnreachable,
+    LockHeldByOther,
+    SourceUnreachable,
+    StoreUnreachable,
+)
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.ledger.fence import EpochOvertaken, Fenced
+from exactlyonce.ledger.publish import PositionsMoved
+from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.loop import StatusConflict
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    FinishBatch,
+    FirstStart,
+    RebuildFromSink,
+    RebuildReason,
+    ReplanBatch,
+    ReplayBatch,
+    Resume,
+    RewindToSink,
+    SkipLanded,
+    SourceReplaced,
+    SourceTruncated,
+    Verdict,
+)
+from exactlyonce_spark.batch import LedgerWentBack
+from exactlyonce_spark.landing import LandingRefused, StagedRowsLost, TopicReplaced
+from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
+from exactlyonce_spark.tasks import SecondTry
+from exactlyonce_spark.witnesses import RowsInDoubt
+from tests.simulation.journal import Attempt
+from tests.simulation.launcher import Driver
+from tests.simulation.scheduler import NEVER
+from tests.simulation.spark import (
+    LogTaken,
+    LogUnreadable,
+    OffsetChanged,
+    PartitionsDiffer,
+    PoisonRecord,
+    TaskFailedLate,
+    TaskLost,
+)
+from tests.simulation.state import StateMissing
+from tests.simulation.world import SimulatedWorld
+
+SUCCESSOR = "a newer attempt"
+"""No hazard: that a newer epoch was raised while the driver lived. Attempts are explained for themselves."""
+
+OTHER_OPERATOR = "two operators"
+
+_SESSIONS_END = frozenset(
+    {"database crash", "restore", "lose ledger", SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
+    | {
+        "lose driver",
+        "start twice",
+    }  # a driver that was given up, or a second one, waits for the lock and ends who holds it
+)
+_CUT = frozenset({"truncate", "re-create"})
+_FILES = frozenset({"lose checkpoint", "lose ledger", "tear checkpoint", "foreign writes"})
+
+ERRORS: dict[type[BaseException], frozenset[str]] = {
+    Fenced: frozenset({SUCCESSOR, "start twice", "restore", "lose ledger"}),
+    SourceUnreachable: frozenset({"brokers down", *_CUT}),
+    LeaderChanged: frozenset({"leader moves", *_CUT}),
+    RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
+    TopicReplaced: frozenset({"re-create"}),
+    OffsetChanged: _CUT,
+    LedgerUnreachable: _SESSIONS_END,
+    LockHeldByOther: _SESSIONS_END,
+    CommitOutcomeUnknown: _SESSIONS_END,
+    StagedRowsLost: frozenset({"database crash", "restore", "lose ledger"}),
+    RowsInDoubt: frozenset({"database crash", "restore", "lose ledger"}),
+    LedgerWentBack: frozenset({"restore"}),
+    RecordsLost: frozenset({"retention"}),
+    LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
+    SecondTry: frozenset({"task fails late", "lose task", "poison", "brokers down", "restore", *_SESSIONS_END}),
+    TaskFailedLate: frozenset({"task fails late"}),
+    PoisonRecord: frozenset({"poison"}),
+    TaskLost: frozenset({"lose task"}),
+    LogTaken: frozenset({"lose driver", "lose status"}),
+    LogUnreadable: _FILES,
+    StateMissing: _FILES,
+    PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
+    StoreUnreachable: _FILES,
+    StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
+    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "cut at commit"}),
+    PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
+}
+"""What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
+
+REBUILDS: dict[RebuildReason, frozenset[str]] = {
+    RebuildReason.CHECKPOINT_LOST: frozenset({"lose checkpoint"}),
+    RebuildReason.CHECKPOINT_DAMAGED: _FILES,
+    RebuildReason.CHECKPOINT_OLDER: _FILES,
+    RebuildReason.PLANNED_OTHERWISE: frozenset({*_FILES, "restore"}),
+    RebuildReason.PARTLY_LANDED: frozenset({"commit changed", "foreign writes"}),
+    RebuildReason.PLANNED_BEYOND_SOURCE: _CUT,
+    RebuildReason.SOURCE_SET_CHANGED: frozenset({"topics changed"}),
+    RebuildReason.LOCATION_CHANGED: frozenset(),
+}
+"""What can make a checkpoint unusable; it must have struck since the latest look that went on with it."""
+
+CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
+    ContradictionReason.CHECKPOINT_WITHOUT_LEDGER: frozenset(
+        {"restore to before the first batch", "lose checkpoint", "lose ledger"}
+    ),
+    ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", "lose ledger"}),
+    ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", "lose ledger"}),
+    ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
+    ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", "lose ledger"}),
+}
+"""What a person is called for; it must have struck at any time before."""
+
+
+def unexplained(world: SimulatedWorld) -> list[str]:
+    """Return what happened in a run that nothing explains."""
+    return [*_endings(world), *_troubles(world), *_attempts(world), *_verdicts(world)]
+
+
+def explains_halt(world: SimulatedWorld) -> bool:
+    """Whether what has struck calls for the person whom the stream halts for."""
+    latest = world.journal.attempts[-1] if world.journal.attempts else None
+    if latest is not None and any(isinstance(driver.problem, StateMissing) for driver in _drivers_of(world, latest)):
+        return True  # that its state was lost is asked with the driver's ending
+    halting = latest is not None and latest.decision is not None and latest.decision.halts
+    return latest is not None and halting and _is_explained(world, latest)
+
+
+def _endings(world: SimulatedWorld) -> list[str]:
+    drivers = [(epoch, driver) for epoch, found in world.drivers.items() for driver in found]
+    return [
+        f"{driver.process.name} ended, and nothing explains it: {driver.problem!r}"
+        for epoch, driver in drivers
+        if driver.problem is not None
+        and not _is_excused(world, driver.problem, _looked(world, epoch), driver.ended_at, epoch)
+    ] + [
+        f"{driver.process.name} was drained, and nobody asked for that"
+        for epoch, driver in drivers
+        if _has_drained(driver) and not world.draining and not world.journal.has_struck(_REPLACE)
+    ]
+
+
+_REPLACE = frozenset({"topics changed", "commit changed", "suspend"})
+
+
+def _has_drained(driver: Driver) -> bool:
+    return driver.words is not None and driver.words.ending is Ending.DRAINED
+
+
+def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until: int, epoch: int) -> bool:
+    """Whether one of the hazards that can bring an error about had effect while the driver, or the pass, ran."""
+    root = problem
+    while root.__cause__ is not None:
+        root = root.__cause__
+    if isinstance(root, LogTaken) and not world.stateful:
+        # Only state ties a stream to a directory that may still be written; or a ledger that has forgotten the writer.
+        kinds = frozenset({"restore"})
+        return world.journal.has_struck(kinds, 0, until)
+    kinds = next((ERRORS[kind] for kind in type(root).__mro__ if kind in ERRORS), frozenset())
+    if OTHER_OPERATOR in kinds and world.scenario.operators > 1:
+        return True
+    if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
+        return True
+    if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | TopicReplaced | OffsetChanged | PartitionsDiffer):
+        since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
+    if isinstance(root, LogUnreadable | StateMissing) and world.journal.has_struck({"restore"}, 0, until):
+        since = (
+            0  # the ledger may name a generation to which anything has happened, and forget that a query keeps state
+        )
+    return world.journal.has_struck(kinds, since, until)
+
+
+def _looked(world: SimulatedWorld, epoch: int) -> int:
+    """When the operator looked that started this driver: what was broken since, it could not see."""
+    attempt = world.journal.attempt(epoch)
+    return 0 if attempt is None else attempt.looked
+
+
+def _troubles(world: SimulatedWorld) -> list[str]:
+    return [
+        f"a pass of {trouble.operator.name} ended with {trouble.problem!r}, and nothing explains it"
+        for trouble in world.journal.troubles
+        if not _is_excused(world, trouble.problem, trouble.since, trouble.until, NEVER)
+    ]
+
+
+def _attempts(world: SimulatedWorld) -> list[str]:
+    attempts = world.journal.attempts
+    return [
+        f"attempt {later.number} was made, and nothing has ended attempt {earlier.number}"
+        for earlier, later in pairwise(attempts)
+        if not _is_over(world, earlier, later)
+    ]
+
+
+def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
+    """Whether an attempt had come to its end before the next one was made; how its driver ended is asked elsewhere."""
+    journal = world.journal
+    if world.scenario.operators > 1 or journal.has_struck({"lose status"}, earlier.began, later.began):
+        return True
+    drivers = _drivers_of(world, earlier)
+    if drivers:
+        lost = any(driver.given_up for driver in drivers)
+        return lost or all(driver.ended_at <= later.began for driver in drivers)
+    if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
+        return True
+    return any(trouble.since <= earlier.began <= trouble.until for trouble in journal.troubles)
+
+
+def _drivers_of(world: SimulatedWorld, attempt: Attempt) -> list[Driver]:
+    """The drivers of an attempt; where status and database have both forgotten it, its number may be taken again."""
+    found = world.drivers.get(Epoch(attempt.number), [])
+    same = [other.began for other in world.journal.attempts if other.number == attempt.number]
+    later = min((began for began in same if began > attempt.began), default=NEVER)
+    return [driver for driver in found if attempt.began <= driver.began < later]
+
+
+def _verdicts(world: SimulatedWorld) -> list[str]:
+    return [
+        f"attempt {attempt.number} decided {attempt.decision.verdict!r}, and nothing explains it"
+        for attempt in world.journal.attempts
+        if attempt.decision is not None and not _is_overtaken(world, attempt) and not _is_explained(world, attempt)
+    ]
+
+
+def _is_overtaken(world: SimulatedWorld, attempt: Attempt) -> bool:
+    """Whether another operator had gone on before this one decided: what it has seen is old, and it may do nothing."""
+    assert attempt.decided is not None
+    return any(other.number > attempt.number and other.began <= attempt.decided for other in world.journal.attempts)
+
+
+def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
+    assert attempt.decision is not None
+    assert attempt.seen is not None
+    verdict: Verdict = attempt.decision.verdict
+    journal, until = world.journal, attempt.decided
+    before = _latest_that_ran(world, attempt)
+    match verdict:
+        case FirstStart():
+            return before is None or journal.has_struck({"restore"}, before.looked, until)
+        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
+            return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
+        case ReplanBatch():
+            return journal.has_struck({"limit changed"}, 0, until)
+        case RebuildFromSink(why=RebuildReason.PREDECESSOR_MAY_LIVE):
+            return attempt.writer_lived
+        case RebuildFromSink(why=why):
+            return journal.has_struck(REBUILDS.get(why, frozenset()), _since(world, before), until)
+        case RewindToSink():
+            # What is left of a seed whose first files were lost looks as if it had run.
+            return journal.has_struck({"restore", "lose checkpoint"}, _since(world, before), until)
+        case SourceTruncated():
+            return journal.has_struck({"retention"}, 0, until)
+        case SourceReplaced():
+            return _is_replaced(world)
+        case Contradiction(why=why):
+            return journal.has_struck(CONTRADICTIONS.get(why, frozenset()), 0, until)
+        case _:
+            assert_never(verdict)
+
+
+def _is_replaced(world: SimulatedWorld) -> bool:
+    """Whether the source lacks a record that landed, by the world's own log; or a topic has another id."""
+    if "re-create" in world.struck and world.topic.has_ids:
+        return True
+    if "restore" in world.struck and {"truncate", "re-create"} & world.struck:
+        return True  # the records that had landed when it halted may have gone from the table since
+    there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
+    return any(record not in there for record in world.database.tables.target)
+
+
+def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:
+    """The latest attempt before this one whose driver was started."""
+    earlier = [other for other in world.journal.attempts if other.began < attempt.began and other.decision is not None]
+    return next((other for other in reversed(earlier) if _drivers_of(world, other)), None)
+
+
+def _since(world: SimulatedWorld, before: Attempt | None) -> int:
+    """From when on a fault counts: what was broken before the latest look was seen by that. A restored database may name an
+    older generation, to which anything may have happened.
+    """
+    if before is None or world.journal.has_struck({"restore"}):
+        return 0
+    return before.looked
+
+
+def _may_be_unfinished(world: SimulatedWorld, verdict: Verdict, attempt: Attempt) -> bool:
+    """A batch is left unfinished by a driver that ended badly, or in its seed, which nobody has run yet."""
+    assert attempt.seen is not None
+    assert attempt.seen.ledger is not None
+    writer = attempt.seen.ledger.stream.writer
+    if isinstance(verdict, Resume) or writer is None:
+        return True
+    drivers = world.drivers[writer]
+    if isinstance(verdict, ReplayBatch) and any(_has_drained(driver) for driver in drivers):
+        return True  # planned, and then asked to end before it was begun
+    return not any(_has_drained(driver) for driver in drivers)
+
+
+def _is_told_that_it_went_back(world: SimulatedWorld, attempt: Attempt) -> bool:
+    """Spark commits what has landed. Where its logs hold a later batch than the ledger, that was restored, and a person is
+    told so: the records land again.
+    """
+    seen = attempt.seen
+    assert seen is not None
+    if seen.ledger is None or seen.ledger.stream.landed_batch is None:
+        return True
+    return attempt.highest_commit <= seen.ledger.stream.landed_batch
