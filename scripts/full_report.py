@@ -25,7 +25,13 @@ LONG = {
     "KILLS": os.environ.get("KILLS", "200"),
     "EVERY_MODE": os.environ.get("EVERY_MODE", "1"),
 }
-ASKED = {"simulation": "SEEDS", "faults": "EVERY_MODE", "cluster": "AGREEMENT_DRAWS", "soak": "KILLS"}
+ASKED = {
+    "simulation": "SEEDS",
+    "integration": "EVERY_MODE",
+    "faults": "EVERY_MODE",
+    "cluster": "AGREEMENT_DRAWS",
+    "soak": "KILLS",
+}
 PARTS = ("lint", "unit", "simulation", "integration", "faults", "cluster")
 STEPS = {
     **{part: [sys.executable, "scripts/run_parts.py", part] for part in PARTS},

@@ -51,7 +51,8 @@ def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_att
     after = replace(before, images=images, chart=ROOT / CHART)
     rig = stream.rig
     try:
-        before.install(None, "--take-ownership")
+        # The definition is there, made by other tests of this run, and the previous commit may have had another one.
+        before.install(None, "--take-ownership", "--force-conflicts")
         halted = replace(stream, name=f"{stream.name}-halted", changes={**stream.changes, **BEYOND})
         with watching_drivers(cluster, namespace) as seen:
             rig.produce(4_000)

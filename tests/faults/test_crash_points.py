@@ -5,16 +5,15 @@ Append in each of its three ways; with EVERY_MODE=1, which `make test-full` sets
 
 from __future__ import annotations
 
-import os
 from decimal import Decimal
 
 import pytest
 
 from exactlyonce.reconcile.loop import Done
+from tests.combinations import EVERY_MODE, one_or_all
 from tests.rig import Rig
 
-EVERY_MODE = os.environ.get("EVERY_MODE") == "1"
-in_every_write = pytest.mark.parametrize("write", ["Append", "Upsert", "Merge"] if EVERY_MODE else ["Append"])
+in_every_write = pytest.mark.parametrize("write", one_or_all(["Append", "Upsert", "Merge"]))
 in_every_mode_only = pytest.mark.skipif(not EVERY_MODE, reason="takes minutes: EVERY_MODE=1, or make test-full")
 
 BEFORE_ANY_BATCH = ("driver.claimed", "driver.session-started")

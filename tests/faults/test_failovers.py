@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 from exactlyonce_spark.crash_points import LET_GO
 from testbed.kafka import Kafka
 from testbed.postgres_replica import PostgresPair
+from tests.combinations import one_or_all
 from tests.rig import Rig, eventually, running
 
-EVERY_MODE = os.environ.get("EVERY_MODE") == "1"
 LARGE = 2400
 
 
@@ -42,7 +41,7 @@ def let_go(fired: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("commit", ["Batch", "Partition"] if EVERY_MODE else ["Batch"])
+@pytest.mark.parametrize("commit", one_or_all(["Batch", "Partition"]))
 def test_a_landed_batch_that_a_failover_lost_lands_again_and_the_driver_lands_nothing_on_top(
     own_rig: Rig, pair: PostgresPair, commit: str
 ) -> None:

@@ -16,6 +16,7 @@ from exactlyonce_spark.crash_points import LET_GO
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.postgres_proxy import Cut, PostgresProxy
+from tests.combinations import one_or_all
 from tests.rig import Rig, eventually, running, thaw
 
 LARGE = 2400
@@ -50,7 +51,7 @@ def words_of(rig: Rig, attempt: int) -> str | None:
     return None if words is None else str(words.ending)
 
 
-@pytest.mark.parametrize("point", ["batch.rows-written", "land.fenced", "land.before-commit"])
+@pytest.mark.parametrize("point", one_or_all(["land.before-commit", "land.fenced", "batch.rows-written"]))
 def test_a_frozen_driver_is_replaced_and_fails_at_its_fence_when_it_wakes(rig: Rig, point: str) -> None:
     rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = LARGE
     rig.produce(3 * LARGE)

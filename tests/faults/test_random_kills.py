@@ -10,7 +10,7 @@ import pytest
 from tests.random_kills import RandomKills
 from tests.rig import Rig
 
-KILLS, IDS = 25, 50_000
+KILLS, IDS = 12, 50_000
 
 
 @pytest.mark.timeout(1500)

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from exactlyonce.reconcile.loop import Done, Halted
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from tests.combinations import one_or_all
 from tests.rig import Rig
 
 LARGE = 2400
@@ -54,10 +55,12 @@ def dead_letters(rig: Rig) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("commit", "failures", "crash"),
-    [
-        ("Batch", 2, "land.before-commit@2=kill-driver batch.landed@2=kill-driver"),
-        ("Partition", 1, "task.before-commit@2=kill-driver task.committed@2=kill-driver"),
-    ],
+    one_or_all(
+        [
+            ("Batch", 2, "land.before-commit@2=kill-driver batch.landed@2=kill-driver"),
+            ("Partition", 1, "task.before-commit@2=kill-driver task.committed@2=kill-driver"),
+        ]
+    ),
 )
 def test_malformed_records_halt_the_stream_until_they_may_be_dead_letters(
     rig: Rig, commit: str, failures: int, crash: str

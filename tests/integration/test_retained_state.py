@@ -5,7 +5,6 @@ The oracle counts by itself, from the ids that the test produced; what Spark or 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,19 @@ import pytest
 from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE
 from exactlyonce.reconcile.loop import Done
 from tests.backup import back_up, restore
+from tests.combinations import one_or_all
 from tests.integration.test_stateful import BATCH, assert_minutes_once, counting_minutes, minutes_of, moment_of
 from tests.rig import Rig
 
 CHANGELOGS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
-KINDS: dict[str, tuple[str, dict[str, str]]] = {"RocksDB": (ROCKSDB, {}), "in memory": (IN_MEMORY, {})}
-if os.environ.get("EVERY_MODE") == "1":
-    KINDS["RocksDB with changelogs"] = (ROCKSDB, CHANGELOGS)
+KINDS = [
+    pytest.param(ROCKSDB, {}, id="RocksDB"),
+    pytest.param(IN_MEMORY, {}, id="in memory"),
+    pytest.param(ROCKSDB, CHANGELOGS, id="RocksDB with changelogs"),
+]
 
 
-@pytest.mark.parametrize(("provider", "settings"), KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(("provider", "settings"), one_or_all(KINDS))
 def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
     rig: Rig, provider: str, settings: dict[str, str]
 ) -> None:

@@ -33,7 +33,9 @@ class Clock:
 
 def sessions(server: Postgres, database: str) -> int:
     """How many sessions the database has, as the server counts them."""
-    (found,) = server.execute(f"select count(*) from pg_stat_activity where datname = '{database}'")
+    (found,) = server.execute(
+        f"select count(*) from pg_stat_activity where datname = '{database}' and backend_type = 'client backend'"
+    )
     return int(str(found[0]))
 
 

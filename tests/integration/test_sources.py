@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, Watching
+from tests.combinations import one_or_all
 from tests.rig import Rig, eventually, running
 
 START = "spec.source.kafka.start"
@@ -208,11 +209,16 @@ def in_transaction(producer: Any, topic: str, ids: Iterable[int]) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "most"),
-    [
-        ({"spec.source.kafka.maxOffsetsPerTrigger": 90}, 90),
-        ({"spec.source.kafka.maxRatePerPartition": 30, "spec.trigger": {"interval": "1s"}}, 4 * 30),
-    ],
-    ids=["maxOffsetsPerTrigger", "maxRatePerPartition"],
+    one_or_all(
+        [
+            pytest.param(
+                {"spec.source.kafka.maxRatePerPartition": 30, "spec.trigger": {"interval": "1s"}},
+                4 * 30,
+                id="maxRatePerPartition",
+            ),
+            pytest.param({"spec.source.kafka.maxOffsetsPerTrigger": 90}, 90, id="maxOffsetsPerTrigger"),
+        ]
+    ),
 )
 def test_a_limit_splits_what_there_is_into_batches(rig: Rig, limit: dict[str, Any], most: int) -> None:
     rig.overrides |= limit

@@ -16,6 +16,7 @@ import pytest
 from exactlyonce.reconcile.loop import Done
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from tests.combinations import one_or_all
 from tests.rig import Rig
 
 Record = dict[str, Any]
@@ -47,17 +48,25 @@ create trigger note_write after insert or update on customers for each row execu
 
 @pytest.mark.parametrize(
     ("commit", "version", "crash", "verdicts"),
-    [
-        ("Batch", "version", "batch.landed@1=kill-driver", ["FirstStart", "SkipLanded"]),
-        (
-            "Partition",
-            "version",
-            "task.committed@1=kill-driver batch.landed@1=kill-driver",
-            ["FirstStart", "FinishBatch", "SkipLanded"],
-        ),
-        ("Batch", None, None, ["FirstStart"]),
-    ],
-    ids=["Batch with a version", "Partition with a version", "Batch without a version"],
+    one_or_all(
+        [
+            pytest.param(
+                "Partition",
+                "version",
+                "task.committed@1=kill-driver batch.landed@1=kill-driver",
+                ["FirstStart", "FinishBatch", "SkipLanded"],
+                id="Partition with a version",
+            ),
+            pytest.param(
+                "Batch",
+                "version",
+                "batch.landed@1=kill-driver",
+                ["FirstStart", "SkipLanded"],
+                id="Batch with a version",
+            ),
+            pytest.param("Batch", None, None, ["FirstStart"], id="Batch without a version"),
+        ]
+    ),
 )
 def test_upsert_keeps_the_right_row_of_each_key(
     rig: Rig, commit: str, version: str | None, crash: str | None, verdicts: list[str]
@@ -138,19 +147,22 @@ COMBINE = {
 
 @pytest.mark.parametrize(
     ("commit", "points", "verdicts"),
-    [
-        (
-            "Batch",
-            ("batch.rows-written@1", "land.before-commit@2", "batch.landed@3"),
-            ["FirstStart", "ReplayBatch", "ReplayBatch", "SkipLanded"],
-        ),
-        (
-            "Partition",
-            ("task.before-commit@1", "task.committed@2", "batch.landed@3"),
-            ["FirstStart", "ReplayBatch", "FinishBatch", "SkipLanded"],
-        ),
-    ],
-    ids=["Batch", "Partition"],
+    one_or_all(
+        [
+            pytest.param(
+                "Batch",
+                ("batch.rows-written@1", "land.before-commit@2", "batch.landed@3"),
+                ["FirstStart", "ReplayBatch", "ReplayBatch", "SkipLanded"],
+                id="Batch",
+            ),
+            pytest.param(
+                "Partition",
+                ("task.before-commit@1", "task.committed@2", "batch.landed@3"),
+                ["FirstStart", "ReplayBatch", "FinishBatch", "SkipLanded"],
+                id="Partition",
+            ),
+        ]
+    ),
 )
 def test_merge_adds_each_record_once_through_kills(
     rig: Rig, commit: str, points: tuple[str, ...], verdicts: list[str]
@@ -215,7 +227,7 @@ def merged(records: Sequence[Record], merge: Mapping[str, str]) -> dict[int, tup
     return {customer: tuple(values[name] for name in merge) for customer, values in totals.items()}
 
 
-@pytest.mark.parametrize("commit", ["Batch", "Partition"])
+@pytest.mark.parametrize("commit", one_or_all(["Batch", "Partition"]))
 def test_batches_of_which_no_row_is_left_move_the_positions_alone(
     kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, commit: str
 ) -> None:
@@ -236,7 +248,7 @@ def test_batches_of_which_no_row_is_left_move_the_positions_alone(
     assert rig.sql("select next_offset from exactlyonce.offsets") == [(2 * LARGE + TINY,)]
 
 
-@pytest.mark.parametrize("where", ["PostgreSQL 16", "behind a pooler"])
+@pytest.mark.parametrize("where", one_or_all(["behind a pooler", "PostgreSQL 16"]))
 def test_a_whole_stream_lands_once_through_kills(
     kafka: Kafka, tmp_path: Path, name: str, where: str, request: pytest.FixtureRequest
 ) -> None:

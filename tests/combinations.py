@@ -1,0 +1,15 @@
+"""Which combinations of a claim run: `make test` runs one for real, `make test-full` all of them (EVERY_MODE=1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+EVERY_MODE = os.environ.get("EVERY_MODE") == "1"
+Case = TypeVar("Case")
+
+
+def one_or_all(cases: Sequence[Case]) -> list[Case]:
+    """Return the first case, which tells the most, or with EVERY_MODE=1 each of them."""
+    return list(cases if EVERY_MODE else cases[:1])
