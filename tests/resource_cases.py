@@ -24,6 +24,9 @@ POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
 NAME_SENTENCE = "write metadata.name with at most 49 lowercase letters, digits and hyphens"
 OBJECT_NAME = "write the name of a Kubernetes object: lowercase letters, digits, hyphens and dots"
 MEMORY = "write it in mebibytes or gibibytes, as 512m or 2g"
+DELETES = (
+    "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, without version: the last record decides"
+)
 DURATION = "write it like 500ms, 10s, 5m or 1h30m"
 LABEL_VALUE = "write a label's value: letters, digits, hyphens, underscores and dots"
 OWN_NAMES = "names that begin with exactlyonce.dev/ are the operator's own; use another prefix"
@@ -99,6 +102,7 @@ FULL = document(
             "type": "Csv",
             "schema": "id BIGINT NOT NULL",
             "onMalformed": "DeadLetter",
+            "onTombstone": "Skip",
             "options": {"sep": ";"},
         },
         "spec.transform": {"python": {"module": "shop.orders", "function": "clean"}},
@@ -124,6 +128,7 @@ FULL = document(
             "onCheckpointLost": "Halt",
             "onBatchTooLarge": "Retry",
             "onSourceTruncated": "ResumeFromEarliest",
+            "onTopicDeleted": "Forget",
             "maxFailuresPerBatch": 9,
             "backoff": {"initial": "0s", "max": "1m30s"},
         },
@@ -494,6 +499,21 @@ CASES = (
         {"spec.outputMode": "Complete", "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]}},
         "spec",
         "outputMode: Complete replaces all rows of the table, so it needs sink.postgres.write: Append",
+    ),
+    Refused(
+        "tombstones that delete from a table that is appended to",
+        {"spec.source.format.onTombstone": "Delete"},
+        "spec",
+        DELETES,
+    ),
+    Refused(
+        "tombstones that delete beside a version",
+        {
+            "spec.source.format.onTombstone": "Delete",
+            "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"], "version": "at"},
+        },
+        "spec",
+        DELETES,
     ),
     *(
         Refused(

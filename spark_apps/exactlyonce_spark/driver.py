@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from exactlyonce.api.output_mode import OutputMode
-from exactlyonce.api.source import OnMalformed
+from exactlyonce.api.source import OnMalformed, OnTombstone
 from exactlyonce.api.spec import Delivery
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
@@ -36,6 +36,7 @@ from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.metrics import DriverMetrics, serve
+from exactlyonce_spark.postgres.deletions import without_deleted
 from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
 from exactlyonce_spark.postgres.replacing import ReplacingTarget
 from exactlyonce_spark.postgres.table import Table, read_table
@@ -124,8 +125,11 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
 
     rows = rows_now()
     yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
+    deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
+    if deletes:
+        yielded = without_deleted(yielded, parts.table)
     columns = fit_columns(yielded, parts.table, spec.sink.postgres)
-    target, plan = _target(parts, columns)
+    target, plan = _target(parts, columns, deletes=deletes)
     settings = BatchSettings(
         spec.delivery, spec.sink.postgres.commit, spec.source.format.on_malformed is OnMalformed.DEAD_LETTER
     )
@@ -138,7 +142,9 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
         return _Query(parts, session, rows, rows_now, columns, plan, loop, drain, metrics, growth).run()
 
 
-def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[PostgresTarget, TargetPlan]:
+def _target(
+    parts: DriverParts, columns: tuple[FittedColumn, ...], *, deletes: bool
+) -> tuple[PostgresTarget, TargetPlan]:
     sink = parts.driver.spec.sink.postgres
     plan = TargetPlan(
         parts.driver.stream_id,
@@ -148,6 +154,7 @@ def _target(parts: DriverParts, columns: tuple[FittedColumn, ...]) -> tuple[Post
         parts.table.name,
         tuple(column.name for column in columns),
         sink,
+        deletes,
     )
     replaces = parts.driver.spec.output_mode is OutputMode.COMPLETE
     target = (ReplacingTarget if replaces else PostgresTarget)(parts.ledger, plan)
@@ -250,6 +257,7 @@ class _Query:
                 self._columns,
                 self._worker,
                 lambda ranges: malformed_records(self._session, source.kafka, source.format, secret, ranges),
+                source.format.on_tombstone is OnTombstone.DELETE,
             )
             self._metrics.begun()
             landing = self._loop.run(batch)

@@ -31,6 +31,7 @@ _TOO_LARGE = re.compile(
 
 Source: org.apache.spark.util.SparkExitCode, ExecutorExitCodeJVM and KubernetesClusterSchedulerBackend, Spark 4.2.0.
 """
+_TOMBSTONE = "(a tombstone)"
 _DATABASE = "psycopg2"
 _MOST = 1200
 
@@ -105,6 +106,8 @@ def _cause(text: str) -> tuple[str, str] | None:
     malformed = _RAISED.search(text)
     if malformed is not None:
         advice = "Mend the producer, or set source.format.onMalformed to DeadLetter."
+        if _TOMBSTONE in malformed[0]:
+            advice = "Set source.format.onTombstone to Skip, or to Delete with write: Upsert."
         return "MalformedRecord", f"{malformed[0].rstrip('.')}. {advice}"
     lost = _KAFKA_LOSS.search(text)
     if lost is not None:

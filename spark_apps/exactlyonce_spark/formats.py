@@ -13,12 +13,15 @@ from typing import cast
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import StringType, StructField, StructType
 
-from exactlyonce.api.source import Format, FormatType, OnMalformed
+from exactlyonce.api.source import Format, FormatType, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
 
 META_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
+DELETED = "_deleted"
+"""With onTombstone: Delete, whether a row deletes its key."""
 _CORRUPT = "_exactlyonce_malformed"
 _ROW = "_exactlyonce_row"
+_VALUELESS = "_exactlyonce_without_value"
 _FAILURE = "Malformed record"
 _STAYS = "spark_partition_id() >= 0"
 """Always true, for almost nothing, and to Spark not deterministic: what makes the generator stay where it is."""
@@ -40,7 +43,8 @@ def parse_schema(given: Format) -> StructType:
         said = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         advice = "write columns as SQL DDL: id BIGINT, name STRING"
         raise SchemaInvalid(f"source.format.schema does not parse ({said}); {advice}.") from problem
-    taken = [name for name in schema.names if name.lower() in {*META_COLUMNS, _CORRUPT}]
+    deleted = {DELETED} if given.on_tombstone is OnTombstone.DELETE else set()
+    taken = [name for name in schema.names if name.lower() in {*META_COLUMNS, _CORRUPT, *deleted}]
     if taken:
         raise SchemaInvalid(
             f"source.format.schema names {', '.join(taken)}, which the view source has already; rename it."
@@ -61,20 +65,24 @@ def parsed(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
     """Return the rows of well-formed records, with the columns of the schema and META_COLUMNS.
 
     With onMalformed: Fail the query ends at the first malformed record and names it; with DeadLetter such records yield
-    no row, and `malformed_records` finds them.
+    no row, and `malformed_records` finds them. A record without a value yields what onTombstone asks for; that is decided in
+    the generator too.
     """
-    rows = records.selectExpr(*_kept(records), "value").withColumn("_parsed", _parse(given, schema))
+    kept, names = _kept(records), _kept_names(records)
+    if given.on_tombstone is OnTombstone.DELETE:
+        kept, names = [*kept, f"value is null as {DELETED}"], [*names, DELETED]
+    rows = records.selectExpr(*kept, "value").withColumn("_parsed", _parse(given, schema))
     if given.on_malformed is OnMalformed.FAIL:
         where = "concat(' in topic ', _topic, ' partition ', _partition, ' offset ', _offset, ': ', _why)"
         otherwise = f"raise_error(concat('{_FAILURE}', {where}))"
     else:
         otherwise = "null"
-    checked = rows.selectExpr(*_kept_names(records), "_parsed", f"{_reason(given, schema)} as _why")
+    checked = rows.selectExpr(*names, "_parsed", f"{_reason(given, schema)} as _why", f"value is null as {_VALUELESS}")
     well_formed = f"_why is null and {_STAYS}"
-    exploded = checked.selectExpr(
-        *_kept_names(records), f"inline(if({well_formed}, array({_row(given)}), {otherwise}))"
-    )
-    return exploded.drop(_CORRUPT)
+    rows_of_record = f"if({well_formed}, array({_row(given)}), {otherwise})"
+    if given.on_tombstone is OnTombstone.SKIP:
+        rows_of_record = f"if({_VALUELESS}, null, {rows_of_record})"
+    return checked.selectExpr(*names, f"inline({rows_of_record})").drop(_CORRUPT)
 
 
 def malformed_records(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
@@ -126,11 +134,18 @@ def _reason(given: Format, schema: StructType) -> str:
     not_text = (
         ""
         if _is_binary(given, schema)
-        else " when value is null then 'the value is null (a tombstone)'"
+        else f" when value is null then {_WITHOUT_VALUE[given.on_tombstone]}"
         " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
     )
     corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
     return f"case{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
+
+
+_WITHOUT_VALUE = {
+    OnTombstone.FAIL: "'the value is null (a tombstone)'",
+    OnTombstone.SKIP: "null",
+    OnTombstone.DELETE: "null",
+}
 
 
 def _is_binary(given: Format, schema: StructType) -> bool:

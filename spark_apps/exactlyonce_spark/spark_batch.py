@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.formats import DELETED
 from exactlyonce_spark.plan import PlanReader
 from exactlyonce_spark.postgres.fit import FittedColumn
 from exactlyonce_spark.target import DeadLetter
@@ -33,6 +34,7 @@ class SparkBatch:
     columns: tuple[FittedColumn, ...]
     worker: WorkerPlan
     find_malformed: FindMalformed
+    with_deleted: bool = False
 
     def plan(self) -> ExecutedPlan:
         """Return what Spark's executed plan says."""
@@ -80,4 +82,6 @@ class SparkBatch:
     def _handed_over(self) -> DataFrame:
         """The rows with the table's columns, as text where Postgres reads text; names that need no quoting."""
         expressions = [f"{column.expression} as c{place}" for place, column in enumerate(self.columns)]
+        if self.with_deleted:
+            expressions.append(f"{DELETED} as deleted")
         return self.rows.selectExpr(*expressions)

@@ -180,6 +180,14 @@ class OnMalformed(StrEnum):
     DEAD_LETTER = "DeadLetter"
 
 
+class OnTombstone(StrEnum):
+    """What a record without a value is: in a compacted topic it deletes its key."""
+
+    FAIL = "Fail"
+    SKIP = "Skip"
+    DELETE = "Delete"
+
+
 _FORMAT_OPTIONS = {
     FormatType.JSON: (
         "allowComments", "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedFieldNames", "dateFormat",
@@ -215,8 +223,14 @@ class Format(Model):
     )
     on_malformed: OnMalformed = Field(
         OnMalformed.FAIL,
-        description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters. A "
-        "record without a value (a deleted key of a compacted topic) is malformed unless the format is Raw with BINARY.",
+        description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters.",
+    )
+    on_tombstone: OnTombstone = Field(
+        OnTombstone.FAIL,
+        description="What a record without a value is, which deletes its key in a compacted topic. Fail: malformed, unless the "
+        "format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it is a row of the view `source` whose "
+        "column _deleted is true and whose other columns but _key are NULL; the transform yields _deleted and the keys, and "
+        "the row with these keys is deleted.",
     )
     options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 

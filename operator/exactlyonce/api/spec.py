@@ -16,8 +16,8 @@ from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
-from exactlyonce.api.sink import Commit, Sink
-from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Source
+from exactlyonce.api.sink import Commit, Sink, Write
+from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, OnTombstone, Source
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
@@ -76,6 +76,13 @@ class OnBatchTooLarge(StrEnum):
 
     SHRINK = "Shrink"
     RETRY = "Retry"
+
+
+class OnTopicDeleted(StrEnum):
+    """What happens when a topic that the pattern matched is deleted."""
+
+    HALT = "Halt"
+    FORGET = "Forget"
 
 
 class DeletionPolicy(StrEnum):
@@ -157,6 +164,11 @@ class Recovery(Model):
         OnBatchTooLarge.SHRINK,
         description="When a batch needed more memory or time than there is: Shrink halves the limit of a batch until its "
         "records have landed; Retry runs it again as it is, like any batch that failed.",
+    )
+    on_topic_deleted: OnTopicDeleted = Field(
+        OnTopicDeleted.HALT,
+        description="When a topic that source.kafka.topicPattern matched does not exist any more. Forget goes on without it; "
+        "its records that had not landed are lost unseen.",
     )
     max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")
@@ -253,6 +265,15 @@ class StreamSpec(Model):
             "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
         ),
         *OUTPUT_MODE_RULES,
+        Rule(
+            "self.source.format.onTombstone != 'Delete' || !has(self.sink.postgres) || (self.sink.postgres.write == 'Upsert' "
+            "&& !has(self.sink.postgres.version))",
+            lambda it: (
+                it.source.format.on_tombstone is not OnTombstone.DELETE
+                or (it.sink.postgres.write is Write.UPSERT and it.sink.postgres.version is None)
+            ),
+            "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, without version: the last record decides",
+        ),
     )
 
     @property

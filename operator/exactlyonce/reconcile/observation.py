@@ -8,7 +8,7 @@ from datetime import datetime
 
 from exactlyonce.api.sink import Commit
 from exactlyonce.api.source_set import SourceSet
-from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated
+from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.retained import NotRetained, Retained
@@ -60,6 +60,7 @@ class Request:
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
     on_source_truncated: OnSourceTruncated = OnSourceTruncated.HALT
+    on_topic_deleted: OnTopicDeleted = OnTopicDeleted.HALT
     shuffle_partitions: int = 8
     watermark_policy: str = DEFAULT_WATERMARK_POLICY
     adopt: str | None = None

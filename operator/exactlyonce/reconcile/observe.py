@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
+from exactlyonce.api.source import OnTombstone
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
@@ -70,6 +71,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None) -> Reque
         commit=spec.sink.postgres.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
         on_source_truncated=spec.recovery.on_source_truncated,
+        on_topic_deleted=spec.recovery.on_topic_deleted,
         shuffle_partitions=spec.shuffle_partitions,
         watermark_policy=spec.spark_conf.get(WATERMARK_POLICY, DEFAULT_WATERMARK_POLICY),
         adopt=annotations.get(ADOPT),
@@ -135,8 +137,11 @@ def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[Topi
 def _hash_of_query(spec: StreamSpec) -> str:
     """Return a hash of what turns records into rows, and of what else the state of a stateful query depends on."""
     transform = None if spec.transform is None else spec.transform.to_document()
-    parts: list[object] = [spec.source.format.to_document(), transform]
     # What was added later counts where it is not the default, so that a hash of an earlier release stays what it was.
+    given = spec.source.format.to_document()
+    if spec.source.format.on_tombstone is OnTombstone.FAIL:
+        del given["onTombstone"]
+    parts: list[object] = [given, transform]
     defaults = {"outputMode": OutputMode.APPEND, WATERMARK_POLICY: DEFAULT_WATERMARK_POLICY, STATE_STORE: ROCKSDB}
     asked = {**defaults, **spec.spark_conf, "outputMode": spec.output_mode}
     changed = {key: asked[key] for key, default in defaults.items() if asked[key] != default}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.reconcile.observation import Observation, Request
@@ -66,10 +67,26 @@ def returned_positions(source: SourceView, ledger: LedgerView) -> Positions:
     )
 
 
+def forgotten_topics(seen: Observation, ledger: LedgerView) -> frozenset[str]:
+    """Return the topics that the pattern matched, that are gone, and that the resource goes on without.
+
+    Their positions are retired as those of a topic that is left out. Without any topic left there is nothing to go on with.
+    """
+    request = seen.request
+    asked = request.on_topic_deleted is OnTopicDeleted.FORGET and request.source.pattern is not None
+    if not asked or not seen.source.selected:
+        return frozenset()
+    read = {key.topic for key in ledger.landed.positions if request.source.reads(key)}
+    return frozenset(read - seen.source.topic_ids.keys())
+
+
 def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
     """Return how what the resource reads differs from what the stream has read, or None."""
     landed, request = ledger.landed.positions, seen.request
-    removed = Positions({key: offset for key, offset in landed.items() if not request.source.reads(key)})
+    forgotten = forgotten_topics(seen, ledger)
+    removed = Positions(
+        {key: offset for key, offset in landed.items() if key.topic in forgotten or not request.source.reads(key)}
+    )
     returned = returned_positions(seen.source, ledger)
     new = added_partitions(request, seen.source, ledger)
     added = Positions()
@@ -121,7 +138,11 @@ def _evidence(seen: Observation, added: Positions, returned: Positions, removed:
             found(
                 key,
                 f"is not read any more; it has landed up to {at}"
-                + (f" of {bounds[key].latest}" if key in bounds else " and does not exist any more"),
+                + (
+                    f" of {bounds[key].latest}"
+                    if key in bounds
+                    else " and does not exist any more: records behind that, if there were any, are lost unseen"
+                ),
                 at,
             )
             for key, at in removed.items()

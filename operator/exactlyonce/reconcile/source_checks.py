@@ -9,7 +9,7 @@ from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.reconcile.observation import Observation
-from exactlyonce.reconcile.source_change import added_partitions, returned_positions
+from exactlyonce.reconcile.source_change import added_partitions, forgotten_topics, returned_positions
 from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
 
@@ -20,10 +20,20 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
         return None
     told = "; ".join(item.words for item in evidence)
     return SourceReplaced(
-        f"The source is not the one this stream has read: {told}. Restore it, let a stream with another streamId read the "
-        f"new one, or annotate {FRESH}={ledger.stream.token} to start anew on it.",
+        f"The source is not the one this stream has read: {told}. Restore it, {_without_the_topics(seen, ledger)}"
+        f"let a stream with another streamId read the new one, or annotate {FRESH}={ledger.stream.token} to start anew on it.",
         tuple(evidence),
     )
+
+
+def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
+    """How a stream goes on without the topics that are gone, where others are left."""
+    gone = [topic for topic in _known_topic_ids(seen, ledger) if topic not in seen.source.topic_ids]
+    if not gone or not seen.source.selected:
+        return ""
+    if seen.request.source.pattern is not None:
+        return "set recovery.onTopicDeleted to Forget to go on without the topics that are gone, "
+    return f"take {', '.join(sorted(gone))} out of source.kafka to go on without, "
 
 
 def first_missing(seen: Observation, ledger: LedgerView) -> dict[TopicPartition, tuple[int, int]]:
@@ -67,8 +77,11 @@ def _expected(seen: Observation, ledger: LedgerView) -> Positions:
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
+    forgotten = forgotten_topics(seen, ledger)
     for topic, known in sorted(_known_topic_ids(seen, ledger).items()):
         current = seen.source.topic_ids.get(topic)
+        if topic in forgotten:
+            continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
         elif is_other_topic(known, current):

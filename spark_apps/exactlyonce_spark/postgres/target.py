@@ -21,6 +21,7 @@ from exactlyonce.offsets import BatchNumber, Epoch
 from exactlyonce_spark.postgres import writes
 from exactlyonce_spark.postgres.copying import copy_rows, quoted_name, require_all_taken, require_none_left_out
 from exactlyonce_spark.postgres.dead_letters import write_letters
+from exactlyonce_spark.postgres.deletions import delete_staged
 from exactlyonce_spark.postgres.table import require_lasting
 from exactlyonce_spark.target import DeadLetter, Moved, Staged
 
@@ -38,6 +39,7 @@ class TargetPlan:
     table_name: str
     columns: tuple[str, ...]
     sink: PostgresSink
+    deletes: bool = False
 
     @property
     def staging_table(self) -> str:
@@ -53,13 +55,15 @@ class PostgresTarget:
         self._plan = plan
         self._table = sql.Identifier(plan.table_schema, plan.table_name)
         self._staging = sql.Identifier(plan.ledger_schema, plan.staging_table)
-        self._staged = writes.Staged(self._staging, self._table, plan.columns)
+        self._staged = writes.Staged(self._staging, self._table, plan.columns, plan.deletes)
         self._write_staged = writes.write_staged(self._staged, plan.sink)
         self._keeps_order = plan.sink.write is not Write.APPEND
 
     def create_staging(self) -> None:
         """Make this epoch's staging table, unlogged, with the types of the target's columns."""
         names = sql.SQL(", ").join(sql.Identifier(name) for name in self._plan.columns)
+        if self._plan.deletes:
+            names = sql.SQL("{}, null::boolean as {}").format(names, sql.Identifier(writes.DELETED))
         statement = sql.SQL(
             "drop table if exists {staging}; create unlogged table {staging} as "
             "select null::bigint as _batch, null::bigint as _tag, null::bigint as _row, {names} from {table} limit 0"
@@ -143,7 +147,8 @@ class PostgresTarget:
         order = writes.STAGING_COLUMNS if self._keeps_order else writes.STAGING_COLUMNS[:2]
         with transaction.cursor() as cursor:
             tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
-            return copy_rows(cursor, self._staging, [*order, *self._plan.columns], tagged, batch)
+            deleted = [writes.DELETED] if self._plan.deletes else []
+            return copy_rows(cursor, self._staging, [*order, *self._plan.columns, *deleted], tagged, batch)
 
     def _append(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object], expected: int) -> Moved:
         cursor.execute(self._write_staged, parameters)
@@ -160,6 +165,8 @@ class PostgresTarget:
         sink = self._plan.sink
         cursor.execute(writes.count_keys(self._staged, sink), parameters)
         found, keys = _numbers(cursor)
+        if self._plan.deletes:
+            delete_staged(cursor, self._staged, sink.keys, parameters)
         cursor.execute(self._write_staged, parameters)
         written = int(cursor.rowcount)
         if written != keys:

@@ -14,6 +14,9 @@ from psycopg2 import sql
 from exactlyonce.api.sink import Combine, PostgresSink, Write
 
 STAGING_COLUMNS = ("_batch", "_tag", "_row")
+DELETED = "_deleted"
+"""Whether a row deletes its key: a column of the staging table where a stream deletes."""
+_LAST_FIRST = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
 
 _AGGREGATES = {
     Combine.SUM: "sum({column})",
@@ -38,29 +41,34 @@ class Staged:
     staging: sql.Identifier
     target: sql.Identifier
     columns: Sequence[str]
+    deletes: bool = False
 
     @property
     def source(self) -> sql.Identifier:
         """The staging table, as a statement with parameters names it."""
-        return _identifier(*self.staging.strings)
+        return identifier(*self.staging.strings)
 
     @property
     def destination(self) -> sql.Identifier:
         """The target table, as a statement with parameters names it."""
-        return _identifier(*self.target.strings)
+        return identifier(*self.target.strings)
 
 
 def count_staged(rows: Staged) -> sql.Composed:
     """Return the statement that counts the rows of a batch with some tags. Parameters: batch, tags."""
-    return sql.SQL("select count(*) from {} where {}").format(rows.source, _chosen())
+    return sql.SQL("select count(*) from {} where {}").format(rows.source, chosen())
 
 
 def count_keys(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """Return the statement that counts the rows of a batch with some tags, and their distinct keys. Parameters: batch, tags."""
+    if rows.deletes:
+        return sql.SQL("select (select count(*) from {} where {}), (select count(*) from ({}) as written)").format(
+            rows.source, chosen(), _latest(rows, sink)
+        )
     return sql.SQL(
         "select coalesce(sum(of_key), 0)::bigint, count(*) from "
         "(select count(*) as of_key from {staging} where {chosen} group by {keys}) counted"
-    ).format(staging=rows.source, chosen=_chosen(), keys=_names(sink.keys))
+    ).format(staging=rows.source, chosen=chosen(), keys=names_of(sink.keys))
 
 
 def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
@@ -80,9 +88,9 @@ def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
         "or old.tableoid in (select relid from pg_partition_tree(%(target)s::regclass)))) as compared"
     ).format(
         wanted=_wanted(rows, sink),
-        names=_names(rows.columns),
+        names=names_of(rows.columns),
         target=rows.destination,
-        same=sql.SQL(" and ").join(sql.SQL("old.{key} = new.{key}").format(key=_identifier(key)) for key in sink.keys),
+        same=sql.SQL(" and ").join(sql.SQL("old.{key} = new.{key}").format(key=identifier(key)) for key in sink.keys),
         holds=_holds(rows, sink),
     )
 
@@ -98,13 +106,13 @@ def _holds(rows: Staged, sink: PostgresSink) -> sql.Composable:
     if not rest:
         return sql.SQL("old.tableoid is not null")
     if sink.write is Write.MERGE:
-        return sql.SQL(" and ").join(_unchanged(_identifier(name), sink.merge[name]) for name in rest)
+        return sql.SQL(" and ").join(_unchanged(identifier(name), sink.merge[name]) for name in rest)
     # By the bytes, as suppress_redundant_updates_trigger compares, and as types without equality allow.
     same: sql.Composable = sql.SQL("record_image_eq(row({}), row({}))").format(_of("old", rest), _of("new", rest))
     if sink.version is None:
         return same
     newer = sql.SQL("old.{version} is not null and (new.{version} is null or old.{version} > new.{version})")
-    return sql.SQL("({} or {})").format(same, newer.format(version=_identifier(sink.version)))
+    return sql.SQL("({} or {})").format(same, newer.format(version=identifier(sink.version)))
 
 
 def _unchanged(column: sql.Identifier, combine: Combine) -> sql.Composable:
@@ -131,9 +139,9 @@ def write_staged(rows: Staged, sink: PostgresSink) -> sql.Composed:
 
 
 def _append(rows: Staged) -> sql.Composed:
-    names = _names(rows.columns)
+    names = names_of(rows.columns)
     return sql.SQL("insert into {target} ({names}) select {names} from {staging} where {chosen}").format(
-        target=rows.destination, names=names, staging=rows.source, chosen=_chosen()
+        target=rows.destination, names=names, staging=rows.source, chosen=chosen()
     )
 
 
@@ -141,29 +149,42 @@ def _upsert(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """One row a key: the one with the greatest version, else the last one read. An older row replaces no newer one."""
     guard: sql.Composable = sql.SQL("")
     if sink.version is not None:
-        version = _identifier(sink.version)
+        version = identifier(sink.version)
         guard = sql.SQL(" where old.{version} is null or old.{version} <= excluded.{version}").format(version=version)
     changes = [
-        sql.SQL("{column} = excluded.{column}").format(column=_identifier(name))
+        sql.SQL("{column} = excluded.{column}").format(column=identifier(name))
         for name in rows.columns
         if name not in sink.keys
     ]
     return sql.SQL("insert into {target} as old ({names}) {latest} on conflict ({keys}) {action}").format(
         target=rows.destination,
-        names=_names(rows.columns),
+        names=names_of(rows.columns),
         latest=_latest(rows, sink),
-        keys=_names(sink.keys),
+        keys=names_of(sink.keys),
         action=_on_conflict(changes, guard),
     )
 
 
 def _latest(rows: Staged, sink: PostgresSink) -> sql.Composed:
-    latest: sql.Composable = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
+    """The row of each key that is written; a key whose last row is a deletion is left to `deletions.delete_staged`."""
+    latest: sql.Composable = _LAST_FIRST
     if sink.version is not None:
-        latest = sql.SQL("{} desc nulls last, {}").format(_identifier(sink.version), latest)
+        latest = sql.SQL("{} desc nulls last, {}").format(identifier(sink.version), latest)
+    if not rows.deletes:
+        return last_of_each_key(rows, rows.columns, sink.keys, latest)
+    last = last_of_each_key(rows, [*rows.columns, DELETED], sink.keys)
+    return sql.SQL("select {} from ({}) as last where not {}").format(
+        names_of(rows.columns), last, sql.Identifier(DELETED)
+    )
+
+
+def last_of_each_key(
+    rows: Staged, columns: Sequence[str], keys: Sequence[str], latest: sql.Composable = _LAST_FIRST
+) -> sql.Composed:
+    """Return the query of the last staged row of each key."""
     return sql.SQL(
         "select distinct on ({keys}) {names} from {staging} where {chosen} order by {keys}, {latest}"
-    ).format(keys=_names(sink.keys), names=_names(rows.columns), staging=rows.source, chosen=_chosen(), latest=latest)
+    ).format(keys=names_of(keys), names=names_of(columns), staging=rows.source, chosen=chosen(), latest=latest)
 
 
 def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
@@ -172,26 +193,26 @@ def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
         sql.SQL("{} = {}").format(column, sql.SQL(_COMBINED[sink.merge[name]]).format(column=column))
         for name in rows.columns
         if name not in sink.keys
-        for column in [_identifier(name)]
+        for column in [identifier(name)]
     ]
     return sql.SQL("insert into {target} as old ({names}) {aggregated} on conflict ({keys}) {action}").format(
         target=rows.destination,
-        names=_names(rows.columns),
+        names=names_of(rows.columns),
         aggregated=_aggregated(rows, sink),
-        keys=_names(sink.keys),
+        keys=names_of(sink.keys),
         action=_on_conflict(changes, sql.SQL("")),
     )
 
 
 def _aggregated(rows: Staged, sink: PostgresSink) -> sql.Composed:
     values = [
-        sql.SQL("{}").format(_identifier(name))
+        sql.SQL("{}").format(identifier(name))
         if name in sink.keys
-        else sql.SQL(_AGGREGATES[sink.merge[name]]).format(column=_identifier(name))
+        else sql.SQL(_AGGREGATES[sink.merge[name]]).format(column=identifier(name))
         for name in rows.columns
     ]
     return sql.SQL("select {values} from {staging} where {chosen} group by {keys} order by {keys}").format(
-        values=sql.SQL(", ").join(values), staging=rows.source, chosen=_chosen(), keys=_names(sink.keys)
+        values=sql.SQL(", ").join(values), staging=rows.source, chosen=chosen(), keys=names_of(sink.keys)
     )
 
 
@@ -201,18 +222,20 @@ def _on_conflict(changes: Sequence[sql.Composable], guard: sql.Composable) -> sq
     return sql.SQL("do update set {}{}").format(sql.SQL(", ").join(changes), guard)
 
 
-def _chosen() -> sql.SQL:
+def chosen() -> sql.SQL:
+    """Return the condition of the staged rows of a batch with some tags. Parameters: batch, tags."""
     return sql.SQL("_batch = %(batch)s and _tag = any(%(tags)s::bigint[])")
 
 
 def _of(row: str, columns: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.SQL(f"{row}." + "{}").format(_identifier(name)) for name in columns)
+    return sql.SQL(", ").join(sql.SQL(f"{row}." + "{}").format(identifier(name)) for name in columns)
 
 
-def _names(columns: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(_identifier(name) for name in columns)
+def names_of(columns: Sequence[str]) -> sql.Composed:
+    """Return quoted names with commas between them."""
+    return sql.SQL(", ").join(identifier(name) for name in columns)
 
 
-def _identifier(*names: str) -> sql.Identifier:
+def identifier(*names: str) -> sql.Identifier:
     """Return a quoted name for a statement with parameters, in which a percent sign is written twice."""
     return sql.Identifier(*(name.replace("%", "%%") for name in names))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.api.source_set import SourceSet
-from exactlyonce.api.spec import OnSourceTruncated
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, TopicPartition
+from exactlyonce.api.spec import OnSourceTruncated, OnTopicDeleted
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, QueryMark
+from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -18,7 +18,10 @@ from exactlyonce.reconcile.verdicts import (
     Decision,
     Evidence,
     Launch,
+    RebuildFromSink,
+    RebuildReason,
     Resume,
+    SeedAndPublish,
     SourceReplaced,
     SourceTruncated,
 )
@@ -30,8 +33,10 @@ from tests.unit.decide.facts import (
     Case,
     asked,
     at,
+    batch,
     halt,
     ledger,
+    logs,
     seed,
     seen,
     source,
@@ -39,6 +44,7 @@ from tests.unit.decide.facts import (
 )
 
 TWO = TopicPartition("orders", 2)
+ANY_TOPIC = SourceSet(pattern=".*")
 TWO_TOPICS = SourceSet(topics=frozenset({"orders", "refunds"}))
 ON = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
 ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
@@ -128,17 +134,17 @@ def test_records_that_landed_may_go_from_the_source(earliest: int) -> None:
     assert isinstance(decide(seen(source=source({ZERO: (40, 100), ONE: (earliest, 100)}))).verdict, Resume)
 
 
-def advised(told: str) -> str:
+def advised(told: str, without: str = "") -> str:
     """Return the reason of a SourceReplaced."""
     return (
-        f"The source is not the one this stream has read: {told}. Restore it, let a stream with another streamId read the "
-        "new one, or annotate exactlyonce.dev/fresh=token-1 to start anew on it."
+        f"The source is not the one this stream has read: {told}. Restore it, {without}let a stream with another streamId read "
+        "the new one, or annotate exactlyonce.dev/fresh=token-1 to start anew on it."
     )
 
 
-def replaced(*evidence: Evidence) -> Decision:
-    """Return the halt of a replaced source."""
-    return halt(SourceReplaced(advised("; ".join(item.words for item in evidence)), evidence))
+def replaced(*evidence: Evidence, without: str = "") -> Decision:
+    """Return the halt of a replaced source; `without` is how the stream goes on without what is gone."""
+    return halt(SourceReplaced(advised("; ".join(item.words for item in evidence), without), evidence))
 
 
 ENDS_EARLY = Evidence(
@@ -161,7 +167,20 @@ MADE_ANEW = Evidence(
         Evidence("orders-1 does not exist any more", {"topic": "orders", "partition": 1, "landed": 30}))),
     Case("one of two topics is gone", seen(
         ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
-        Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}))),
+        Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
+        without="take refunds out of source.kafka to go on without, ")),
+    Case("one of the topics that a pattern matched is gone", seen(
+        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=ANY_TOPIC)), replaced(
+        Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
+        without="set recovery.onTopicDeleted to Forget to go on without the topics that are gone, ")),
+    Case("all topics that a pattern matched are gone, though the resource forgets them",
+         seen(source=source({}, {}), request=asked(source=ANY_TOPIC, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
+        Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
+    Case("a topic that the resource names is gone, though it forgets what a pattern matched", seen(
+        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}),
+        request=asked(source=TWO_TOPICS, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
+        Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
+        without="take refunds out of source.kafka to go on without, ")),
 )  # fmt: skip
 def test_source_replaced_halts_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
@@ -176,6 +195,26 @@ def test_source_replaced_halts_when(case: Case) -> None:
 )
 def test_a_source_is_still_the_one_that_was_read_when(facts: Observation) -> None:
     assert isinstance(decide(facts).verdict, Resume)
+
+
+def test_a_topic_that_is_gone_and_forgotten_is_retired_in_a_new_generation_and_what_it_landed_is_told() -> None:
+    refunds = TopicPartition("refunds", 0)
+    stands = Positions({ZERO: 40, ONE: 30, refunds: 7})
+    stream = ledger(
+        stands=stands, topic_ids={"orders": "id-1", "refunds": "id-9"}, query=QueryMark(ANY_TOPIC, "query-1"),
+        batches=(batch(4, Ranges.empty_at(stands)),),
+    )  # fmt: skip
+    request = asked(source=ANY_TOPIC, on_topic_deleted=OnTopicDeleted.FORGET)
+    decision = decide(seen(logs(4, 4, stands, stands), ledger=stream, request=request))
+    assert isinstance(decision.verdict, RebuildFromSink)
+    assert decision.verdict.why is RebuildReason.SOURCE_SET_CHANGED
+    (made,) = [action for action in decision.actions if isinstance(action, SeedAndPublish)]
+    assert (made.before, made.after.positions) == (stands, at(40, 30))
+    assert decision.verdict.evidence[-1].words == (
+        "refunds-0 is not read any more; it has landed up to 7 and does not exist any more: records behind that, if there "
+        "were any, are lost unseen"
+    )
+    assert not decision.halts
 
 
 def test_a_halt_for_the_source_still_records_what_was_taken_at_most_once() -> None:

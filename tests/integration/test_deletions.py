@@ -1,0 +1,119 @@
+"""Rows that delete their key, against a real database without Spark: the last row of a key decides, and that is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exactlyonce.api.sink import PostgresSink
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce_spark.postgres.deletions import DeletionKept, DeletionWithoutKey, without_deleted
+from exactlyonce_spark.postgres.fit import YieldedColumn
+from exactlyonce_spark.postgres.table import TargetUnfit, read_table
+from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.target import Moved, Staged
+from testbed.postgres import Postgres
+from tests.conftest import QUICK, address_of
+
+Row = tuple[int | None, str | None, bool]
+
+
+class Stage:
+    """A table that is upserted, with rows that delete."""
+
+    def __init__(self, server: Postgres, name: str) -> None:
+        self.server, self.name = server, name
+        server.create_database(name)
+        server.execute("create table customers (id bigint primary key, name text)", name)
+        self.ledger = PostgresLedger(address_of(server, name), limits=QUICK)
+        self.ledger.prepare()
+        self.sink = PostgresSink.model_validate(
+            {"secretRef": {"name": "warehouse"}, "table": "customers", "write": "Upsert", "keys": ["id"]}
+        )
+        plan = TargetPlan(
+            "shop/orders", Epoch(1), "exactlyonce", "public", "customers", ("id", "name"), self.sink, deletes=True
+        )
+        self.target = PostgresTarget(self.ledger, plan)
+        self.target.create_staging()
+
+    def write(self, *rows: Row) -> int:
+        with self.ledger.transaction() as transaction:
+            return self.target.write(transaction, arrow(rows))
+
+    def found(self) -> list[tuple[object, ...]]:
+        return self.server.execute("select id, name from customers order by id", self.name)
+
+
+@pytest.fixture
+def stage(postgres_18: Postgres, name: str) -> Stage:
+    return Stage(postgres_18, name)
+
+
+def arrow(rows: Sequence[Row]) -> list[pa.RecordBatch]:
+    columns = list(zip(*rows, strict=True))
+    arrays: list[pa.Array[Any]] = [
+        pa.array(columns[0], pa.int64()),
+        pa.array(columns[1], pa.string()),
+        pa.array(columns[2], pa.bool_()),
+    ]
+    return [pa.RecordBatch.from_arrays(arrays, names=["c0", "c1", "deleted"])]
+
+
+def test_the_last_row_of_each_key_decides_whether_it_is_deleted(stage: Stage) -> None:
+    assert stage.write((1, "x", False), (2, "y", False), (1, None, True), (3, "z", False), (9, None, True)) == 2
+    assert stage.found() == [(2, "y"), (3, "z")]
+    assert stage.write((1, "again", False), (2, None, True), (2, "back", False), (3, None, True)) == 2
+    assert stage.found() == [(1, "again"), (2, "back")]
+
+
+def test_staged_rows_of_two_tasks_are_ordered_as_their_tags_are(stage: Stage) -> None:
+    stage.write((1, "x", False), (2, "y", False))
+    batch = BatchNumber(4)
+    staged = [
+        Staged(7, stage.target.stage(batch, 7, arrow([(1, None, True), (2, None, True)]))),
+        Staged(5, stage.target.stage(batch, 5, arrow([(2, "later", False)]))),
+    ]
+    with stage.ledger.transaction() as transaction:
+        assert stage.target.move_staged(transaction, batch, staged) == Moved(3, 1)
+    assert stage.found() == [(2, "later")]
+
+
+def test_a_deletion_that_names_no_row_fails_and_nothing_is_written(stage: Stage) -> None:
+    stage.write((1, "x", False))
+    with pytest.raises(DeletionWithoutKey, match="take the keys from _key in the transform"):
+        stage.write((2, "y", False), (None, None, True))
+    assert stage.found() == [(1, "x")]
+
+
+def test_a_row_that_a_trigger_keeps_from_deletion_fails_its_batch(stage: Stage) -> None:
+    stage.write((1, "x", False))
+    stage.server.execute(
+        "create function keep() returns trigger language plpgsql as 'begin return null; end'; "
+        "create trigger keep before delete on customers for each row execute function keep()",
+        stage.name,
+    )
+    with pytest.raises(DeletionKept):
+        stage.write((2, "y", False), (1, None, True))
+    assert stage.found() == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [([], "the query does not yield _deleted"), (["string"], "as string"), (["boolean"] * 2, "boolean, boolean")],
+)
+def test_a_query_has_to_say_once_which_rows_delete(stage: Stage, types: list[str], said: str) -> None:
+    columns = [YieldedColumn("id", "bigint"), *(YieldedColumn("_deleted", kind) for kind in types)]
+    with pytest.raises(TargetUnfit, match=said):
+        without_deleted(columns, read_table(stage.ledger, stage.sink))
+
+
+def test_a_table_with_a_column_of_that_name_is_refused(stage: Stage) -> None:
+    columns = [YieldedColumn("id", "bigint"), YieldedColumn("_deleted", "boolean")]
+    assert without_deleted(columns, read_table(stage.ledger, stage.sink)) == columns[:1]
+    stage.server.execute("alter table customers add column _deleted boolean", stage.name)
+    with pytest.raises(TargetUnfit, match="has a column _deleted"):
+        without_deleted(columns, read_table(stage.ledger, stage.sink))
