@@ -402,6 +402,19 @@ def test_only_a_batch_that_is_still_taken_is_recorded_as_lost_and_that_only_once
         transaction.write_failures(STREAM, (lost(9, P0, 0, 5),))
 
 
+def test_ranges_of_a_topic_that_is_gone_may_be_lost_again_under_the_same_offsets(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    """The topic may have been missing for a moment, or another one may have had its name."""
+    started(ledger)
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(8, P0, 0, 5),))
+        transaction.write_failures(STREAM, (replace(lost(9, P0, 0, 5), topic_gone=True),))
+        transaction.write_failures(STREAM, (replace(lost(10, P0, 0, 5), topic_gone=True),))
+    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(11, P0, 0, 5),))
+
+
 QUERIES = [
     QueryMark(SourceSet(topics=frozenset({"orders", "refunds"})), "hash-1"),
     QueryMark(SourceSet(pattern=r"o.*\\.'x"), "hash-2"),

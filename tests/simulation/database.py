@@ -259,7 +259,7 @@ class MemoryTransaction:
             given_up = ("given up", *key[1:])
             self.writes[key] = failure
             self.writes[given_up] = GONE
-            if failure.status is FailureStatus.LOST:
+            if failure.status is FailureStatus.LOST and not failure.topic_gone:
                 mine = (self._stretch(stream_id, failure.partition), failure.from_offset, failure.until_offset)
                 self._require_no_overlap(stream_id, failure.partition, mine)
                 self.writes[given_up] = mine

@@ -65,7 +65,7 @@ class MemoryTopic:
             if key in bounds and bounds[key].earliest <= offset < bounds[key].latest
         }
         records = self.records_at(held) if held else {}
-        return SourceView(bounds, {key.topic: self._id_of(key.topic) for key in self.ends}, selected, records=records)
+        return SourceView(bounds, {key.topic: self.id_of(key.topic) for key in self.ends}, selected, records=records)
 
     def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
         """Start at the earliest."""
@@ -77,7 +77,7 @@ class MemoryTopic:
         self._ask("ask the source for earliest, ids and leader epochs")
         return SourceNow(
             Positions({key: self.earliest(key) for key in partitions}),
-            {key.topic: self._id_of(key.topic) for key in partitions},
+            {key.topic: self.id_of(key.topic) for key in partitions},
             self._epochs(partitions),
         )
 
@@ -150,7 +150,7 @@ class MemoryTopic:
         life = self._life(partition, offset)
         return Fingerprint(offset, f"{life.name} {offset}", None, life.epoch)
 
-    def _id_of(self, topic: str) -> str:
+    def id_of(self, topic: str) -> str:
         return self.replaced.get(topic, self.topic_id) if self.has_ids else ZERO_TOPIC_ID
 
     def _epochs(self, partitions: list[TopicPartition]) -> LeaderEpochs:

@@ -16,7 +16,7 @@ from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView, Owner
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, LedgerView, Owner
 from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
 from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching, World
 from exactlyonce.reconcile.observe import Stores
@@ -179,7 +179,8 @@ class Machine:
             locked = transaction.lock_stream(STREAM, Lock.UPDATE)
             assert locked is not None
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)
-            kept, ids = self.topic.last_records(ranges).result(), {"orders": self.topic.topic_id}
+            kept = self.topic.last_records(ranges).result()
+            ids = {key.topic: self.topic.id_of(key.topic) for key in ranges}
             assert transaction.advance_positions(STREAM, ranges, ids, kept) == len(ends)
             transaction.write_batch(STREAM, BatchRow(number, permit.epoch, BatchStatus.LANDED, ranges))
             transaction.update_stream(replace(locked, landed_batch=number))
@@ -196,6 +197,11 @@ class Machine:
         view = self.ledger.look(STREAM)
         assert view is not None
         return view
+
+    def failures(self) -> list[FailureRow]:
+        """Return the failures in the ledger, in the order of their batches."""
+        rows = [row for key, row in self.database.tables.rows.items() if key[0] == "failure"]
+        return sorted(rows, key=lambda row: row.batch)
 
     def stands(self) -> tuple[int, ...]:
         """Return the landed positions."""

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from exactlyonce.api.status import Phase, StreamStatus
+from exactlyonce.checkpoint import files
 from exactlyonce.launch.port import Running
-from exactlyonce.ledger.rows import DatabaseIdentity, Owner
+from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, Owner
 from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
 from exactlyonce.reconcile.loop import Halted, Waiting
 from tests.unit.passes import KEYS, Died, Machine, ended
 from tests.unit.stateful_passes import database_went_back, state_of
 
+REFUNDS = TopicPartition("refunds", 0)
 GENERATION = "generation-000001-a1"
 
 
@@ -93,6 +95,48 @@ def topic_left_out() -> Machine:
     return machine
 
 
+def topic_deleted() -> Machine:
+    """A pattern has matched refunds, too, of which 7 records have landed and 5 more were planned before it was deleted."""
+    machine = ended()
+    machine.topic.ends[REFUNDS] = 20
+    kafka = {"bootstrapServers": "memory", "topicPattern": ".*"}
+    machine.spec = {
+        "source": {"kafka": kafka, "format": {"schema": "id INT"}},
+        "recovery": {"onTopicDeleted": "Forget"},
+    }
+    machine.keys = (*KEYS, REFUNDS)
+    attempt = machine.run_until_a_driver_runs()
+    machine.land(attempt, 41, 31, 7)
+    folder = f"generation-000002-a{attempt}"
+    planned = Positions(dict(zip(machine.keys, (45, 31, 12), strict=True)))
+    machine.store.files[f"{folder}/offsets/4"] = files.render_offsets(planned, 8)
+    machine.end(attempt)
+    machine.run_pass()
+    del machine.topic.ends[REFUNDS]
+    machine.effects.clear()
+    machine.reports.clear()
+    return machine
+
+
+def topic_made_anew() -> Machine:
+    machine = topic_deleted()
+    machine.topic.ends[REFUNDS] = 3
+    machine.topic.replaced["refunds"] = "id-2"
+    return machine
+
+
+def forgotten_topic_made_anew() -> Machine:
+    machine = topic_deleted()
+    attempt = machine.run_until_a_driver_runs()
+    machine.end(attempt)
+    machine.run_pass()
+    machine.topic.ends[REFUNDS] = 3
+    machine.topic.replaced["refunds"] = "id-2"
+    machine.effects.clear()
+    machine.reports.clear()
+    return machine
+
+
 def adopted_copy_of_the_database() -> Machine:
     machine = ended()
     machine.database.identity = DatabaseIdentity("8000000000000000008", 5)
@@ -152,6 +196,9 @@ LAUNCHES = [
     (status_lost, (40, 30)),
     (topic_added, (40, 30, 5)),
     (topic_left_out, (5,)),
+    (topic_deleted, (41, 31)),
+    (topic_made_anew, (41, 31, 0)),
+    (forgotten_topic_made_anew, (41, 31, 0)),
     (adopted_copy_of_the_database, (40, 30)),
     (adopted_checkpoint, (40, 30)),
     (started_anew, (0, 0)),
@@ -224,6 +271,53 @@ def test_a_topic_that_is_left_out_and_comes_back_goes_on_where_it_stood() -> Non
     machine.end(attempt)
     machine.run_until_a_driver_runs()
     assert [kind for kind, _ in machine.reports if kind != "Died"] == ["RebuildFromSink", "RebuildFromSink", "Resume"]
+
+
+def test_what_is_lost_with_a_deleted_topic_is_recorded_once_whenever_the_operator_dies() -> None:
+    whole = topic_deleted()
+    whole.run_until_a_driver_runs()
+    told = whole.reports[0][1]
+    assert "records from refunds-0@7 on, if there were any, are lost; refunds-0 [7, 12) were planned" in told
+    for place, effect in enumerate(whole.effects):
+        machine = topic_deleted()
+        machine.dies_before = place
+        with pytest.raises(Died):
+            machine.run_until_a_driver_runs()
+        machine.run_until_a_driver_runs()
+        lost = [row for row in machine.failures() if row.status is FailureStatus.LOST]
+        found = [(row.partition, row.from_offset, row.until_offset) for row in lost]
+        assert found == [(REFUNDS, 7, 12)], f"it died before {effect!r}"
+        assert machine.view().retired.positions == Positions({REFUNDS: 7})
+        row = machine.view().batch(lost[0].batch)
+        assert row is not None
+        assert row.note in told, "the ledger keeps what was told, also if nobody lived to tell it"
+
+
+@pytest.mark.parametrize(("is_same", "stands"), [(False, 0), (True, 7)], ids=["made anew", "missing for a moment"])
+def test_a_topic_that_is_gone_again_and_again_is_forgotten_each_time(is_same: bool, stands: int) -> None:
+    """What is lost each time has the same offsets, and no record of one loss stands in the way of the next."""
+    machine = topic_deleted()
+    for life in range(2, 5):
+        attempt = machine.run_until_a_driver_runs()
+        machine.end(attempt)
+        machine.run_pass()
+        machine.topic.ends[REFUNDS] = 20
+        machine.topic.replaced["refunds"] = "id-1" if is_same else f"id-{life}"
+        attempt = machine.run_until_a_driver_runs()
+        assert machine.stands() == (41, 31, stands)
+        row = machine.view().stream
+        assert row.checkpoint_path is not None
+        assert row.landed_batch is not None
+        folder = row.checkpoint_path.rsplit("/", 1)[-1]
+        planned = Positions(dict(zip(machine.keys, (41, 31, 9), strict=True)))
+        machine.store.files[f"{folder}/commits/{row.landed_batch}"] = files.render_commit()
+        machine.store.files[f"{folder}/offsets/{row.landed_batch + 1}"] = files.render_offsets(planned, 8)
+        machine.end(attempt)
+        machine.run_pass()
+        del machine.topic.ends[REFUNDS]
+    machine.run_until_a_driver_runs()
+    lost = [(row.from_offset, row.until_offset) for row in machine.failures() if row.status is FailureStatus.LOST]
+    assert lost == [(7, 12), *[(stands, 9)] * 3]
 
 
 def test_nothing_lands_in_a_partition_that_is_left_out() -> None:

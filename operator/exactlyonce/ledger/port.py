@@ -121,7 +121,8 @@ class LedgerTransaction(Protocol):
         """Record failed ranges; the same batch, partition and range again replaces its record.
 
         Raises:
-            LedgerRefused: if a lost range overlaps another lost one of the partition whose records it has in common.
+            LedgerRefused: if a lost range overlaps another lost one of the partition whose records it has in common; those
+                of topics that are gone have none.
         """
         ...
 

@@ -254,7 +254,7 @@ class PostgresTransaction:
                 failure.error,
                 failure.from_offset,
                 failure.until_offset,
-                failure.status is FailureStatus.LOST,
+                failure.status is FailureStatus.LOST and not failure.topic_gone,
                 stream_id,
                 failure.partition.topic,
                 failure.partition.partition,

@@ -91,7 +91,7 @@ class BatchStatus(StrEnum):
 class BatchRow:
     """One batch: its status, all of its ranges, and what was counted.
 
-    `rows_written` are rows of the table that took effect: with Upsert and Merge at most one a key. `landed_at` is the moment
+    `rows_written` are rows of the table that were inserted, replaced or deleted. `landed_at` is the moment
     of its landing by the database's clock; it is read, never written.
     """
 
@@ -123,14 +123,17 @@ class FailureStatus(StrEnum):
     CLOSED = "Closed"
     """The batch landed in a later try."""
     LOST = "Lost"
-    """The records take no effect: retention took them, or AtMostOnce gave them up."""
+    """The records take no effect: retention took them, their topic was deleted, or AtMostOnce gave them up."""
     SUPERSEDED = "Superseded"
     """The batch never landed; a new generation reads its records again under another number."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
-    """The ranges of one partition that failed in one batch."""
+    """The ranges of one partition that failed in one batch.
+
+    `topic_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
+    """
 
     batch: BatchNumber
     partition: TopicPartition
@@ -139,6 +142,7 @@ class FailureRow:
     status: FailureStatus
     brokers: str
     error: str
+    topic_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damaged, Readable
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges
+from exactlyonce.reconcile.deleted_topics import forgotten
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import (
     Evidence,
@@ -41,7 +42,7 @@ def compare_logs(seen: Observation, ledger: LedgerView) -> LogVerdict:
     state = seen.checkpoint
     if isinstance(state, Readable):
         verdict = _compare(state, seen.request, ledger, landed_batch)
-        beyond = _planned_beyond_the_source(seen, state)
+        beyond = _planned_beyond_the_source(seen, state, ledger)
         if isinstance(verdict, ReplayBatch | FinishBatch) and beyond is not None:
             return _rebuild(RebuildReason.PLANNED_BEYOND_SOURCE, beyond, ledger)
         return verdict
@@ -127,10 +128,15 @@ def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> Lo
     return FinishBatch(planned, reason, (*evidence, Evidence(told, data)))
 
 
-def _planned_beyond_the_source(seen: Observation, logs: Readable) -> Evidence | None:
+def _planned_beyond_the_source(seen: Observation, logs: Readable, ledger: LedgerView) -> Evidence | None:
     """What was planned and is no longer there: the log lost its end before it landed, so those records never were."""
     bounds = seen.source.bounds
-    short = {key: end for key, end in logs.planned_end.items() if key in bounds and end > bounds[key].latest}
+    other = forgotten(seen, ledger).topics
+    short = {
+        key: end
+        for key, end in logs.planned_end.items()
+        if key in bounds and end > bounds[key].latest and key.topic not in other
+    }
     if not short:
         return None
     told = ", ".join(f"{key} up to {end} and ends at {bounds[key].latest}" for key, end in short.items())

@@ -59,6 +59,7 @@ _NOT_A_LOSS = {
     RebuildReason.LOCATION_CHANGED,
     RebuildReason.SOURCE_SET_CHANGED,
     RebuildReason.PLANNED_BEYOND_SOURCE,
+    RebuildReason.TOPIC_DELETED,
 }
 """Reasons to rebuild that are no loss of the checkpoint, so onCheckpointLost has no say."""
 
@@ -179,6 +180,7 @@ def _source_truncated(
 ) -> Decision:
     """The records `[next, earliest)` of some partitions are gone from the source."""
     count = sum(earliest - wanted for wanted, earliest in missing.values())
+    gone = "" if change is None else change.forgotten.sentences
     told = ", ".join(f"{key} [{wanted}, {earliest})" for key, (wanted, earliest) in missing.items())
     changed = () if change is None else change.evidence
     evidence = tuple(
@@ -188,7 +190,7 @@ def _source_truncated(
         )
         for key, (wanted, earliest) in missing.items()
     )
-    reason = f"The source no longer holds {count} records that have not landed: {told}"
+    reason = f"{gone} The source no longer holds {count} records that have not landed: {told}".lstrip()
     if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
         advice = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them"
         return Decision(SourceTruncated(False, f"{reason}; {advice}.", (*evidence, *changed)))
@@ -201,7 +203,8 @@ def _source_truncated(
         )
         for key, (wanted, earliest) in missing.items()
     )
-    seed = replace(_seed(seen, ledger.landed.positions, moved, batch, reason, ledger), given_up=given_up)
+    seed = _seed(seen, ledger.landed.positions, moved, batch, reason, ledger)
+    seed = replace(seed, given_up=(*given_up, *_gone(change, batch)))
     return unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
 
 
@@ -248,16 +251,25 @@ def _unless_predecessor_may_live(
 
 def _changed(verdict: LogVerdict, change: SourceChange) -> RebuildFromSink | RewindToSink:
     """The checkpoint names other partitions than the resource, so it is not gone on with; a worse reason comes first."""
-    reason = f"{change.words}; a new generation goes on at {change.standing}."
+    reason = change.sentences
     if isinstance(verdict, RebuildFromSink | RewindToSink):
-        told = f"{verdict.reason} {reason}"
-        return replace(verdict, reason=told, evidence=(*verdict.evidence, *change.evidence))
-    return RebuildFromSink(RebuildReason.SOURCE_SET_CHANGED, reason, (*verdict.evidence, *change.evidence))
+        told, evidence = f"{verdict.reason} {reason}", (*verdict.evidence, *change.evidence)
+        if isinstance(verdict, RebuildFromSink) and verdict.why is RebuildReason.PLANNED_OTHERWISE:
+            # Spark plans without a topic as soon as that is gone, and then refuses to go on: no loss of the checkpoint.
+            why = change.why if change.forgotten.stood else verdict.why
+            return RebuildFromSink(why, told, evidence)
+        return replace(verdict, reason=told, evidence=evidence)
+    return RebuildFromSink(change.why, reason, (*verdict.evidence, *change.evidence))
 
 
 def _standing(ledger: LedgerView, change: SourceChange | None) -> Positions:
     """Where a new generation goes on: at what has landed of all that the resource reads."""
     return ledger.landed.positions if change is None else change.standing
+
+
+def _gone(change: SourceChange | None, batch: BatchNumber) -> tuple[FailureRow, ...]:
+    """What is known to be lost with topics that were deleted."""
+    return () if change is None else change.forgotten.failures(batch)
 
 
 def _rebuild(
@@ -276,7 +288,9 @@ def _rebuild(
                 verdict.evidence,
             )
         )
-    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), _seed_batch(seen), verdict.reason, ledger)
+    batch = _seed_batch(seen)
+    seed = _seed(seen, ledger.landed.positions, _standing(ledger, change), batch, verdict.reason, ledger)
+    seed = replace(seed, given_up=_gone(change, batch))
     return unless_state_is_lost(seen, ledger, verdict, seed)
 
 

@@ -4,27 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.reconcile.deleted_topics import Forgotten, forgotten, was_matched
 from exactlyonce.reconcile.observation import Observation, Request
-from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
+from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence, RebuildReason
 from exactlyonce.source.bounds import SourceView
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """What the resource reads beside, again and no more; `standing` is where a new generation goes on in all that it reads."""
+    """What the resource reads beside, again and no more; `standing` is where a new generation goes on in all that it reads.
+
+    `forgotten` is what is no longer there, which the resource names as before.
+    """
 
     added: Positions
     returned: Positions
     removed: Positions
+    forgotten: Forgotten
     standing: Positions
     evidence: tuple[Evidence, ...]
 
     @property
-    def words(self) -> str:
-        """The change in words."""
+    def why(self) -> RebuildReason:
+        """Why the checkpoint cannot be continued."""
+        return RebuildReason.TOPIC_DELETED if self.forgotten.sentences else RebuildReason.SOURCE_SET_CHANGED
+
+    @property
+    def sentences(self) -> str:
+        """The change and where the stream goes on."""
+        gone, named = self.forgotten.sentences, self.named_words
+        if not gone:
+            return f"{named}; a new generation goes on at {self.standing}."
+        without = (
+            "" if self.forgotten.made_anew else "without it " if len(self.forgotten.topics) == 1 else "without them "
+        )
+        told = f"{gone} {named}." if named else gone
+        return f"{told} A new generation goes on {without}at {self.standing}."
+
+    @property
+    def named_words(self) -> str:
+        """What the resource names otherwise than before, in words; empty where that is nothing."""
         parts = [
             f"{what} {positions}"
             for what, positions in (
@@ -34,7 +55,7 @@ class SourceChange:
             )
             if positions
         ]
-        return f"The resource reads other partitions than before: {'; '.join(parts)}"
+        return f"The resource reads other partitions than before: {'; '.join(parts)}" if parts else ""
 
 
 def is_set_anew(request: Request, ledger: LedgerView) -> bool:
@@ -59,46 +80,35 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
     )
 
 
-def returned_positions(source: SourceView, ledger: LedgerView) -> Positions:
+def returned_positions(seen: Observation, ledger: LedgerView) -> Positions:
     """Return where partitions stand that the stream has read, left out, and is to read again."""
-    landed = ledger.landed.positions
+    landed, other = ledger.landed.positions, forgotten(seen, ledger).made_anew
     return Positions(
-        {key: offset for key, offset in ledger.retired.positions.items() if key in source.selected - landed.keys()}
+        {
+            key: offset
+            for key, offset in ledger.retired.positions.items()
+            if key in seen.source.selected - landed.keys() and key.topic not in other
+        }
     )
-
-
-def forgotten_topics(seen: Observation, ledger: LedgerView) -> frozenset[str]:
-    """Return the topics that the pattern matched, that are gone, and that the resource goes on without.
-
-    Their positions are retired as those of a topic that is left out. Without any topic left there is nothing to go on with.
-    """
-    request = seen.request
-    asked = request.on_topic_deleted is OnTopicDeleted.FORGET and request.source.pattern is not None
-    if not asked or not seen.source.selected:
-        return frozenset()
-    read = {key.topic for key in ledger.landed.positions if request.source.reads(key)}
-    return frozenset(read - seen.source.topic_ids.keys())
 
 
 def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
     """Return how what the resource reads differs from what the stream has read, or None."""
     landed, request = ledger.landed.positions, seen.request
-    forgotten = forgotten_topics(seen, ledger)
-    removed = Positions(
-        {key: offset for key, offset in landed.items() if key.topic in forgotten or not request.source.reads(key)}
-    )
-    returned = returned_positions(seen.source, ledger)
+    gone = forgotten(seen, ledger)
+    removed = Positions({key: offset for key, offset in landed.items() if not request.source.reads(key)})
+    returned = returned_positions(seen, ledger)
     new = added_partitions(request, seen.source, ledger)
     added = Positions()
     if new:
         assert seen.start is not None, "observe resolves where added partitions begin"
         added = Positions({key: seen.start[key] for key in new})
-    if not (added or returned or removed):
+    if not (added or returned or removed or gone.sentences):
         return None
-    kept = {key: offset for key, offset in landed.items() if key not in removed}
-    return SourceChange(
-        added, returned, removed, Positions({**kept, **returned, **added}), _evidence(seen, added, returned, removed)
-    )
+    kept = {key: offset for key, offset in landed.items() if key not in removed and key not in gone.stood}
+    anew = {key: 0 for key in seen.source.selected if key.topic in gone.made_anew}
+    standing = Positions({**kept, **returned, **added, **anew})
+    return SourceChange(added, returned, removed, gone, standing, _evidence(seen, added, returned, removed, gone))
 
 
 def stateful_query_changed(
@@ -107,14 +117,26 @@ def stateful_query_changed(
     """What the state of a query was made of is fixed: neither its source nor its plan may change."""
     if not keeps_state:
         return None
+    if change is not None and change.forgotten.sentences:
+        return _cannot_forget(change)
     if change is not None:
-        return _refused(change.words, change.evidence)
+        return _refused(change.named_words, change.evidence)
     if ledger.query is None or ledger.query.query == seen.request.query:
         return None
     words = "The source's format, the transform, the output mode or the state store is not the one that the state was made with"
     data = {"before": ledger.query.query, "now": seen.request.query}
     what = "format, transform, output mode or state store have changed since the latest driver was started"
     return _refused(words, (Evidence(what, data),))
+
+
+def _cannot_forget(change: SourceChange) -> Contradiction:
+    topics = change.forgotten.topics | change.forgotten.made_anew
+    return Contradiction(
+        ContradictionReason.STATEFUL_QUERY_CHANGED,
+        f"{was_matched(topics)} deleted, and the query keeps state that was made with it. Make a stream with another "
+        "streamId, which starts with empty state.",
+        change.evidence,
+    )
 
 
 def _refused(words: str, evidence: tuple[Evidence, ...]) -> Contradiction:
@@ -126,11 +148,14 @@ def _refused(words: str, evidence: tuple[Evidence, ...]) -> Contradiction:
     )
 
 
-def _evidence(seen: Observation, added: Positions, returned: Positions, removed: Positions) -> tuple[Evidence, ...]:
+def _evidence(
+    seen: Observation, added: Positions, returned: Positions, removed: Positions, gone: Forgotten
+) -> tuple[Evidence, ...]:
     def found(key: TopicPartition, words: str, offset: int) -> Evidence:
         return Evidence(f"{key} {words}", {"topic": key.topic, "partition": key.partition, "offset": offset})
 
     bounds = seen.source.bounds
+    deleted = "does not exist any more: records behind that, if there were any, are lost unseen"
     return (
         *(found(key, f"was never read and begins at {at}, as start says", at) for key, at in added.items()),
         *(found(key, f"was left out and goes on at {at}", at) for key, at in returned.items()),
@@ -138,13 +163,14 @@ def _evidence(seen: Observation, added: Positions, returned: Positions, removed:
             found(
                 key,
                 f"is not read any more; it has landed up to {at}"
-                + (
-                    f" of {bounds[key].latest}"
-                    if key in bounds
-                    else " and does not exist any more: records behind that, if there were any, are lost unseen"
-                ),
+                + (f" of {bounds[key].latest}" if key in bounds else f" and {deleted}"),
                 at,
             )
             for key, at in removed.items()
+        ),
+        *(found(key, f"had landed up to {at} and {deleted}", at) for key, at in gone.stood.items()),
+        *(
+            found(key, f"{offsets} was planned, had not landed and is recorded as lost", offsets.from_offset)
+            for key, offsets in gone.lost.items()
         ),
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exactlyonce.api.resource import FRESH
+from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.reconcile.deleted_topics import deleted_topics, forgotten, may_forget, topics_made_anew
+from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation
-from exactlyonce.reconcile.source_change import added_partitions, forgotten_topics, returned_positions
+from exactlyonce.reconcile.source_change import added_partitions, returned_positions
 from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
 
@@ -27,13 +30,16 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
 
 
 def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
-    """How a stream goes on without the topics that are gone, where others are left."""
-    gone = [topic for topic in _known_topic_ids(seen, ledger) if topic not in seen.source.topic_ids]
-    if not gone or not seen.source.selected:
+    """How a stream goes on without the topics that are gone; nothing where it cannot."""
+    gone, anew = deleted_topics(seen, ledger), topics_made_anew(seen, ledger)
+    if keeps_state(seen) or not (gone or anew) or not seen.source.selected:
         return ""
-    if seen.request.source.pattern is not None:
-        return "set recovery.onTopicDeleted to Forget to go on without the topics that are gone, "
-    return f"take {', '.join(sorted(gone))} out of source.kafka to go on without, "
+    if seen.request.source.pattern is None:
+        return f"take {', '.join(sorted(gone))} out of source.kafka to go on without, " if gone else ""
+    if not may_forget(seen, ledger) or seen.request.on_topic_deleted is OnTopicDeleted.FORGET:
+        return ""
+    what = "what is gone and read what was made anew from its first record" if anew else "the topics that are gone"
+    return f"set recovery.onTopicDeleted to Forget to go on without {what}, "
 
 
 def first_missing(seen: Observation, ledger: LedgerView) -> dict[TopicPartition, tuple[int, int]]:
@@ -70,17 +76,19 @@ def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
 
 
 def _expected(seen: Observation, ledger: LedgerView) -> Positions:
-    """Where the stream stands in what the resource reads and the stream has read, now or before."""
-    read = {key: offset for key, offset in ledger.landed.positions.items() if seen.request.source.reads(key)}
-    return Positions({**read, **returned_positions(seen.source, ledger)})
+    """Where the stream stands in what the resource reads and the stream has read, now or before, and what is still there."""
+    gone = forgotten(seen, ledger).stood
+    landed = ledger.landed.positions
+    read = {key: offset for key, offset in landed.items() if seen.request.source.reads(key) and key not in gone}
+    return Positions({**read, **returned_positions(seen, ledger)})
 
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
-    evidence = []
-    forgotten = forgotten_topics(seen, ledger)
-    for topic, known in sorted(_known_topic_ids(seen, ledger).items()):
+    evidence, settled = [], forgotten(seen, ledger)
+    ids = {**dict.fromkeys(deleted_topics(seen, ledger), ""), **_known_topic_ids(seen, ledger)}
+    for topic, known in sorted(ids.items()):
         current = seen.source.topic_ids.get(topic)
-        if topic in forgotten:
+        if topic in settled.topics | settled.made_anew:
             continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
@@ -92,7 +100,7 @@ def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
 
 def _known_topic_ids(seen: Observation, ledger: LedgerView) -> dict[str, str]:
     """The ids, as the ledger has them, of the topics that the stream has read and that the resource reads."""
-    returned = {key.topic for key in returned_positions(seen.source, ledger)}
+    returned = {key.topic for key in returned_positions(seen, ledger)}
     before = {topic: known for topic, known in ledger.retired.topic_ids.items() if topic in returned}
     known = {**before, **ledger.landed.topic_ids}
     return {topic: found for topic, found in known.items() if seen.request.source.reads_topic(topic)}

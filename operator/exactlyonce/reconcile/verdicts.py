@@ -34,6 +34,7 @@ class RebuildReason(StrEnum):
     LOCATION_CHANGED = "LocationChanged"
     SOURCE_SET_CHANGED = "SourceSetChanged"
     PLANNED_BEYOND_SOURCE = "PlannedBeyondSource"
+    TOPIC_DELETED = "TopicDeleted"
 
 
 class ContradictionReason(StrEnum):

@@ -19,7 +19,6 @@ from exactlyonce.reconcile import act, compare, decide, kept_state, launching, s
 from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
-from exactlyonce.source.bounds import SourceView
 from exactlyonce_spark import landing
 from tests.simulation.mutations.landings import retention_not_checked
 
@@ -81,9 +80,9 @@ def state_known_after_the_first_records_only() -> Iterator[None]:
 def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
     """Where the stream stood in a topic that was left out is forgotten: it is read from its first record again."""
 
-    def from_the_first(source: SourceView, ledger: LedgerView) -> Positions:
-        returned = returned_positions(source, ledger)
-        return Positions({key: source.bounds[key].earliest for key in returned})
+    def from_the_first(seen: Observation, ledger: LedgerView) -> Positions:
+        returned = returned_positions(seen, ledger)
+        return Positions({key: seen.source.bounds[key].earliest for key in returned})
 
     returned_positions = source_change.returned_positions
     with mock.patch.object(source_change, "returned_positions", from_the_first):

@@ -8,8 +8,8 @@ import pytest
 
 from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import OnSourceTruncated, OnTopicDeleted
-from exactlyonce.ledger.rows import FailureRow, FailureStatus, QueryMark
-from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.offsets import BatchNumber, TopicPartition
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -18,10 +18,7 @@ from exactlyonce.reconcile.verdicts import (
     Decision,
     Evidence,
     Launch,
-    RebuildFromSink,
-    RebuildReason,
     Resume,
-    SeedAndPublish,
     SourceReplaced,
     SourceTruncated,
 )
@@ -33,10 +30,8 @@ from tests.unit.decide.facts import (
     Case,
     asked,
     at,
-    batch,
     halt,
     ledger,
-    logs,
     seed,
     seen,
     source,
@@ -195,26 +190,6 @@ def test_source_replaced_halts_when(case: Case) -> None:
 )
 def test_a_source_is_still_the_one_that_was_read_when(facts: Observation) -> None:
     assert isinstance(decide(facts).verdict, Resume)
-
-
-def test_a_topic_that_is_gone_and_forgotten_is_retired_in_a_new_generation_and_what_it_landed_is_told() -> None:
-    refunds = TopicPartition("refunds", 0)
-    stands = Positions({ZERO: 40, ONE: 30, refunds: 7})
-    stream = ledger(
-        stands=stands, topic_ids={"orders": "id-1", "refunds": "id-9"}, query=QueryMark(ANY_TOPIC, "query-1"),
-        batches=(batch(4, Ranges.empty_at(stands)),),
-    )  # fmt: skip
-    request = asked(source=ANY_TOPIC, on_topic_deleted=OnTopicDeleted.FORGET)
-    decision = decide(seen(logs(4, 4, stands, stands), ledger=stream, request=request))
-    assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.SOURCE_SET_CHANGED
-    (made,) = [action for action in decision.actions if isinstance(action, SeedAndPublish)]
-    assert (made.before, made.after.positions) == (stands, at(40, 30))
-    assert decision.verdict.evidence[-1].words == (
-        "refunds-0 is not read any more; it has landed up to 7 and does not exist any more: records behind that, if there "
-        "were any, are lost unseen"
-    )
-    assert not decision.halts
 
 
 def test_a_halt_for_the_source_still_records_what_was_taken_at_most_once() -> None:
