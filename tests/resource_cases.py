@@ -24,9 +24,14 @@ POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
 NAME_SENTENCE = "write metadata.name with at most 49 lowercase letters, digits and hyphens"
 OBJECT_NAME = "write the name of a Kubernetes object: lowercase letters, digits, hyphens and dots"
 MEMORY = "write it in mebibytes or gibibytes, as 512m or 2g"
-DELETES = (
-    "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, without version: the last record decides"
-)
+BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
+DELETING: Changes = {
+    "spec.source.format.onTombstone": "Delete",
+    "spec.transform": {"sql": "SELECT CAST(CAST(_key AS STRING) AS BIGINT) AS id, amount, _deleted FROM source"},
+    "spec.sink.postgres": BY_KEY,
+}
+"""A stream whose tombstones delete rows."""
+DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
 DURATION = "write it like 500ms, 10s, 5m or 1h30m"
 LABEL_VALUE = "write a label's value: letters, digits, hyphens, underscores and dots"
 OWN_NAMES = "names that begin with exactlyonce.dev/ are the operator's own; use another prefix"
@@ -502,18 +507,34 @@ CASES = (
     ),
     Refused(
         "tombstones that delete from a table that is appended to",
-        {"spec.source.format.onTombstone": "Delete"},
+        {**DELETING, "spec.sink.postgres": POSTGRES},
+        "spec",
+        DELETES,
+    ),
+    Refused(
+        "tombstones that delete from a table that is merged into",
+        {**DELETING, "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Sum"}}},
         "spec",
         DELETES,
     ),
     Refused(
         "tombstones that delete beside a version",
-        {
-            "spec.source.format.onTombstone": "Delete",
-            "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"], "version": "at"},
-        },
+        {**DELETING, "spec.sink.postgres": {**BY_KEY, "version": "at"}},
         "spec",
-        DELETES,
+        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps none, so an older record would "
+        "bring the row back",
+    ),
+    Refused(
+        "tombstones that delete rows of an aggregation",
+        {**DELETING, "spec.outputMode": "Update"},
+        "spec",
+        "source.format.onTombstone: Delete needs outputMode: Append, since a row of an aggregation belongs to no single record",
+    ),
+    Refused(
+        "tombstones that delete without a transform that says what",
+        {**DELETING, "spec.transform": None},
+        "spec",
+        "source.format.onTombstone: Delete needs a transform, which takes the keys of a deletion from _key",
     ),
     *(
         Refused(

@@ -98,12 +98,16 @@ class SparkBatch(Protocol):
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself."""
+    """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself.
+
+    `deletes`: rows may delete their key, so the order of the records decides.
+    """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     dead_letters: bool = False
     small_batch_records: int = 2000
+    deletes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,8 @@ class BatchLoop:
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
         self.in_hand = planned
         by_partition = self._by_partition
+        if self._settings.deletes:
+            _require_order(batch.number, plan)
         begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition)
         reached("batch.begun", batch.number)
         if isinstance(begun, AlreadyLanded):
@@ -353,3 +359,13 @@ class BatchLoop:
         if unknown:
             self._topic_ids.update(self._source.now(unknown).topic_ids)
         return {key.topic: self._topic_ids[key.topic] for key in ranges}
+
+
+def _require_order(batch: BatchNumber, plan: ExecutedPlan) -> None:
+    """The last row of a key is of its last record only where no shuffle and no state stand between record and row."""
+    if plan.task_ranges is None or plan.stateful:
+        raise PlanUnfit(
+            f"Batch {batch}: source.format.onTombstone: Delete needs a query that keeps the order of the records: every task "
+            "reads exactly one Kafka range and nothing else (no join, aggregation, deduplication, union or repartition). "
+            "Change the transform, or set onTombstone: Skip."
+        )

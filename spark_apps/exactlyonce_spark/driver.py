@@ -131,7 +131,10 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     columns = fit_columns(yielded, parts.table, spec.sink.postgres)
     target, plan = _target(parts, columns, deletes=deletes)
     settings = BatchSettings(
-        spec.delivery, spec.sink.postgres.commit, spec.source.format.on_malformed is OnMalformed.DEAD_LETTER
+        spec.delivery,
+        spec.sink.postgres.commit,
+        spec.source.format.on_malformed is OnMalformed.DEAD_LETTER,
+        deletes=deletes,
     )
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)

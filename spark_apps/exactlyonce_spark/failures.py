@@ -107,7 +107,9 @@ def _cause(text: str) -> tuple[str, str] | None:
     if malformed is not None:
         advice = "Mend the producer, or set source.format.onMalformed to DeadLetter."
         if _TOMBSTONE in malformed[0]:
-            advice = "Set source.format.onTombstone to Skip, or to Delete with write: Upsert."
+            advice = (
+                "Set source.format.onTombstone to Skip, or to Delete with write: Upsert; or onMalformed to DeadLetter."
+            )
         return "MalformedRecord", f"{malformed[0].rstrip('.')}. {advice}"
     lost = _KAFKA_LOSS.search(text)
     if lost is not None:

@@ -77,7 +77,9 @@ def parsed(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
         otherwise = f"raise_error(concat('{_FAILURE}', {where}))"
     else:
         otherwise = "null"
-    checked = rows.selectExpr(*names, "_parsed", f"{_reason(given, schema)} as _why", f"value is null as {_VALUELESS}")
+    checked = rows.selectExpr(
+        *names, "_parsed", f"{_reason(given, schema, '_key')} as _why", f"value is null as {_VALUELESS}"
+    )
     well_formed = f"_why is null and {_STAYS}"
     rows_of_record = f"if({well_formed}, array({_row(given)}), {otherwise})"
     if given.on_tombstone is OnTombstone.SKIP:
@@ -92,7 +94,7 @@ def malformed_records(records: DataFrame, given: Format, schema: StructType) -> 
         "concat(cast(timestamp as string), '+00') as _timestamp", "key", "value",
     ).withColumn("_parsed", _parse(given, schema))  # fmt: skip
     reasons = rows.selectExpr(
-        "_topic", "_partition", "_offset", "_timestamp", "key", "value", f"{_reason(given, schema)} as _why"
+        "_topic", "_partition", "_offset", "_timestamp", "key", "value", f"{_reason(given, schema, 'key')} as _why"
     )
     return reasons.where("_why is not null")
 
@@ -123,29 +125,31 @@ def _row(given: Format) -> str:
     return f"_parsed.{_ROW}" if given.type is FormatType.JSON else "_parsed"
 
 
-def _reason(given: Format, schema: StructType) -> str:
-    """Return the expression that says why a record is malformed; NULL for one that is not.
+def _reason(given: Format, schema: StructType, key: str) -> str:
+    """Return the expression that says why a record is malformed; NULL for one that is not. `key` is the key's column.
 
     The parsers put a replacement character where bytes are no UTF-8, so those are looked for by themselves.
     """
     row = _row(given)
     required = [field.name for field in schema if not field.nullable]
     missing = "".join(f" when {row}.{_quoted(name)} is null then '{_escaped(name)} is missing'" for name in required)
-    not_text = (
-        ""
-        if _is_binary(given, schema)
-        else f" when value is null then {_WITHOUT_VALUE[given.on_tombstone]}"
-        " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
-    )
+    is_binary = _is_binary(given, schema)
+    not_text = "" if is_binary else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
     corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
-    return f"case{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
+    without_value = _reason_without_value(given.on_tombstone, key, is_binary)
+    return f"case{without_value}{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
 
 
-_WITHOUT_VALUE = {
-    OnTombstone.FAIL: "'the value is null (a tombstone)'",
-    OnTombstone.SKIP: "null",
-    OnTombstone.DELETE: "null",
-}
+def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) -> str:
+    """Return the branch for a record without a value, which no later branch looks at unless it is none."""
+    match on_tombstone:
+        case OnTombstone.FAIL:
+            return "" if is_binary else " when value is null then 'the value is null (a tombstone)'"
+        case OnTombstone.SKIP:
+            return " when value is null then null"
+        case OnTombstone.DELETE:
+            nameless = "'neither key nor value, so nothing says what is deleted'"
+            return f" when value is null then if({key} is null, {nameless}, null)"
 
 
 def _is_binary(given: Format, schema: StructType) -> bool:

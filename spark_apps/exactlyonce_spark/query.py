@@ -14,8 +14,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Format, KafkaSource
-from exactlyonce.api.spec import StreamSpec, Transform
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.topic_pattern import for_java
+from exactlyonce.api.transform import Transform
 from exactlyonce.errors import Refused
 from exactlyonce.offsets import Ranges
 from exactlyonce.source.kafka_properties import java_properties

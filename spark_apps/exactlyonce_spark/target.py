@@ -19,7 +19,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a landing found staged, and how many rows of the table took effect: with Upsert and Merge at most one a key."""
+    """What a landing found staged, and how many rows of the table it inserted, replaced or deleted."""
 
     found: int
     written: int

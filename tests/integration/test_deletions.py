@@ -11,7 +11,7 @@ import pytest
 from exactlyonce.api.sink import PostgresSink
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.offsets import BatchNumber, Epoch
-from exactlyonce_spark.postgres.deletions import DeletionKept, DeletionWithoutKey, without_deleted
+from exactlyonce_spark.postgres.deletions import DeletionUnclear, DeletionWithoutKey, without_deleted
 from exactlyonce_spark.postgres.fit import YieldedColumn
 from exactlyonce_spark.postgres.table import TargetUnfit, read_table
 from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
@@ -19,16 +19,16 @@ from exactlyonce_spark.target import Moved, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 
-Row = tuple[int | None, str | None, bool]
+Row = tuple[int | None, str | None, bool | None]
 
 
 class Stage:
     """A table that is upserted, with rows that delete."""
 
-    def __init__(self, server: Postgres, name: str) -> None:
+    def __init__(self, server: Postgres, name: str, table: str = "") -> None:
         self.server, self.name = server, name
         server.create_database(name)
-        server.execute("create table customers (id bigint primary key, name text)", name)
+        server.execute(f"create table customers (id bigint primary key, name text, visits int default 0) {table}", name)
         self.ledger = PostgresLedger(address_of(server, name), limits=QUICK)
         self.ledger.prepare()
         self.sink = PostgresSink.model_validate(
@@ -47,6 +47,9 @@ class Stage:
     def found(self) -> list[tuple[object, ...]]:
         return self.server.execute("select id, name from customers order by id", self.name)
 
+    def visits(self) -> list[tuple[object, ...]]:
+        return self.server.execute("select id, visits from customers order by id", self.name)
+
 
 @pytest.fixture
 def stage(postgres_18: Postgres, name: str) -> Stage:
@@ -64,10 +67,49 @@ def arrow(rows: Sequence[Row]) -> list[pa.RecordBatch]:
 
 
 def test_the_last_row_of_each_key_decides_whether_it_is_deleted(stage: Stage) -> None:
-    assert stage.write((1, "x", False), (2, "y", False), (1, None, True), (3, "z", False), (9, None, True)) == 2
+    stage.write((1, "x", False), (2, "y", False), (1, None, True), (3, "z", False), (9, None, True))
     assert stage.found() == [(2, "y"), (3, "z")]
-    assert stage.write((1, "again", False), (2, None, True), (2, "back", False), (3, None, True)) == 2
+    stage.write((1, "again", False), (2, None, True), (2, "back", False), (3, None, True))
     assert stage.found() == [(1, "again"), (2, "back")]
+
+
+def test_rows_that_are_deleted_count_as_written_and_keys_that_are_not_there_do_not(stage: Stage) -> None:
+    assert stage.write((1, "x", False), (2, "y", False), (9, None, True)) == 2
+    assert stage.write((1, None, True), (1, None, True), (9, None, True)) == 1
+    assert stage.write((2, None, True), (2, "back", False), (3, "z", False)) == 3
+
+
+def test_a_key_that_is_deleted_and_written_again_ends_as_in_two_batches(stage: Stage) -> None:
+    """What the query does not yield is then the default, wherever the border between two batches falls."""
+    stage.write((1, "x", False), (2, "y", False))
+    stage.server.execute("update customers set visits = 7", stage.name)
+    stage.write((1, None, True), (1, "again", False), (2, "also", False))
+    assert stage.visits() == [(1, 0), (2, 7)]
+
+
+def test_a_row_that_does_not_say_whether_it_deletes_fails_and_nothing_is_written(stage: Stage) -> None:
+    stage.write((1, "x", False))
+    with pytest.raises(DeletionUnclear, match="1 rows have no value in _deleted"):
+        stage.write((1, "y", None), (2, "z", False))
+    assert stage.found() == [(1, "x")]
+
+
+def test_a_deletion_leaves_rows_of_inheriting_tables_alone_as_an_upsert_does(stage: Stage) -> None:
+    stage.server.execute("create table former () inherits (customers)", stage.name)
+    stage.server.execute("insert into former (id, name) values (1, 'before')", stage.name)
+    stage.write((1, "x", False))
+    assert stage.write((1, None, True)) == 1
+    assert stage.found() == [(1, "before")]
+
+
+def test_rows_are_deleted_from_the_leaves_of_a_partitioned_table(postgres_18: Postgres, name: str) -> None:
+    stage = Stage(postgres_18, name, "partition by hash (id)")
+    for part in (0, 1):
+        of = f"for values with (modulus 2, remainder {part})"
+        stage.server.execute(f"create table customers_{part} partition of customers {of}", name)
+    stage.write(*((number, "x", False) for number in range(8)))
+    assert stage.write(*((number, None, True) for number in range(6))) == 6
+    assert stage.found() == [(6, "x"), (7, "x")]
 
 
 def test_staged_rows_of_two_tasks_are_ordered_as_their_tags_are(stage: Stage) -> None:
@@ -78,13 +120,13 @@ def test_staged_rows_of_two_tasks_are_ordered_as_their_tags_are(stage: Stage) ->
         Staged(5, stage.target.stage(batch, 5, arrow([(2, "later", False)]))),
     ]
     with stage.ledger.transaction() as transaction:
-        assert stage.target.move_staged(transaction, batch, staged) == Moved(3, 1)
+        assert stage.target.move_staged(transaction, batch, staged) == Moved(3, 3)
     assert stage.found() == [(2, "later")]
 
 
 def test_a_deletion_that_names_no_row_fails_and_nothing_is_written(stage: Stage) -> None:
     stage.write((1, "x", False))
-    with pytest.raises(DeletionWithoutKey, match="take the keys from _key in the transform"):
+    with pytest.raises(DeletionWithoutKey, match="in the transform, take the keys from _key"):
         stage.write((2, "y", False), (None, None, True))
     assert stage.found() == [(1, "x")]
 
@@ -96,7 +138,7 @@ def test_a_row_that_a_trigger_keeps_from_deletion_fails_its_batch(stage: Stage) 
         "create trigger keep before delete on customers for each row execute function keep()",
         stage.name,
     )
-    with pytest.raises(DeletionKept):
+    with pytest.raises(TargetUnfit, match="kept 1 rows that were to be deleted"):
         stage.write((2, "y", False), (1, None, True))
     assert stage.found() == [(1, "x")]
 

@@ -12,8 +12,8 @@ from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRef
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing
-from exactlyonce_spark.target import DeadLetter
+from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing, PlanUnfit
+from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.ledgers import IDS, P0, P1, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTransaction
 from tests.simulation.source import MemoryTopic
@@ -51,11 +51,15 @@ class Batch:
     number: BatchNumber
     meanwhile: Callable[[], object] = lambda: None
     rows: list[Hashable] = field(default_factory=list)
+    one_range_each: bool = False
+    stateful: bool = False
 
     def plan(self) -> ExecutedPlan:
         first = 5 * (self.number - 1)
         self.rows = [("row", offset) for offset in range(first, first + 4)]
-        return ExecutedPlan(Ranges({P0: OffsetRange(first, first + 5), P1: OffsetRange(0, 0)}), None, stateful=False)
+        read = Ranges({P0: OffsetRange(first, first + 5), P1: OffsetRange(0, 0)})
+        ranges = (TaskRange(P0, read[P0]),) if self.one_range_each else None
+        return ExecutedPlan(read, ranges, self.stateful)
 
     def collect(self) -> None:
         raise AssertionError("no batch is small enough here")
@@ -86,8 +90,8 @@ class Stage:
         self.permit = started(self.ledger)
         self.target = Target(self.database, 1)
 
-    def loop(self, delivery: Delivery = Delivery.EXACTLY_ONCE) -> BatchLoop:
-        settings = BatchSettings(delivery, dead_letters=True, small_batch_records=0)
+    def loop(self, delivery: Delivery = Delivery.EXACTLY_ONCE, *, deletes: bool = False) -> BatchLoop:
+        settings = BatchSettings(delivery, dead_letters=True, small_batch_records=0, deletes=deletes)
         return BatchLoop(self.ledger, self.permit, self.target, SOURCE, settings)
 
     def batch(self, number: int, meanwhile: Callable[[], object] = lambda: None) -> Batch:
@@ -124,6 +128,24 @@ def test_a_batch_tells_once_what_it_landed(delivery: Delivery) -> None:
     assert loop.run(stage.batch(1)) == Landing(records=5, rows=4)
     assert loop.run(stage.batch(1)) is None, "it has landed before"
     assert stage.counts("row") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+@pytest.mark.parametrize(
+    ("one_range_each", "stateful"), [(False, False), (True, True)], ids=["rows are shuffled", "the query keeps state"]
+)
+def test_a_batch_whose_rows_delete_lands_in_the_order_of_the_log_or_not_at_all(
+    delivery: Delivery, one_range_each: bool, stateful: bool
+) -> None:
+    """After a shuffle the last row of a key need not be of the last record, and the wrong one would decide."""
+    stage = Stage()
+    batch = stage.batch(1)
+    batch.one_range_each, batch.stateful = one_range_each, stateful
+    with pytest.raises(PlanUnfit, match="onTombstone: Delete needs a query that keeps the order of the records"):
+        stage.loop(delivery, deletes=True).run(batch)
+    assert stage.counts("row") == []
+    batch.one_range_each, batch.stateful = True, False
+    assert stage.loop(delivery, deletes=True).run(batch) == Landing(records=5, rows=4)
 
 
 def test_dead_letters_of_at_most_once_are_written_while_the_driver_may_land() -> None:

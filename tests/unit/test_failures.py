@@ -36,6 +36,15 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
         assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
 
 
+def test_a_tombstone_names_its_own_ways_out() -> None:
+    raised = "Malformed record in topic t partition 2 offset 7: the value is null (a tombstone) SQLSTATE: P0001"
+    assert ending_of(RuntimeError(raised), in_batch=True) == (
+        Ending.BATCH_FAILED,
+        "Malformed record in topic t partition 2 offset 7: the value is null (a tombstone). Set source.format.onTombstone to "
+        "Skip, or to Delete with write: Upsert; or onMalformed to DeadLetter.",
+    )
+
+
 @pytest.mark.parametrize(
     "condition",
     [

@@ -8,9 +8,7 @@ from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE, WATERM
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.observe import request_of
-from tests.resource_cases import POSTGRES, Changes, document
-
-BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
+from tests.resource_cases import BY_KEY, DELETING, Changes, document
 
 
 def mark(changes: Changes) -> str:
@@ -32,6 +30,7 @@ def test_the_mark_of_a_spec_of_the_former_release_is_what_it_was() -> None:
         {"spec.sparkConf": {STATE_STORE: IN_MEMORY}},
         {"spec.sparkConf": {WATERMARK_POLICY: "max"}},
         {"spec.transform": {"sql": "SELECT 1 AS id FROM source"}},
+        {"spec.source.format.type": "Csv"},
     ],
     ids=str,
 )
@@ -45,8 +44,15 @@ def test_a_change_of_what_state_depends_on_changes_the_mark(changes: Changes) ->
         {"spec.outputMode": "Append"},
         {"spec.sparkConf": {STATE_STORE: ROCKSDB, WATERMARK_POLICY: "min", "spark.sql.shuffle.partitions": "4"}},
         {"spec.sink.postgres": BY_KEY},
+        {"spec.source.format.onTombstone": "Fail"},
+        {"spec.source.format.onTombstone": "Skip"},
+        {"spec.recovery.onTopicDeleted": "Forget"},
     ],
     ids=str,
 )
 def test_a_change_of_anything_else_changes_no_mark(changes: Changes) -> None:
     assert mark(changes) == PLAIN
+
+
+def test_tombstones_that_delete_change_the_mark() -> None:
+    assert mark(DELETING) != mark({**DELETING, "spec.source.format.onTombstone": "Skip"})

@@ -227,10 +227,12 @@ class Format(Model):
     )
     on_tombstone: OnTombstone = Field(
         OnTombstone.FAIL,
-        description="What a record without a value is, which deletes its key in a compacted topic. Fail: malformed, unless the "
-        "format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it is a row of the view `source` whose "
-        "column _deleted is true and whose other columns but _key are NULL; the transform yields _deleted and the keys, and "
-        "the row with these keys is deleted.",
+        description="What a record without a value does, which deletes its key in a compacted topic. Fail: it is malformed, "
+        "unless the format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it deletes the row of its "
+        "key. The view `source` then has a column _deleted, true for a tombstone; of its other columns only those that "
+        "begin with an underscore have values. The transform yields _deleted and takes the keys from _key, and a condition on "
+        "other columns must not leave tombstones out (WHERE _deleted OR amount > 0). Kafka itself forgets tombstones: a stream "
+        "that is further behind than the topic's delete.retention.ms misses deletions.",
     )
     options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 

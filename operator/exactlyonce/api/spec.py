@@ -16,8 +16,10 @@ from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
-from exactlyonce.api.sink import Commit, Sink, Write
-from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, OnTombstone, Source
+from exactlyonce.api.sink import Commit, Sink
+from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Source
+from exactlyonce.api.tombstones import TOMBSTONE_RULES
+from exactlyonce.api.transform import Transform
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
@@ -29,13 +31,6 @@ _SHUFFLES = Rule(
     f"{SHUFFLE_PARTITIONS} is a whole number from 1 to 999999",
 )
 
-_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
-ModuleName = Annotated[
-    str,
-    Field(max_length=512),
-    matches(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*", "write a module's name as Python imports it"),
-]
-FunctionName = Annotated[str, Field(max_length=128), matches(_IDENTIFIER, "write a function's name")]
 StreamId = Annotated[
     str,
     Field(min_length=1, max_length=200),
@@ -79,7 +74,7 @@ class OnBatchTooLarge(StrEnum):
 
 
 class OnTopicDeleted(StrEnum):
-    """What happens when a topic that the pattern matched is deleted."""
+    """What happens when a topic that the pattern matched was deleted."""
 
     HALT = "Halt"
     FORGET = "Forget"
@@ -90,30 +85,6 @@ class DeletionPolicy(StrEnum):
 
     RETAIN = "Retain"
     DELETE = "Delete"
-
-
-class PythonTransform(Model):
-    """A function `(DataFrame) -> DataFrame` of a module on the driver's Python path."""
-
-    module: ModuleName = Field(description="The module.")
-    function: FunctionName = Field("transform", description="The function in it.")
-
-
-class Transform(Model):
-    """What is done to the rows; without one they land as the format gives them."""
-
-    sql: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
-        None, description="A SELECT over the view `source`."
-    )
-    python: PythonTransform | None = Field(None, description="A Python function from DataFrame to DataFrame.")
-
-    rules = (
-        Rule(
-            "has(self.sql) != has(self.python)",
-            lambda it: (it.sql is None) != (it.python is None),
-            "give exactly one of sql and python",
-        ),
-    )
 
 
 class Trigger(Model):
@@ -167,8 +138,9 @@ class Recovery(Model):
     )
     on_topic_deleted: OnTopicDeleted = Field(
         OnTopicDeleted.HALT,
-        description="When a topic that source.kafka.topicPattern matched does not exist any more. Forget goes on without it; "
-        "its records that had not landed are lost unseen.",
+        description="When a topic that source.kafka.topicPattern matched was deleted. Forget goes on without it, and reads one "
+        "that was made anew under its name from its first record; records of the deleted topic that had not landed are lost. A "
+        "stream halts all the same if none of its topics is left, and if its query keeps state.",
     )
     max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")
@@ -265,15 +237,7 @@ class StreamSpec(Model):
             "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
         ),
         *OUTPUT_MODE_RULES,
-        Rule(
-            "self.source.format.onTombstone != 'Delete' || !has(self.sink.postgres) || (self.sink.postgres.write == 'Upsert' "
-            "&& !has(self.sink.postgres.version))",
-            lambda it: (
-                it.source.format.on_tombstone is not OnTombstone.DELETE
-                or (it.sink.postgres.write is Write.UPSERT and it.sink.postgres.version is None)
-            ),
-            "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, without version: the last record decides",
-        ),
+        *TOMBSTONE_RULES,
     )
 
     @property

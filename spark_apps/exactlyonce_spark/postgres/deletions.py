@@ -1,8 +1,8 @@
 """Rows that delete their key: tombstones of a compacted topic, with Upsert. No pyspark here.
 
-A row is handed over with the column `_deleted` behind the table's own. In the landing transaction the last row of each key
-decides: keys whose last row is a deletion are deleted, the others are upserted. To delete a key that is not there changes
-nothing, as in the topic itself.
+A row is handed over with the column `_deleted` behind the table's own. The landing transaction leaves the table as if the rows
+had been applied one by one: it deletes every key that a row deletes, then it upserts the keys whose last row does not. So the
+border between two batches may fall anywhere. To delete a key that is not there changes nothing, as in the topic itself.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from psycopg2 import sql
 
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce_spark.postgres import writes
+from exactlyonce_spark.postgres.copying import quoted_name
 from exactlyonce_spark.postgres.fit import YieldedColumn
 from exactlyonce_spark.postgres.table import Table, TargetUnfit
 
 
-class DeletionKept(ExactlyOnceError):
-    """The table did not let go of a row that was deleted; nothing was landed."""
+class DeletionUnclear(ExactlyOnceError):
+    """A row does not say whether it deletes its key or replaces it; nothing was landed."""
 
 
 class DeletionWithoutKey(ExactlyOnceError):
@@ -51,47 +52,70 @@ def without_deleted(columns: Sequence[YieldedColumn], table: Table) -> list[Yiel
 
 def delete_staged(
     cursor: psycopg2.extensions.cursor, rows: writes.Staged, keys: Sequence[str], parameters: Mapping[str, object]
-) -> None:
-    """Delete the keys whose last staged row is a deletion, and require that they are gone.
+) -> int:
+    """Delete the keys that a staged row deletes, require that they are gone, and return how many rows were deleted.
 
     Raises:
+        DeletionUnclear: if a row does not say whether it deletes.
         DeletionWithoutKey: if a deletion does not say which row it deletes.
-        DeletionKept: if a row is there still.
+        TargetUnfit: if a row is still there.
     """
-    deleted = sql.Identifier(writes.DELETED)
+    _require_clear(cursor, rows, keys, parameters)
+    gone = sql.SQL("(select distinct {keys} from {staging} where {chosen} and {deleted}) as gone").format(
+        keys=writes.names_of(keys), staging=rows.source, chosen=writes.chosen(), deleted=_DELETED
+    )
+    same = sql.SQL(" and ").join(
+        sql.SQL("old.{name} = gone.{name}").format(name=writes.identifier(name)) for name in keys
+    )
+    concerned = sql.SQL("{same} and {own}").format(same=same, own=writes.own_rows())
+    named = {**parameters, "target": quoted_name(rows.target)}
+    cursor.execute(
+        sql.SQL("delete from {} as old using {} where {}").format(rows.destination, gone, concerned),
+        named,
+    )
+    deleted = int(cursor.rowcount)
+    cursor.execute(
+        sql.SQL("select count(*) from {} as old, {} where {}").format(rows.destination, gone, concerned),
+        named,
+    )
+    (kept,) = _numbers(cursor)
+    if kept:
+        raise TargetUnfit(
+            f"The table {'.'.join(rows.target.strings)} kept {kept} rows that were to be deleted; nothing was written. A "
+            "trigger BEFORE DELETE that returns NULL, or a rule, keeps them: drop it, or set source.format.onTombstone to Skip."
+        )
+    return deleted
+
+
+_DELETED = sql.Identifier(writes.DELETED)
+
+
+def _require_clear(
+    cursor: psycopg2.extensions.cursor, rows: writes.Staged, keys: Sequence[str], parameters: Mapping[str, object]
+) -> None:
     nameless = sql.SQL(" or ").join(sql.SQL("{} is null").format(writes.identifier(name)) for name in keys)
     cursor.execute(
-        sql.SQL("select count(*) from {} where {} and {} and ({})").format(
-            rows.source, writes.chosen(), deleted, nameless
-        ),
+        sql.SQL(
+            "select count(*) filter (where {deleted} is null), count(*) filter (where {deleted} and ({nameless})) "
+            "from {staging} where {chosen}"
+        ).format(deleted=_DELETED, nameless=nameless, staging=rows.source, chosen=writes.chosen()),
         parameters,
     )
-    count = _only_number(cursor)
-    if count:
+    unclear, without_key = _numbers(cursor)
+    if unclear:
+        raise DeletionUnclear(
+            f"{unclear} rows have no value in _deleted, so nobody knows whether they delete their key; let the transform yield "
+            "the view source's own column _deleted, or coalesce(_deleted, false). Nothing was landed."
+        )
+    if without_key:
         raise DeletionWithoutKey(
-            f"{count} tombstones have no value in {', '.join(keys)}, so nobody knows what they delete; take the keys from _key "
-            "in the transform, such as coalesce(id, cast(cast(_key as string) as bigint)) as id. Nothing was landed."
-        )
-    last = writes.last_of_each_key(rows, [*keys, writes.DELETED], keys)
-    same = sql.SQL(" and ").join(
-        sql.SQL("old.{name} = last.{name}").format(name=writes.identifier(name)) for name in keys
-    )
-    gone = sql.SQL("from {} as old using ({}) as last where last.{} and {}").format(
-        rows.destination, last, deleted, same
-    )
-    cursor.execute(sql.SQL("delete {}").format(gone), parameters)
-    kept = sql.SQL("select count(*) from {} as old, ({}) as last where last.{} and {}").format(
-        rows.destination, last, deleted, same
-    )
-    cursor.execute(kept, parameters)
-    count = _only_number(cursor)
-    if count:
-        raise DeletionKept(
-            f"The table kept {count} rows that were deleted, as a trigger or rule of it says; nothing was landed."
+            f"{without_key} tombstones have no value in {', '.join(keys)}, so nobody knows what they delete; in the "
+            "transform, take the keys from _key, such as coalesce(id, cast(cast(_key as string) as bigint)) as id, or leave "
+            "out tombstones whose key says nothing. Nothing was landed."
         )
 
 
-def _only_number(cursor: psycopg2.extensions.cursor) -> int:
+def _numbers(cursor: psycopg2.extensions.cursor) -> tuple[int, ...]:
     row = cursor.fetchone()
-    assert row is not None, "count(*) returns one row"
-    return int(row[0])
+    assert row is not None, "an aggregate returns one row"
+    return tuple(int(number) for number in row)

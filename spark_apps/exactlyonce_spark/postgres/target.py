@@ -161,12 +161,11 @@ class PostgresTarget:
         return Moved(found, moved)
 
     def _combine(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object]) -> Moved:
-        """Upsert or Merge: each key takes effect, or the table holds it rightly as it is."""
+        """Upsert or Merge: each key takes effect, or the table holds it rightly as it is; deletions come first."""
         sink = self._plan.sink
         cursor.execute(writes.count_keys(self._staged, sink), parameters)
         found, keys = _numbers(cursor)
-        if self._plan.deletes:
-            delete_staged(cursor, self._staged, sink.keys, parameters)
+        deleted = delete_staged(cursor, self._staged, sink.keys, parameters) if self._plan.deletes else 0
         cursor.execute(self._write_staged, parameters)
         written = int(cursor.rowcount)
         if written != keys:
@@ -176,7 +175,7 @@ class PostgresTarget:
             # Rows of this transaction that the statement did not write: a trigger left out a row, and changed it by itself.
             swallowed = min(max(touched - written, 0), differing)
             require_none_left_out(self._table, keys, lost + swallowed)
-        return Moved(found, written)
+        return Moved(found, deleted + written)
 
     def _where_allowed(self, statement: sql.Composed) -> None:
         """Run a statement on staging that nobody needs any more, unless it is in use or another role's."""

@@ -79,14 +79,13 @@ def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
     where this transaction has written its row, the statement or a trigger. Counted are the keys that are neither, those that
     are touched, and those that are touched and not held.
     """
-    # Of a table with inheritors only its own rows count, as in ON CONFLICT; the rows of a partitioned one are in its leaves.
     return sql.SQL(
         "select count(*) filter (where not touched and not held), count(*) filter (where touched), "
         "count(*) filter (where touched and not held) from "
         "(select coalesce(old.xmin = pg_current_xact_id()::xid, false) as touched, coalesce({holds}, false) as held "
-        "from ({wanted}) as new ({names}) left join {target} as old on {same} and (old.tableoid = %(target)s::regclass "
-        "or old.tableoid in (select relid from pg_partition_tree(%(target)s::regclass)))) as compared"
+        "from ({wanted}) as new ({names}) left join {target} as old on {same} and {own}) as compared"
     ).format(
+        own=own_rows(),
         wanted=_wanted(rows, sink),
         names=names_of(rows.columns),
         target=rows.destination,
@@ -171,14 +170,14 @@ def _latest(rows: Staged, sink: PostgresSink) -> sql.Composed:
     if sink.version is not None:
         latest = sql.SQL("{} desc nulls last, {}").format(identifier(sink.version), latest)
     if not rows.deletes:
-        return last_of_each_key(rows, rows.columns, sink.keys, latest)
-    last = last_of_each_key(rows, [*rows.columns, DELETED], sink.keys)
+        return _last_of_each_key(rows, rows.columns, sink.keys, latest)
+    last = _last_of_each_key(rows, [*rows.columns, DELETED], sink.keys)
     return sql.SQL("select {} from ({}) as last where not {}").format(
         names_of(rows.columns), last, sql.Identifier(DELETED)
     )
 
 
-def last_of_each_key(
+def _last_of_each_key(
     rows: Staged, columns: Sequence[str], keys: Sequence[str], latest: sql.Composable = _LAST_FIRST
 ) -> sql.Composed:
     """Return the query of the last staged row of each key."""
@@ -220,6 +219,17 @@ def _on_conflict(changes: Sequence[sql.Composable], guard: sql.Composable) -> sq
     if not changes:
         return sql.SQL("do nothing")
     return sql.SQL("do update set {}{}").format(sql.SQL(", ").join(changes), guard)
+
+
+def own_rows() -> sql.SQL:
+    """Return the condition of rows `old` that ON CONFLICT would find. Parameter: target (the table's quoted name).
+
+    Of a table with inheritors only its own rows count; the rows of a partitioned one are in its leaves.
+    """
+    return sql.SQL(
+        "(old.tableoid = %(target)s::regclass "
+        "or old.tableoid in (select relid from pg_partition_tree(%(target)s::regclass)))"
+    )
 
 
 def chosen() -> sql.SQL:
