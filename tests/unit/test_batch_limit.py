@@ -155,6 +155,18 @@ def test_the_limit_grows_back_when_the_records_of_the_batch_have_landed() -> Non
     assert status(machine).verdict.kind == "Resume"  # type: ignore[union-attr]
 
 
+def test_a_batch_that_is_too_large_after_the_limit_grew_back_within_one_driver_is_planned_anew_too() -> None:
+    machine = too_large()
+    attempt = machine.run_until_a_driver_runs()
+    machine.land(attempt, 60, 50)  # and this driver goes on with the whole limit
+    machine.database.tables.rows[("stream", STREAM)] = replace(machine.view().stream, claim=None)
+    fail(machine, attempt, plan(machine, attempt, 85, 75))
+    attempt = machine.run_until_a_driver_runs()
+    assert limit_of(machine) == 25, "more than the limit before, which had held the mark"
+    assert status(machine).verdict.kind == "ReplanBatch"  # type: ignore[union-attr]
+    assert machine.drivers.orders[attempt].limit == ShrunkLimit(25, '{"orders":{"0":85,"1":75}}')
+
+
 def test_a_driver_that_died_after_the_records_landed_is_followed_by_one_with_the_whole_limit() -> None:
     machine = too_large()
     attempt = machine.run_until_a_driver_runs()

@@ -348,8 +348,9 @@ def test_a_brief_is_read_as_it_was_written(predecessor: Predecessor, gone: Owner
         "recovery": {"onSourceTruncated": "ResumeFromEarliest"},
         "driver": {"podTemplate": {"spec": {"nodeSelector": {"a": "b"}}}},
     }
-    brief = Brief(machine.stream, ME, gone, predecessor)
+    brief = Brief(machine.stream, ME, gone, predecessor, shrunk=3, too_large=7)
     read = Brief.parse(brief.render())
+    assert (read.shrunk, read.too_large) == (3, 7)
     assert (read.owner, read.gone_owner, read.predecessor) == (ME, gone, predecessor)
     assert read.stream.spec.recovery == machine.stream.spec.recovery
     assert "podTemplate" not in brief.render()

@@ -10,7 +10,7 @@ import click
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
 from exactlyonce.offsets import Epoch
-from exactlyonce.reconcile.batch_limit import records_of, still_needed
+from exactlyonce.reconcile.batch_limit import records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
@@ -55,7 +55,7 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     else:
         predecessor = predecessor_of(row, status, opened.launcher)
     limit = still_needed(status.batch_limit, view, opened.stream.spec.recovery)
-    request = request_of(opened.stream, opened.owner, records_of(limit))
+    request = request_of(opened.stream, opened.owner, records_of(limit), too_large_of(limit))
     return decide(
         observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status.progress))
     )

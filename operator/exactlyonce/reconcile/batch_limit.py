@@ -81,6 +81,11 @@ def records_of(limit: BatchLimit | None) -> int | None:
     return None if limit is None else limit.records
 
 
+def too_large_of(limit: BatchLimit | None) -> int | None:
+    """Return the number of the batch that was too large, as a decision sees it."""
+    return None if limit is None else limit.batch
+
+
 def _batch_in_hand(ending: Ended | Gone, view: LedgerView) -> BatchRow | None:
     """The batch that was too large, as the ledger recorded it when it was begun, if it has not landed since."""
     waiting = (BatchStatus.IN_PROGRESS, BatchStatus.FAILED)

@@ -33,7 +33,8 @@ class Brief:
 
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
-    of the ledger, `shrunk` how many offsets a batch may have for now; an operator of an earlier release writes none of them.
+    of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which; an operator of
+    an earlier release writes none of them.
     """
 
     stream: Stream
@@ -43,6 +44,7 @@ class Brief:
     ticket: str | None = None
     known: Known | None = None
     shrunk: int | None = None
+    too_large: int | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -62,6 +64,7 @@ class Brief:
             "ticket": self.ticket,
             "known": None if self.known is None else _known_document(self.known),
             "shrunk": self.shrunk,
+            "tooLarge": self.too_large,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -83,6 +86,7 @@ class Brief:
             document.get("ticket"),
             None if known is None else _known(known),
             document.get("shrunk"),
+            document.get("tooLarge"),
         )
 
 
@@ -94,7 +98,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     try:
         seen = observe(
             stores,
-            request_of(brief.stream, brief.owner, brief.shrunk),
+            request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large),
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,

@@ -10,7 +10,7 @@ from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.act import act
-from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed
+from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
@@ -63,7 +63,7 @@ class Launching(Step):
             return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
             world.stores,
-            request_of(self.stream, world.owner, records_of(limit)),
+            request_of(self.stream, world.owner, records_of(limit), too_large_of(limit)),
             attempt,
             predecessor_of(raised.before, status, world.launcher),
             world.owner_is_gone,
@@ -119,6 +119,7 @@ class Launching(Step):
             ticket,
             known_of(status.progress),
             records_of(status.batch_limit),
+            too_large_of(status.batch_limit),
         )
         landed = None if row is None else row.landed_batch
         driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)

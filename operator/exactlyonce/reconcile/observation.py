@@ -45,8 +45,8 @@ class Request:
     """What the resource asks for, as far as a decision depends on it.
 
     `query` is a hash of format and transform. `limit` says how large a batch may be, and `shrunk` how many offsets it may have
-    while the loop holds it smaller than that. `adopt` and `fresh` hold the token they are meant for, so that an annotation that
-    was left behind has no further effect.
+    while the loop holds it smaller than that, because of the batch `too_large`. `adopt` and `fresh` hold the token they are
+    meant for, so that an annotation that was left behind has no further effect.
     """
 
     stream_id: str
@@ -56,6 +56,7 @@ class Request:
     query: str
     limit: str | None = None
     shrunk: int | None = None
+    too_large: int | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK

@@ -53,10 +53,11 @@ def new_token() -> str:
     return str(uuid.uuid4())
 
 
-def request_of(stream: Stream, owner: Owner, shrunk: int | None = None) -> Request:
+def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_large: int | None = None) -> Request:
     """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O.
 
-    `shrunk` is how many offsets a batch may have while the loop holds it smaller than the resource does.
+    `shrunk` is how many offsets a batch may have while the loop holds it smaller than the resource does, and `too_large` the
+    number of the batch because of which it does so.
     """
     spec, annotations = stream.spec, stream.metadata.annotations
     return Request(
@@ -67,6 +68,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None) -> Reque
         query=_hash_of_query(spec),
         limit=limit_words(spec),
         shrunk=shrunk,
+        too_large=too_large,
         delivery=spec.delivery,
         commit=spec.sink.postgres.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,

@@ -43,7 +43,9 @@ def _wanted(seen: Observation, ledger: LedgerView, verdict: ReplayBatch) -> Evid
     before, request = ledger.query, seen.request
     if before is None:
         return None
-    if request.shrunk is not None and (before.shrunk is None or request.shrunk < before.shrunk):
+    # A driver whose limit had grown back plans beyond the one it was started with: then the batch itself tells.
+    is_it = request.too_large == verdict.batch
+    if request.shrunk is not None and (before.shrunk is None or request.shrunk < before.shrunk or is_it):
         words = f"it was too large, so a batch may have {request.shrunk} offsets for now"
         return Evidence(words, {"shrunkBefore": before.shrunk, "shrunk": request.shrunk})
     if before.limit is not None and before.limit != request.limit:

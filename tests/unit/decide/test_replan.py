@@ -54,6 +54,7 @@ LOWERED = Evidence(
 )
 SHRUNK = Evidence("it was too large, so a batch may have 12 offsets for now", {"shrunkBefore": None, "shrunk": 12})
 SHRUNK_AGAIN = Evidence("it was too large, so a batch may have 6 offsets for now", {"shrunkBefore": 12, "shrunk": 6})
+SHRUNK_LATER = Evidence("it was too large, so a batch may have 12 offsets for now", {"shrunkBefore": 6, "shrunk": 12})
 MENDED = Evidence(
     "it failed, and the format or the transform was changed since", {"before": "query-1", "now": "query-2"}
 )
@@ -112,6 +113,11 @@ def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchS
         proposal(SHRUNK_AGAIN, QueryMark(ORDERS, "query-1", "400 offsets", 6)),
     ),
     Case(
+        "it was too large after the smaller limit that its driver was started with had grown back",
+        waiting(replace(TEN, shrunk=6), BEGUN_5, request=asked(limit="400 offsets", shrunk=12, too_large=5)),
+        proposal(SHRUNK_LATER, QueryMark(ORDERS, "query-1", "400 offsets", 12)),
+    ),
+    Case(
         "it was too large for a driver of an earlier release",
         waiting(QueryMark(ORDERS, "query-1"), BEGUN_5, request=asked(limit="400 offsets", shrunk=12)),
         proposal(SHRUNK, QueryMark(ORDERS, "query-1", "400 offsets", 12)),
@@ -151,8 +157,8 @@ def test_a_batch_of_which_nothing_landed_is_planned_anew_when(case: Case) -> Non
     ),
     Case("nobody knows what its driver was started to do", waiting(None, BEGUN_5, request=FORTY), Decision(None)),  # type: ignore[arg-type]
     Case(
-        "it was too large once and has been planned smaller since",
-        waiting(replace(TEN, shrunk=12), BEGUN_5, request=asked(limit="400 offsets", shrunk=12)),
+        "another one was too large, and it has been planned smaller since",
+        waiting(replace(TEN, shrunk=12), BEGUN_5, request=asked(limit="400 offsets", shrunk=12, too_large=4)),
         Decision(None),  # type: ignore[arg-type]
     ),
     Case(
