@@ -84,6 +84,10 @@ class Chaos:
         world.calm = True
         world.suspended = False
         world.poison_left = 0
+        if not world.scenario.can_always_shrink:
+            world.most_records = (
+                None  # somebody gives it more memory; otherwise the batches have to become small enough
+            )
         world.topic.up = True
         world.journal.end("brokers down")
         everything = frozenset(key.topic for key in world.topic.ends)
@@ -234,6 +238,10 @@ class Chaos:
             world.poison = (key, world.topic.ends[key] + world.random.randint(0, 3))
             world.poison_left = world.random.randint(1, 5)
             world.simulation.tell(f"{world.poison_left} batches fail that read {key} at {world.poison[1]}")
+
+        if world.most_records is None and world.strikes("too large", 0.2):
+            world.most_records = world.random.randint(1, 4)
+            world.simulation.tell(f"a batch of more than {world.most_records} records needs more memory than there is")
 
     def _truncate(self, key: TopicPartition) -> None:
         """A replica that lacks the last records is elected; what is produced from then on stands at their offsets."""

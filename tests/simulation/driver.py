@@ -12,12 +12,14 @@ from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
 from exactlyonce.offsets import Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.failures import is_too_large
+from exactlyonce_spark.landing import PlannedBatch, record_failure
 from tests.simulation.database import MemoryLedger
 from tests.simulation.launcher import Driver
 from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
 from tests.simulation.scheduler import Process
-from tests.simulation.spark import PoisonRecord, Query
+from tests.simulation.spark import Query
+from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord
 from tests.simulation.state import StateMissing
 from tests.simulation.target import MemoryTarget
 
@@ -44,13 +46,13 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
             lambda: world.draining or attempt in world.drained,
             asked.named,
             lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
+            orders.limit,
         )
-        driver.words = _run(world, ledger, permit, loop, query)
+        driver.words = _run(world, driver, ledger, permit, loop, query)
     except Fenced as problem:
         driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
-    except (
-        StateMissing
-    ) as problem:  # STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY is such an ending: failures.py
+    except StateMissing as problem:
+        # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY.
         driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))
     except ExactlyOnceError as problem:
         driver.problem = problem
@@ -59,17 +61,32 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         driver.problem, driver.words = problem, LastWords(Ending.FAILED, repr(problem))
 
 
-def _run(world: SimulatedWorld, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, query: Query) -> LastWords:
+def _run(
+    world: SimulatedWorld, driver: Driver, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, query: Query
+) -> LastWords:
     """Run the query; a batch that fails is recorded as failed, where that is still possible."""
     try:
         query.run()
     except PoisonRecord as problem:
-        planned = loop.in_hand
-        assert planned is not None, "a record is read in a batch"
-        with suppress(ExactlyOnceError):
-            record_failure(ledger, permit, planned, world.topic.brokers, str(problem))
+        _record_failure(world, ledger, permit, loop, problem)
         raise
+    except BatchTooLarge as problem:
+        planned = _record_failure(world, ledger, permit, loop, problem)
+        driver.problem = problem
+        return LastWords(
+            Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json(), is_too_large(problem)
+        )
     return LastWords(Ending.DRAINED, "drained")
+
+
+def _record_failure(
+    world: SimulatedWorld, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, problem: Exception
+) -> PlannedBatch:
+    planned = loop.in_hand
+    assert planned is not None, "a record is read in a batch"
+    with suppress(ExactlyOnceError):
+        record_failure(ledger, permit, planned, world.topic.brokers, str(problem))
+    return planned
 
 
 def _note_writer(world: SimulatedWorld, process: Process, path: str) -> None:

@@ -13,13 +13,17 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.reconcile.batch_limit import has_passed
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
+from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.launcher import Driver
+from tests.simulation.new_start import begins_anew, first_batch
 from tests.simulation.reasons import explains_halt, unexplained
+from tests.simulation.repeatable import repeatable
 from tests.simulation.scenario import Scenario
-from tests.simulation.world import SimulatedWorld, repeatable
+from tests.simulation.world import SimulatedWorld
 
 TAIL = 120
 CHAOS_STEPS = 1500
@@ -85,7 +89,7 @@ def _run(world: SimulatedWorld) -> None:
             idle = idle if settled else 0
             continue
         idle += 1
-        if world.draining or _halted(world):
+        if _is_over(world):
             return
         if idle > 100:
             raise Violation("nothing goes on and the stream is neither landed nor halted")
@@ -93,9 +97,16 @@ def _run(world: SimulatedWorld) -> None:
     raise Violation(f"not at an end after {MOST_STEPS} steps")
 
 
+def _is_over(world: SimulatedWorld) -> bool:
+    """Whether nothing more is to come, once nobody can go on."""
+    if _halted(world) and begins_anew(world):
+        return False
+    return world.draining or _halted(world)
+
+
 def check(world: SimulatedWorld) -> None:
     """Check the end of a run."""
-    if "lose ledger" in world.struck:
+    if "lose ledger" in world.struck and world.life_before is None:
         _check_lost_ledger(world)
         return
     counts = world.database.tables.target
@@ -110,6 +121,7 @@ def check(world: SimulatedWorld) -> None:
             if counts[record] == 0 and _stands_for_another(world, key, offset):
                 continue
             _check_record(world, record, counts, record in given_up, key)
+    _check_by_key(world, counts)
     unknown = [record for record in counts if not _is_known(world, record, landed)]
     if unknown:
         raise Violation(f"rows beyond what landed: {unknown}")
@@ -117,6 +129,9 @@ def check(world: SimulatedWorld) -> None:
         _check_emitted(world, counts)
     if _halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
+    limit = world.statuses.status.batch_limit
+    if not _halted(world) and limit is not None and has_passed(Positions(landed), Positions.from_json(limit.until)):
+        raise Violation(f"what was too large has landed, and {limit} still holds")
     without_reason = unexplained(world)
     if without_reason:
         raise Violation("; ".join(without_reason))
@@ -141,6 +156,21 @@ def _check_record(
             right = count <= 1 and (given_up or count == 1)
     if not right:
         raise Violation(f"{record} is there {count} times{' though it was given up' if given_up else ''}")
+
+
+def _check_by_key(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
+    """What Upsert or Merge make of the same rows: each key holds what its latest record left there, or the sum of all.
+
+    It finds what counting does not where a record may be there twice: with AtLeastOnce an older batch that is written once
+    more, late, would put an older value on top of a newer one.
+    """
+    how = world.database.how_keyed
+    if how is HowKeyed.ADDS and world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+        return  # whoever adds needs each record once
+    held = world.database.tables.by_key
+    wrong = {key: (held.get(key), value) for key, value in expected(counts, how).items() if held.get(key) != value}
+    if wrong:
+        raise Violation(f"{how.value}: keys hold what is not the latest (held, expected): {wrong}")
 
 
 def _require_single(world: SimulatedWorld) -> None:
@@ -193,7 +223,8 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
     """Nothing is given up but what retention took; with AtMostOnce also one batch each time that a driver ended badly."""
     if world.scenario.delivery is not Delivery.AT_MOST_ONCE:
-        there = {record for record in given_up - world.taken if not _stood_elsewhere(world, record)}
+        gone = world.taken | set(world.life_before or ())
+        there = {record for record in given_up - gone if not _stood_elsewhere(world, record)}
         if there:
             raise Violation(f"given up, and it was there to be read: {sorted(there, key=str)}")
         return
@@ -225,7 +256,8 @@ def _refused(driver: Driver) -> bool:
 
 def _lost_rows(world: SimulatedWorld) -> list[FailureRow]:
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
-    return [row for row in rows if row.status is FailureStatus.LOST]
+    of_this_life = [row for row in rows if row.batch >= first_batch(world) and id(row) not in world.failures_before]
+    return [row for row in of_this_life if row.status is FailureStatus.LOST]
 
 
 def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
@@ -236,6 +268,7 @@ def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
 def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
     """Where the stream started: the first seed."""
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
+    rows = [row for row in rows if row.batch >= first_batch(world)]
     first = min(rows, key=lambda row: row.batch, default=None)
     return {} if first is None else dict(first.ranges.starts)
 
@@ -269,7 +302,9 @@ def _halted(world: SimulatedWorld) -> bool:
 
 
 def _stands_for_another(world: SimulatedWorld, key: TopicPartition, offset: int) -> bool:
-    """Whether a record stands where a lost one stood that had landed, and the stream had no chance to notice.
+    """Whether a record stands where a lost one stood that the stream had passed, and it had no chance to notice.
+
+    It had passed one that landed, or one that retention had taken before it was read.
 
     It has one when it reads what follows in the log that came after: then it must halt before any of that lands. Of what
     retention has taken before anybody looked, nobody can tell that it was another record.
@@ -278,8 +313,9 @@ def _stands_for_another(world: SimulatedWorld, key: TopicPartition, offset: int)
         return False
     counts = world.database.tables.target
     others = [row for row in counts if isinstance(row, tuple) and row[1:] == (key.partition, offset)]
-    if not any(counts[row] for row in others):
-        return False  # nothing has landed from this offset, so nothing excuses that this has not
+    passed = any(counts[row] for row in others) or _stood_elsewhere(world, world.topic.record(key, offset))
+    if not passed:
+        return False  # the stream has never gone past this offset, so nothing excuses that this record has not landed
     if world.topic.record(key, offset) in world.taken:
         return True
     return not any(counts[world.topic.record(key, later)] for later in range(offset + 1, world.topic.ends[key]))

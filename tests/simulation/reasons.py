@@ -10,21 +10,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import assert_never
 
-from exactlyonce.errors import (
-    CommitOutcomeUnknown,
-    LedgerUnreachable,
-    LockHeldByOther,
-    SourceUnreachable,
-    StoreUnreachable,
-)
 from exactlyonce.launch.last_words import Ending
-from exactlyonce.ledger.fence import EpochOvertaken, Fenced
-from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.offsets import Epoch
-from exactlyonce.reconcile.loop import StatusConflict
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
-    ContradictionReason,
     FinishBatch,
     FirstStart,
     RebuildFromSink,
@@ -38,93 +27,21 @@ from exactlyonce.reconcile.verdicts import (
     SourceTruncated,
     Verdict,
 )
-from exactlyonce_spark.batch import LedgerWentBack
-from exactlyonce_spark.landing import LandingRefused, StagedRowsLost, TopicReplaced
-from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
-from exactlyonce_spark.tasks import SecondTry
-from exactlyonce_spark.witnesses import RowsInDoubt
+from exactlyonce_spark.landing import TopicReplaced
+from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from tests.simulation.causes import CONTRADICTIONS, ERRORS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
 from tests.simulation.launcher import Driver
 from tests.simulation.scheduler import NEVER
-from tests.simulation.spark import (
+from tests.simulation.spark_errors import (
+    BatchTooLarge,
     LogTaken,
     LogUnreadable,
     OffsetChanged,
     PartitionsDiffer,
-    PoisonRecord,
-    TaskFailedLate,
-    TaskLost,
 )
 from tests.simulation.state import StateMissing
 from tests.simulation.world import SimulatedWorld
-
-SUCCESSOR = "a newer attempt"
-"""No hazard: that a newer epoch was raised while the driver lived. Attempts are explained for themselves."""
-
-OTHER_OPERATOR = "two operators"
-
-_SESSIONS_END = frozenset(
-    {"database crash", "restore", "lose ledger", SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
-    | {
-        "lose driver",
-        "start twice",
-    }  # a driver that was given up, or a second one, waits for the lock and ends who holds it
-)
-_CUT = frozenset({"truncate", "re-create"})
-_FILES = frozenset({"lose checkpoint", "lose ledger", "tear checkpoint", "foreign writes"})
-
-ERRORS: dict[type[BaseException], frozenset[str]] = {
-    Fenced: frozenset({SUCCESSOR, "start twice", "restore", "lose ledger"}),
-    SourceUnreachable: frozenset({"brokers down", *_CUT}),
-    LeaderChanged: frozenset({"leader moves", *_CUT}),
-    RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
-    TopicReplaced: frozenset({"re-create"}),
-    OffsetChanged: _CUT,
-    LedgerUnreachable: _SESSIONS_END,
-    LockHeldByOther: _SESSIONS_END,
-    CommitOutcomeUnknown: _SESSIONS_END,
-    StagedRowsLost: frozenset({"database crash", "restore", "lose ledger"}),
-    RowsInDoubt: frozenset({"database crash", "restore", "lose ledger"}),
-    LedgerWentBack: frozenset({"restore"}),
-    RecordsLost: frozenset({"retention"}),
-    LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
-    SecondTry: frozenset({"task fails late", "lose task", "poison", "brokers down", "restore", *_SESSIONS_END}),
-    TaskFailedLate: frozenset({"task fails late"}),
-    PoisonRecord: frozenset({"poison"}),
-    TaskLost: frozenset({"lose task"}),
-    LogTaken: frozenset({"lose driver", "lose status"}),
-    LogUnreadable: _FILES,
-    StateMissing: _FILES,
-    PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
-    StoreUnreachable: _FILES,
-    StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
-    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "cut at commit"}),
-    PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
-}
-"""What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
-
-REBUILDS: dict[RebuildReason, frozenset[str]] = {
-    RebuildReason.CHECKPOINT_LOST: frozenset({"lose checkpoint"}),
-    RebuildReason.CHECKPOINT_DAMAGED: _FILES,
-    RebuildReason.CHECKPOINT_OLDER: _FILES,
-    RebuildReason.PLANNED_OTHERWISE: frozenset({*_FILES, "restore"}),
-    RebuildReason.PARTLY_LANDED: frozenset({"commit changed", "foreign writes"}),
-    RebuildReason.PLANNED_BEYOND_SOURCE: _CUT,
-    RebuildReason.SOURCE_SET_CHANGED: frozenset({"topics changed"}),
-    RebuildReason.LOCATION_CHANGED: frozenset(),
-}
-"""What can make a checkpoint unusable; it must have struck since the latest look that went on with it."""
-
-CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
-    ContradictionReason.CHECKPOINT_WITHOUT_LEDGER: frozenset(
-        {"restore to before the first batch", "lose checkpoint", "lose ledger"}
-    ),
-    ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", "lose ledger"}),
-    ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", "lose ledger"}),
-    ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
-    ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", "lose ledger"}),
-}
-"""What a person is called for; it must have struck at any time before."""
 
 
 def unexplained(world: SimulatedWorld) -> list[str]:
@@ -176,8 +93,12 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
+    if isinstance(root, BatchTooLarge):
+        since = 0  # it lasts
     if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | TopicReplaced | OffsetChanged | PartitionsDiffer):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
+    if isinstance(root, PartitionsDiffer) and world.journal.has_struck({"restore"}, 0, until):
+        kinds |= {"topics changed"}  # the ledger may name a generation that was made for other topics
     if isinstance(root, LogUnreadable | StateMissing) and world.journal.has_struck({"restore"}, 0, until):
         since = (
             0  # the ledger may name a generation to which anything has happened, and forget that a query keeps state
@@ -217,6 +138,8 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
+    if journal.has_struck({"started anew"}, earlier.looked, later.began):
+        return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
     return any(trouble.since <= earlier.began <= trouble.until for trouble in journal.troubles)
@@ -252,11 +175,11 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     before = _latest_that_ran(world, attempt)
     match verdict:
         case FirstStart():
-            return before is None or journal.has_struck({"restore"}, before.looked, until)
+            return before is None or journal.has_struck({"restore", "started anew"}, before.looked, until)
         case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():
-            return journal.has_struck({"limit changed"}, 0, until)
+            return journal.has_struck({"limit changed", "too large"}, 0, until)
         case RebuildFromSink(why=RebuildReason.PREDECESSOR_MAY_LIVE):
             return attempt.writer_lived
         case RebuildFromSink(why=why):
@@ -281,7 +204,8 @@ def _is_replaced(world: SimulatedWorld) -> bool:
     if "restore" in world.struck and {"truncate", "re-create"} & world.struck:
         return True  # the records that had landed when it halted may have gone from the table since
     there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
-    return any(record not in there for record in world.database.tables.target)
+    landed = [*world.database.tables.target, *(world.life_before or ())]
+    return any(record not in there for record in landed)
 
 
 def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:

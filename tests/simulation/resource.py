@@ -27,6 +27,7 @@ class Asked:
     named: frozenset[str]
     commit: Commit
     limit: int
+    annotations: tuple[tuple[str, str], ...] = ()
 
     @property
     def plan(self) -> str:
@@ -42,7 +43,7 @@ def resource(asked: Asked, delivery: Delivery, on_truncated: str) -> Stream:
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
             "kind": "ExactlyOnceStream",
-            "metadata": {"name": "orders", "namespace": "shop"},
+            "metadata": {"name": "orders", "namespace": "shop", "annotations": dict(asked.annotations)},
             "spec": {
                 "delivery": str(delivery),
                 "source": {

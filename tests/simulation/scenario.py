@@ -20,6 +20,12 @@ class Scenario:
     operators: int
     hazards: frozenset[str]
 
+    @property
+    def can_always_shrink(self) -> bool:
+        """Whether no batch has to run as it was planned: none keeps state, none lands in part, none is taken beforehand."""
+        in_part = self.commit is Commit.PARTITION or "commit changed" in self.hazards
+        return self.delivery is not Delivery.AT_MOST_ONCE and not self.stateful and not in_part
+
     @classmethod
     def draw(cls, dice: random.Random) -> Scenario:
         """Draw a scenario; about half of the hazards strike in each."""
@@ -75,6 +81,8 @@ HAZARDS = (
     "commit changed",
     "suspend",
     "poison",
+    "too large",
+    "start anew",
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import DatabaseIdentity
+from tests.simulation import keyed
 
 if TYPE_CHECKING:
     from tests.simulation.database import MemoryTransaction
@@ -24,14 +25,19 @@ MOST_COMMITS_LOST = 4
 
 @dataclass
 class Tables:
-    """What is committed. Values are immutable, so a shallow copy is a snapshot."""
+    """What is committed. Values are immutable, so a shallow copy is a snapshot.
+
+    Each row that is written takes effect twice: `target` counts it, as Append has it, and `by_key` has what Upsert or
+    Merge make of it.
+    """
 
     rows: dict[Key, Any] = field(default_factory=dict)
     target: Counter[Hashable] = field(default_factory=Counter)
+    by_key: dict[Hashable, Hashable] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """Return a snapshot."""
-        return Tables(dict(self.rows), Counter(self.target))
+        return Tables(dict(self.rows), Counter(self.target), dict(self.by_key))
 
 
 @dataclass
@@ -57,6 +63,7 @@ class MemoryDatabase:
         self.identity = DatabaseIdentity("7000000000000000001", 5)
         self.up = True
         self.synchronous_commit = True
+        self.how_keyed = keyed.HowKeyed.OVERWRITES
         self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
         self._open: list[MemoryTransaction] = []
         self._undo_unflushed: list[Tables] = []
@@ -102,6 +109,8 @@ class MemoryDatabase:
                     self.tables.rows[key] = value
             if transaction.appended:
                 self.tables.target.update(transaction.appended)
+                for row in transaction.appended.elements():
+                    keyed.write(self.tables.by_key, row, self.how_keyed)
             self.version += 1
             self.on_commit()
         self._open.remove(transaction)

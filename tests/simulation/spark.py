@@ -7,60 +7,28 @@ itself is landed by the product's own `BatchLoop` and task jobs.
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.errors import OutcomeUnknown, Unreachable
-from exactlyonce.offsets import BatchNumber, MalformedPositions, OffsetRange, Positions, Ranges, TopicPartition
-from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import BatchLoop, ExecutedPlan
-from exactlyonce_spark.target import DeadLetter, TaskRange
-from tests.simulation.scheduler import Actor, Process
+from exactlyonce.launch.port import ShrunkLimit
+from exactlyonce.offsets import BatchNumber, MalformedPositions, Positions, TopicPartition
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.growth import Growth
+from tests.simulation.scheduler import Process
+from tests.simulation.spark_batch import Batch
+from tests.simulation.spark_errors import LogTaken, LogUnreadable, OffsetChanged, PartitionsDiffer
 from tests.simulation.state import State
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
 
-TASK_TRIES = 4
 STATE_CONF = {
     "spark.sql.streaming.stateStore.providerClass": "x.RocksDBStateStoreProvider",
 }
-
-
-class SparkFailed(Exception):
-    """The query ended with an error."""
-
-
-class TaskFailedLate(SparkFailed):
-    """A task failed after its work was done."""
-
-
-class TaskLost(SparkFailed):
-    """The executor of a task was given up."""
-
-
-class PoisonRecord(SparkFailed):
-    """A batch fails on one of its records."""
-
-
-class LogTaken(SparkFailed):
-    """CONCURRENT_STREAM_LOG_UPDATE: another query writes into this checkpoint."""
-
-
-class LogUnreadable(SparkFailed):
-    """A log of the checkpoint lacks a file, or holds what cannot be."""
-
-
-class OffsetChanged(SparkFailed):
-    """The log ends before where the query stands."""
-
-
-class PartitionsDiffer(SparkFailed):
-    """Partitions of the checkpoint are gone from the source, or new ones do not start from 0."""
 
 
 class Query:
@@ -75,8 +43,10 @@ class Query:
         draining: Callable[[], bool],
         named: frozenset[str],
         delete_expired: Callable[[], object] = lambda: None,
+        shrunk: ShrunkLimit | None = None,
     ) -> None:
         self._world = world
+        self._growth = Growth(shrunk)
         self._named = named
         self._process = process
         self._folder = path.rsplit("/", 1)[-1]
@@ -100,6 +70,9 @@ class Query:
             state = self._state if self._world.stateful else None
             batch = Batch(self._world, self._process, number, start, end, self._folder, state)
             self._loop.run(batch)
+            self._growth.landed(self._loop.stands)
+            if self._growth.due:
+                self._growth.grow()  # the driver starts its query again, on the same checkpoint
             self._write(
                 f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}' if state is None else state.commit(number)
             )
@@ -165,8 +138,14 @@ class Query:
         return self._world.stateful and number > 0 and number % 2 == 0
 
     def _next_end(self, start: Positions) -> Positions:
-        limit = self._world.limit
-        return Positions({key: min(end, start.get(key, 0) + limit) for key, end in self._ends().items()})
+        """Where the next batch ends: the resource's limit holds for each partition here, a smaller one for all together."""
+        limit, left = self._world.limit, self._growth.records
+        ends: dict[TopicPartition, int] = {}
+        for key, end in self._ends().items():
+            first = start.get(key, 0)
+            ends[key] = min(end, first + (limit if left is None else min(limit, left)))
+            left = None if left is None else left - max(0, ends[key] - first)
+        return Positions(ends)
 
     def _ends(self) -> dict[TopicPartition, int]:
         """The ends of the partitions that the query subscribes to."""
@@ -210,137 +189,3 @@ class Query:
             return None if text == "-" else Positions.from_json(text)
         except (FileMissing, IndexError, MalformedPositions):
             raise LogUnreadable(f"offsets/{number} cannot be read") from None
-
-
-class Batch:
-    """A `SparkBatch` of the model; a task reads one Kafka range."""
-
-    def __init__(
-        self,
-        world: SimulatedWorld,
-        process: Process,
-        number: BatchNumber,
-        start: Positions,
-        end: Positions,
-        folder: str,
-        state: State | None,
-    ) -> None:
-        self._world = world
-        self._process = process
-        self.number = number
-        try:
-            self._ranges = start.ranges_until(end)
-        except MalformedPositions as problem:
-            raise LogUnreadable(f"batch {number} goes backwards: {problem}") from None
-        self._folder = folder
-        self._state = state
-        self._before = [] if state is None else state.load(number)
-
-    def plan(self) -> ExecutedPlan:
-        """Return the plan as it is in memory."""
-        self._world.simulation.step("read the plan")
-        pieces = tuple(TaskRange(key, offsets) for key, offsets in self._ranges.non_empty().items())
-        return ExecutedPlan(self._ranges, pieces, self._world.stateful)
-
-    def collect(self) -> Sequence[Hashable] | None:
-        """Read everything in the driver."""
-        rows: list[Hashable] = []
-        for key, offsets in self._ranges.non_empty().items():
-            self._world.simulation.step(f"read {key}")
-            rows += self._read(key, offsets)
-        return rows + self._emitted()
-
-    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
-        """Run a task a range, each in an executor that may outlive the driver; failed tasks are tried again."""
-        world = self._world
-        executor = world.new_process(f"executor of {self._process.name}")
-        sent = pickle.dumps(job)
-        pieces = list(self._ranges.non_empty().items())
-        reports: list[tasks.TaskReport | None] = [None] * len(pieces)
-        running: list[tuple[int, int, Actor]] = []
-
-        def start(index: int, attempt: int) -> None:
-            key, offsets = pieces[index]
-            work = self._task(pickle.loads(sent), index, attempt, key, offsets)
-            name = f"task {index}.{attempt} of batch {self.number} of {self._process.name}"
-            running.append((index, attempt, world.simulation.spawn(executor, name, work)))
-            world.running_tasks[self._process] = [actor for *_, actor in running]
-
-        for index in range(len(pieces)):
-            start(index, 0)
-        while any(report is None for report in reports):
-            world.simulation.wait(
-                "tasks", lambda: any(actor.done or world.task_is_lost(actor) for *_, actor in running)
-            )
-            for entry in list(running):
-                index, attempt, actor = entry
-                if actor.done and actor.error is None and actor.result is not None:
-                    running.remove(entry)
-                    reports[index] = reports[index] or actor.result
-                elif actor.done or world.task_is_lost(actor):
-                    running.remove(entry)
-                    if attempt + 1 >= TASK_TRIES:
-                        cause = actor.error or TaskLost("its executor was given up")
-                        raise SparkFailed(f"task {index} failed: {cause!r}") from cause
-                    if reports[index] is None:
-                        start(index, attempt + 1)
-        if world.stateful:
-            reports.append(self._emit_by_task(job))
-        return [report for report in reports if report is not None]
-
-    def run_without_rows(self) -> None:
-        """Run for the state's sake."""
-        self._world.simulation.step("run without rows")
-        self._emitted()
-
-    def records_read(self) -> int | None:
-        """The model does not count."""
-        return None
-
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        """The model's records are all well-formed."""
-        return ()
-
-    def _task(
-        self, job: Any, index: int, attempt: int, key: TopicPartition, offsets: OffsetRange
-    ) -> Callable[[], tasks.TaskReport]:
-        world = self._world
-
-        def work() -> tasks.TaskReport:
-            world.simulation.step(f"read {key} {offsets}")
-            rows = self._read(key, offsets)
-            report: tasks.TaskReport = job.run(world.task_tools(self._process), tasks.TaskPlace(index, attempt), rows)
-            world.simulation.step("report")
-            if world.task_fails_late():
-                raise TaskFailedLate("the task failed after its work was done")
-            return report
-
-        return work
-
-    def _read(self, key: TopicPartition, offsets: OffsetRange) -> list[Hashable]:
-        """Read a range; a record that is poison fails the batch as often as it was drawn."""
-        world = self._world
-        partition, offset = world.poison or (None, -1)
-        if world.poison_left and partition == key and offsets.from_offset <= offset < offsets.until_offset:
-            world.poison_left -= 1
-            world.journal.strike("poison")
-            raise PoisonRecord(f"{key} at {offset} fails its batch")
-        return list(world.topic.read(key, offsets))
-
-    def _emitted(self) -> list[Hashable]:
-        """Count what the batch reads, keep that as state, and return the row with the running total."""
-        if self._state is None:
-            return []
-        read = [
-            record
-            for key, offsets in self._ranges.non_empty().items()
-            for record in self._world.topic.read(key, offsets)
-        ]
-        counted = [*self._before, *read]
-        self._state.save(self.number, counted)
-        return [("emitted", self.number, len(counted), len(set(counted)))]
-
-    def _emit_by_task(self, job: Any) -> tasks.TaskReport:
-        place = tasks.TaskPlace(len(self._ranges.non_empty()), 0)
-        copy: tasks.Job = pickle.loads(pickle.dumps(job))
-        return copy.run(self._world.task_tools(self._process), place, self._emitted())

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
-import uuid
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from unittest import mock
 
-from exactlyonce.api.spec import Delivery, StreamSpec
+from exactlyonce.api.spec import Delivery
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
-from exactlyonce.ledger.rows import Owner
+from exactlyonce.ledger.rows import FailureRow, Owner
 from exactlyonce.offsets import Epoch, TopicPartition
-from exactlyonce.reconcile import decide, launching, observe
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching, World
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
@@ -25,6 +21,7 @@ from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore
 from tests.simulation.journal import Attempt, Journal, Trouble
+from tests.simulation.keyed import HowKeyed
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
 from tests.simulation.resource import STREAM_ID, Asked, resource
 from tests.simulation.scenario import Scenario
@@ -69,7 +66,9 @@ class SimulatedWorld:
         self.suspended = False
         self.poison: tuple[TopicPartition, int] | None = None
         self.poison_left = 0
+        self.most_records: int | None = None
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.database.how_keyed = self.random.choice(list(HowKeyed))
         self.database.synchronous_commit = "synchronous_commit off" not in self.scenario.hazards
         self.statuses = MemoryStatuses(step)
         self.drivers: dict[Epoch, list[Driver]] = {}
@@ -93,6 +92,9 @@ class SimulatedWorld:
         self.writers: dict[str, list[Process]] = {}
         self.wrong: list[str] = []
         self.edited: dict[TopicPartition, int] = {}
+        self.annotations: tuple[tuple[str, str], ...] = ()
+        self.life_before: Counter[Hashable] | None = None
+        self.failures_before: dict[int, FailureRow] = {}
         self.on_truncated = self.random.choice(["Halt", "ResumeFromEarliest"])
 
     def struck_by(self, hazard: str, told: str) -> None:
@@ -198,6 +200,7 @@ class SimulatedWorld:
                 case Watching(attempt=attempt):
                     self._watch(attempt)
                     if self.draining and all(driver.process.ended for driver in self.drivers.get(attempt, [])):
+                        self._loop(asked).run_pass(wanted, asked.plan)  # which writes down how it ended
                         return
                 case Waiting(until=until):
                     self.clock = max(self.clock, until) + timedelta(milliseconds=1)
@@ -210,7 +213,7 @@ class SimulatedWorld:
     @property
     def asked(self) -> Asked:
         """The resource as it is now."""
-        return Asked(self.named, self.commit, self.limit)
+        return Asked(self.named, self.commit, self.limit, self.annotations)
 
     def _loop(self, asked: Asked) -> StreamLoop:
         stores = Stores(MemoryLedger(self.database), self.store, self.topic.naming(asked.named))
@@ -281,35 +284,3 @@ class SimulatedWorld:
 
     def _now(self) -> datetime:
         return self.clock
-
-
-_hash_of_query = observe._hash_of_query
-_hashes: dict[int, tuple[StreamSpec, str]] = {}
-
-
-def _remembered(spec: StreamSpec) -> str:
-    """Return the hash of a spec, made once: there are few specs, and `resource` keeps them."""
-    known = _hashes.get(id(spec))
-    if known is None:
-        known = _hashes[id(spec)] = (spec, _hash_of_query(spec))
-    return known[1]
-
-
-@contextmanager
-def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
-    """Make the random tags and tokens of the code under test follow the seed, and note what it decides."""
-    tags, tokens = random.Random(seed), random.Random(seed)
-    inner = decide.decide
-
-    def listened_to(seen: Observation) -> Decision:
-        decision = inner(seen)
-        world.note_decision(seen, decision)
-        return decision
-
-    with (
-        mock.patch.object(observe, "_hash_of_query", _remembered),
-        mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
-        mock.patch.object(launching, "decide", listened_to),
-        mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
-    ):
-        yield

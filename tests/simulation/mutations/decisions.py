@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from exactlyonce.api.spec import Recovery
+from exactlyonce.api.status import BatchLimit
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
@@ -15,7 +18,7 @@ from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber, Positions
-from exactlyonce.reconcile import act, compare, decide, kept_state, launching, source_change
+from exactlyonce.reconcile import act, compare, decide, ending, kept_state, launching, replan, source_change
 from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
@@ -196,4 +199,34 @@ def numbers_begin_anew_with_a_generation() -> Iterator[None]:
         return BatchNumber(0 if landed is None else landed + 1)
 
     with mock.patch.object(decide, "_seed_batch", after_the_landed):
+        yield
+
+
+@contextmanager
+def a_batch_that_was_too_large_runs_again() -> Iterator[None]:
+    """A batch that needed more memory than there is is not made smaller: it is run again as it was planned."""
+    with mock.patch.object(ending, "after_too_large", lambda *given: None):
+        yield
+
+
+@contextmanager
+def a_smaller_limit_stays() -> Iterator[None]:
+    """A limit that was made smaller holds for good, although what was too large has landed."""
+
+    def held(limit: BatchLimit | None, view: LedgerView | None, recovery: Recovery) -> BatchLimit | None:
+        return limit
+
+    with mock.patch.object(ending, "still_needed", held), mock.patch.object(launching, "still_needed", held):
+        yield
+
+
+@contextmanager
+def a_batch_too_large_after_growth_runs_again() -> Iterator[None]:
+    """Only a limit smaller than the one the driver was started with gives a batch up, though that driver's had grown back."""
+    replanned = replan.replanned
+
+    def by_the_mark(seen: Observation, *rest: Any, **how: Any) -> Any:
+        return replanned(replace(seen, request=replace(seen.request, too_large=None)), *rest, **how)
+
+    with mock.patch.object(decide, "replanned", by_the_mark):
         yield

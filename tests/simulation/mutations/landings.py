@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from exactlyonce.offsets import BatchNumber, MalformedPositions, Positions, Rang
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, log_watch, tasks, witnesses
 from exactlyonce_spark.target import Moved
-from tests.simulation import database, spark, target
+from tests.simulation import database, spark_batch, target
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def offsets_alone_identify_a_batch() -> Iterator[None]:
 @contextmanager
 def ranges_from_the_file() -> Iterator[None]:
     """The batch's ranges are read from the offset log, which another process may have written."""
-    read_plan = spark.Batch.plan
+    read_plan = spark_batch.Batch.plan
 
-    def from_file(self: spark.Batch) -> Any:
+    def from_file(self: spark_batch.Batch) -> Any:
         plan = read_plan(self)
         path = f"{self._folder}/offsets/{self.number}"
         lines = self._world.store.files.get(path, b"").decode().split("\n")
@@ -58,7 +58,7 @@ def ranges_from_the_file() -> Iterator[None]:
             return plan
         return replace(plan, ranges=starts.ranges_until(ends))
 
-    with mock.patch.object(spark.Batch, "plan", from_file):
+    with mock.patch.object(spark_batch.Batch, "plan", from_file):
         yield
 
 
@@ -253,4 +253,22 @@ def absent_partitions_not_refused() -> Iterator[None]:
         require_start(replace(landed, positions=Positions(known)), planned, *rest, **how)
 
     with mock.patch.object(landing, "_require_start", of_what_it_reads):
+        yield
+
+
+@contextmanager
+def late_tasks_overwrite() -> Iterator[None]:
+    """AtLeastOnce: a task that was given up writes its rows whenever it gets to it, over newer values of the same keys."""
+    write_under_fence = witnesses.write_under_fence
+
+    def whenever(
+        ledger: Ledger, permit: Permit, batch: BatchNumber, landed: BatchNumber, tag: int, write: Callable[[Any], int]
+    ) -> int:
+        if landed == batch:  # AtMostOnce
+            return write_under_fence(ledger, permit, batch, landed, tag, write)
+        with ledger.transaction() as transaction:
+            transaction.write_witness(permit.stream_id, batch, tag)
+            return write(transaction)
+
+    with mock.patch.object(tasks, "write_under_fence", whenever):
         yield

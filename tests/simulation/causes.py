@@ -1,0 +1,103 @@
+"""What can bring about what: the hazards of the world that may cause an error, a rebuild or a contradiction."""
+
+from __future__ import annotations
+
+from exactlyonce.errors import (
+    CommitOutcomeUnknown,
+    LedgerUnreachable,
+    LockHeldByOther,
+    SourceUnreachable,
+    StoreUnreachable,
+)
+from exactlyonce.ledger.fence import EpochOvertaken, Fenced
+from exactlyonce.ledger.publish import PositionsMoved
+from exactlyonce.reconcile.loop import StatusConflict
+from exactlyonce.reconcile.verdicts import (
+    ContradictionReason,
+    RebuildReason,
+)
+from exactlyonce_spark.batch import LedgerWentBack
+from exactlyonce_spark.landing import LandingRefused, StagedRowsLost, TopicReplaced
+from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
+from exactlyonce_spark.tasks import SecondTry
+from exactlyonce_spark.witnesses import RowsInDoubt
+from tests.simulation.spark_errors import (
+    BatchTooLarge,
+    LogTaken,
+    LogUnreadable,
+    OffsetChanged,
+    PartitionsDiffer,
+    PoisonRecord,
+    TaskFailedLate,
+    TaskLost,
+)
+from tests.simulation.state import StateMissing
+
+SUCCESSOR = "a newer attempt"
+"""No hazard: that a newer epoch was raised while the driver lived. Attempts are explained for themselves."""
+
+OTHER_OPERATOR = "two operators"
+
+_SESSIONS_END = frozenset(
+    {"database crash", "restore", "lose ledger", SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
+    | {
+        "lose driver",
+        "start twice",
+    }  # a driver that was given up, or a second one, waits for the lock and ends who holds it
+)
+_CUT = frozenset({"truncate", "re-create"})
+_FILES = frozenset({"lose checkpoint", "lose ledger", "tear checkpoint", "foreign writes"})
+
+ERRORS: dict[type[BaseException], frozenset[str]] = {
+    Fenced: frozenset({SUCCESSOR, "start twice", "restore", "lose ledger"}),
+    SourceUnreachable: frozenset({"brokers down", *_CUT}),
+    LeaderChanged: frozenset({"leader moves", *_CUT}),
+    RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
+    TopicReplaced: frozenset({"re-create"}),
+    OffsetChanged: _CUT,
+    LedgerUnreachable: _SESSIONS_END,
+    LockHeldByOther: _SESSIONS_END,
+    CommitOutcomeUnknown: _SESSIONS_END,
+    StagedRowsLost: frozenset({"database crash", "restore", "lose ledger"}),
+    RowsInDoubt: frozenset({"database crash", "restore", "lose ledger"}),
+    LedgerWentBack: frozenset({"restore"}),
+    RecordsLost: frozenset({"retention"}),
+    LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
+    SecondTry: frozenset({"task fails late", "lose task", "poison", "brokers down", "restore", *_SESSIONS_END}),
+    TaskFailedLate: frozenset({"task fails late"}),
+    PoisonRecord: frozenset({"poison"}),
+    BatchTooLarge: frozenset({"too large"}),
+    TaskLost: frozenset({"lose task"}),
+    LogTaken: frozenset({"lose driver", "lose status"}),
+    LogUnreadable: _FILES,
+    StateMissing: _FILES,
+    PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
+    StoreUnreachable: _FILES,
+    StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
+    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "cut at commit"}),
+    PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
+}
+"""What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
+
+REBUILDS: dict[RebuildReason, frozenset[str]] = {
+    RebuildReason.CHECKPOINT_LOST: frozenset({"lose checkpoint"}),
+    RebuildReason.CHECKPOINT_DAMAGED: _FILES,
+    RebuildReason.CHECKPOINT_OLDER: _FILES,
+    RebuildReason.PLANNED_OTHERWISE: frozenset({*_FILES, "restore"}),
+    RebuildReason.PARTLY_LANDED: frozenset({"commit changed", "foreign writes"}),
+    RebuildReason.PLANNED_BEYOND_SOURCE: _CUT,
+    RebuildReason.SOURCE_SET_CHANGED: frozenset({"topics changed"}),
+    RebuildReason.LOCATION_CHANGED: frozenset(),
+}
+"""What can make a checkpoint unusable; it must have struck since the latest look that went on with it."""
+
+CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
+    ContradictionReason.CHECKPOINT_WITHOUT_LEDGER: frozenset(
+        {"restore to before the first batch", "lose checkpoint", "lose ledger"}
+    ),
+    ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", "lose ledger"}),
+    ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", "lose ledger"}),
+    ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
+    ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", "lose ledger"}),
+}
+"""What a person is called for; it must have struck at any time before."""

@@ -1,0 +1,46 @@
+"""Makes a run of the real code follow its seed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.reconcile import decide, launching, observe
+from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.verdicts import Decision
+from tests.simulation.world import SimulatedWorld
+
+_hash_of_query = observe._hash_of_query
+_hashes: dict[int, tuple[StreamSpec, str]] = {}
+
+
+def _remembered(spec: StreamSpec) -> str:
+    """Return the hash of a spec, made once: there are few specs, and `resource` keeps them."""
+    known = _hashes.get(id(spec))
+    if known is None:
+        known = _hashes[id(spec)] = (spec, _hash_of_query(spec))
+    return known[1]
+
+
+@contextmanager
+def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
+    """Make the random tags and tokens of the code under test follow the seed, and note what it decides."""
+    tags, tokens = random.Random(seed), random.Random(seed)
+    inner = decide.decide
+
+    def listened_to(seen: Observation) -> Decision:
+        decision = inner(seen)
+        world.note_decision(seen, decision)
+        return decision
+
+    with (
+        mock.patch.object(observe, "_hash_of_query", _remembered),
+        mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
+        mock.patch.object(launching, "decide", listened_to),
+        mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
+    ):
+        yield

@@ -1,0 +1,171 @@
+"""A micro-batch in the model of Spark: what it reads, its tasks and their tries, and the state that it keeps."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from exactlyonce.offsets import BatchNumber, MalformedPositions, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce_spark import tasks
+from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.target import DeadLetter, TaskRange
+from tests.simulation.scheduler import Actor, Process
+from tests.simulation.spark_errors import (
+    BatchTooLarge,
+    LogUnreadable,
+    PoisonRecord,
+    SparkFailed,
+    TaskFailedLate,
+    TaskLost,
+)
+from tests.simulation.state import State
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedWorld
+
+
+TASK_TRIES = 4
+
+
+class Batch:
+    """A `SparkBatch` of the model; a task reads one Kafka range."""
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        process: Process,
+        number: BatchNumber,
+        start: Positions,
+        end: Positions,
+        folder: str,
+        state: State | None,
+    ) -> None:
+        self._world = world
+        self._process = process
+        self.number = number
+        try:
+            self._ranges = start.ranges_until(end)
+        except MalformedPositions as problem:
+            raise LogUnreadable(f"batch {number} goes backwards: {problem}") from None
+        self._folder = folder
+        self._state = state
+        self._before = [] if state is None else state.load(number)
+
+    def plan(self) -> ExecutedPlan:
+        """Return the plan as it is in memory."""
+        self._world.simulation.step("read the plan")
+        pieces = tuple(TaskRange(key, offsets) for key, offsets in self._ranges.non_empty().items())
+        return ExecutedPlan(self._ranges, pieces, self._world.stateful)
+
+    def collect(self) -> Sequence[Hashable] | None:
+        """Read everything in the driver."""
+        self._require_memory()
+        rows: list[Hashable] = []
+        for key, offsets in self._ranges.non_empty().items():
+            self._world.simulation.step(f"read {key}")
+            rows += self._read(key, offsets)
+        return rows + self._emitted()
+
+    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
+        """Run a task a range, each in an executor that may outlive the driver; failed tasks are tried again."""
+        self._require_memory()
+        world = self._world
+        executor = world.new_process(f"executor of {self._process.name}")
+        sent = pickle.dumps(job)
+        pieces = list(self._ranges.non_empty().items())
+        reports: list[tasks.TaskReport | None] = [None] * len(pieces)
+        running: list[tuple[int, int, Actor]] = []
+
+        def start(index: int, attempt: int) -> None:
+            key, offsets = pieces[index]
+            work = self._task(pickle.loads(sent), index, attempt, key, offsets)
+            name = f"task {index}.{attempt} of batch {self.number} of {self._process.name}"
+            running.append((index, attempt, world.simulation.spawn(executor, name, work)))
+            world.running_tasks[self._process] = [actor for *_, actor in running]
+
+        for index in range(len(pieces)):
+            start(index, 0)
+        while any(report is None for report in reports):
+            world.simulation.wait(
+                "tasks", lambda: any(actor.done or world.task_is_lost(actor) for *_, actor in running)
+            )
+            for entry in list(running):
+                index, attempt, actor = entry
+                if actor.done and actor.error is None and actor.result is not None:
+                    running.remove(entry)
+                    reports[index] = reports[index] or actor.result
+                elif actor.done or world.task_is_lost(actor):
+                    running.remove(entry)
+                    if attempt + 1 >= TASK_TRIES:
+                        cause = actor.error or TaskLost("its executor was given up")
+                        raise SparkFailed(f"task {index} failed: {cause!r}") from cause
+                    if reports[index] is None:
+                        start(index, attempt + 1)
+        if world.stateful:
+            reports.append(self._emit_by_task(job))
+        return [report for report in reports if report is not None]
+
+    def run_without_rows(self) -> None:
+        """Run for the state's sake."""
+        self._world.simulation.step("run without rows")
+        self._emitted()
+
+    def records_read(self) -> int | None:
+        """The model does not count."""
+        return None
+
+    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+        """The model's records are all well-formed."""
+        return ()
+
+    def _task(
+        self, job: Any, index: int, attempt: int, key: TopicPartition, offsets: OffsetRange
+    ) -> Callable[[], tasks.TaskReport]:
+        world = self._world
+
+        def work() -> tasks.TaskReport:
+            world.simulation.step(f"read {key} {offsets}")
+            rows = self._read(key, offsets)
+            report: tasks.TaskReport = job.run(world.task_tools(self._process), tasks.TaskPlace(index, attempt), rows)
+            world.simulation.step("report")
+            if world.task_fails_late():
+                raise TaskFailedLate("the task failed after its work was done")
+            return report
+
+        return work
+
+    def _require_memory(self) -> None:
+        most = self._world.most_records
+        if most is not None and self._ranges.record_count > most:
+            raise BatchTooLarge(
+                f"java.lang.OutOfMemoryError: batch {self.number} has {self._ranges.record_count} records"
+            )
+
+    def _read(self, key: TopicPartition, offsets: OffsetRange) -> list[Hashable]:
+        """Read a range; a record that is poison fails the batch as often as it was drawn."""
+        world = self._world
+        partition, offset = world.poison or (None, -1)
+        if world.poison_left and partition == key and offsets.from_offset <= offset < offsets.until_offset:
+            world.poison_left -= 1
+            world.journal.strike("poison")
+            raise PoisonRecord(f"{key} at {offset} fails its batch")
+        return list(world.topic.read(key, offsets))
+
+    def _emitted(self) -> list[Hashable]:
+        """Count what the batch reads, keep that as state, and return the row with the running total."""
+        if self._state is None:
+            return []
+        read = [
+            record
+            for key, offsets in self._ranges.non_empty().items()
+            for record in self._world.topic.read(key, offsets)
+        ]
+        counted = [*self._before, *read]
+        self._state.save(self.number, counted)
+        return [("emitted", self.number, len(counted), len(set(counted)))]
+
+    def _emit_by_task(self, job: Any) -> tasks.TaskReport:
+        place = tasks.TaskPlace(len(self._ranges.non_empty()), 0)
+        copy: tasks.Job = pickle.loads(pickle.dumps(job))
+        return copy.run(self._world.task_tools(self._process), place, self._emitted())
