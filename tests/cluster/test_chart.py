@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.control.settings import PREFIX, OperatorSettings, read_settings
 from scripts.chart_values import CHART
 from testbed.cluster import Cluster, KubectlFailed
@@ -46,6 +47,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"watch": {"namespaces": ["Shop"]}}, "at '/watch/namespaces/0': 'Shop' does not match pattern"),
     ({"watch": {"selector": "shard in {a}"}}, "at '/watch/selector': 'shard in {a}' does not match pattern"),
     ({"secrets": {"names": ["a", "a"]}}, "at '/secrets/names': items at 0 and 1 are equal"),
+    (
+        {"checkpoints": {"locations": [{"namespaces": ["a*b"], "prefixes": ["s3a://lake"]}]}},
+        "at '/checkpoints/locations/0/namespaces/0': 'a*b' does not match pattern",
+    ),
+    (
+        {"checkpoints": {"locations": [{"namespaces": ["shop"], "prefixes": ["s3a://{namespace}/checkpoints"]}]}},
+        "at '/checkpoints/locations/0/prefixes/0': 's3a://{namespace}/checkpoints' does not match pattern",
+    ),
+    (
+        {"checkpoints": {"locations": [{"namespaces": ["shop"]}]}},
+        "at '/checkpoints/locations/0': missing property 'prefixes'",
+    ),
     ({"lease": {"seconds": 2}}, "at '/lease/seconds': minimum: got 2, want 5"),
     ({"workers": 0}, "at '/workers': minimum: got 0, want 1"),
     ({"logFormat": "xml"}, "at '/logFormat': value must be one of 'json', 'text'"),
@@ -213,6 +226,9 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
     )
     assert (read.defaults.image.pull_policy, read.defaults.image.pull_secrets) == ("Always", ("registry",))
     assert (read.monitor_seconds, read.partition_series) == (60, False)
+    own, others = (Checkpoint(location=f"s3a://lake/checkpoints/{folder}/orders") for folder in ("shop", "billing"))
+    assert (read.locations.allow("shop", own), read.locations.allow("shop", others)) == (True, False)
+    assert not settings_of(environment(helm.render())).locations.allow("shop", own), "nothing by default"
     for name in variables:
         if name.startswith(PREFIX):
             without = {key: value for key, value in variables.items() if key != name}

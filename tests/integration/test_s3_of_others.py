@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import SizedStore
+from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations, parse_locations
 from exactlyonce.control.parts import ClusterParts
@@ -147,7 +149,9 @@ class Tenant:
 
     def is_deleted(self) -> str | None:
         """Delete the resource with all that it has, and return what the operator says of what it left."""
-        return erase(self.parts, self.resource)
+        while True:
+            with suppress(StillErasing):  # a pass does as much as it can in two seconds
+                return erase(self.parts, self.resource)
 
     def shown(self) -> str:
         """All that a person of this namespace is shown: the status with its verdict, and the events."""
