@@ -20,6 +20,7 @@ import pytest
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ADOPT, FRESH, parse_stream
 from exactlyonce.checkpoint.generation import read_marker
+from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import SizedStore
@@ -29,8 +30,11 @@ from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocatio
 from exactlyonce.control.parts import ClusterParts
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.ledger.rows import Owner
+from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Halted, PassResult, StreamLoop, Watching
+from exactlyonce.reconcile.observe import Stores
 from testbed.s3 import S3
 from tests.resource_cases import changed, document
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
@@ -147,6 +151,15 @@ class Tenant:
         self.statuses.status = self.statuses.status.model_copy(update={"phase": "Pending"})
         return self.run_pass()
 
+    def reconciles_in_its_pod(self) -> PodVerdict:
+        """Be the init container of the latest attempt, with its brief and the login that this process is given."""
+        attempt = max(self.drivers.orders)
+        text = self.drivers.orders[attempt].brief
+        assert text is not None
+        brief = Brief.parse(text)
+        stores = Stores(self.ledger, open_store(brief.stream.spec.checkpoint, {}), self.topic)
+        return reconcile_in_pod(stores, brief, attempt)
+
     def is_deleted(self) -> str | None:
         """Delete the resource with all that it has, and return what the operator says of what it left."""
         while True:
@@ -249,6 +262,26 @@ def test_what_is_shown_of_a_location_that_another_stream_holds_does_not_help_to_
     assert left is not None
     assert "is marked as that of another stream" in left
     assert isinstance(owner.run_pass(), Watching)
+
+
+def test_a_pod_reconciles_on_s3_with_the_login_that_it_has_and_is_told_no_token_of_another_stream(
+    s3: S3, owner: Tenant, location: str, name: str
+) -> None:
+    own = f"s3a://{BUCKET}/checkpoints/other/{name}"
+    alone = tenant(s3, "other", own, login=False)
+    alone.run_pass()
+    word = alone.reconciles_in_its_pod()
+    assert (word.outcome, word.kind) == (Outcome.LAUNCHES, "FirstStart"), word.reason
+    view = alone.ledger.look("other/orders")
+    assert view is not None
+    assert token_of(s3, own) == view.stream.token
+    thief = tenant(s3, "thief", location, login=False)
+    before, token = objects(s3), token_of(s3, location)
+    thief.run_pass()
+    word = thief.reconciles_in_its_pod()
+    assert (word.outcome, word.code) == (Outcome.HALTS, "LocationTaken"), word.reason
+    assert token not in word.render()
+    assert objects(s3) == before
 
 
 def test_the_owner_of_a_location_reads_its_token_as_the_halt_says_and_adopts_it(
