@@ -74,7 +74,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
     StoreUnreachable: _FILES,
     StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
-    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "cut at commit"}),
+    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "lose ledger", "cut at commit"}),
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }
 """What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
