@@ -28,6 +28,8 @@ from tests.simulation.world import SimulatedWorld
 TAIL = 120
 CHAOS_STEPS = 1500
 MOST_STEPS = 40_000
+MOST_ATTEMPTS = 1500
+"""Two operators that both act for long make some hundred. Each may add a generation, which makes the next attempt slower."""
 
 
 class Violation(AssertionError):
@@ -84,6 +86,7 @@ def _run(world: SimulatedWorld) -> None:
         _require_single(world)
         if seen != (seen := (world.database.version, world.statuses.version)):
             settled = _is_settled(world)
+            _require_few_attempts(world)
         world.draining = world.draining or (settled and idle > 10)
         if world.simulation.run_one():
             idle = idle if settled else 0
@@ -95,6 +98,12 @@ def _run(world: SimulatedWorld) -> None:
             raise Violation("nothing goes on and the stream is neither landed nor halted")
         chaos.calm_down()
     raise Violation(f"not at an end after {MOST_STEPS} steps")
+
+
+def _require_few_attempts(world: SimulatedWorld) -> None:
+    attempts = len(world.journal.attempts)
+    if attempts > MOST_ATTEMPTS:
+        raise Violation(f"the stream goes round in circles: {attempts} attempts")
 
 
 def _is_over(world: SimulatedWorld) -> bool:
