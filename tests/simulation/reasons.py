@@ -100,9 +100,9 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
     if isinstance(root, PartitionsDiffer) and world.journal.has_struck({"restore"}, 0, until):
         kinds |= {"topics changed"}  # the ledger may name a generation that was made for other topics
     if isinstance(root, LogUnreadable | StateMissing) and world.journal.has_struck({"restore"}, 0, until):
-        since = (
-            0  # the ledger may name a generation to which anything has happened, and forget that a query keeps state
-        )
+        since = 0  # the ledger may name a generation to which anything has happened
+        if isinstance(root, StateMissing):
+            kinds |= {"restore"}  # it may have forgotten that the query keeps state, and so seeded a generation without
     return world.journal.has_struck(kinds, since, until)
 
 
