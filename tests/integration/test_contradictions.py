@@ -261,5 +261,6 @@ def test_a_query_with_state_halts_when_its_checkpoint_is_lost(rig: Rig) -> None:
         "spec.checkpoint.location": str(rig.folder / "elsewhere"),
         "spec.source.kafka.start": {"from": "Offsets", "offsets": offsets},
     }
-    assert rig.run(environment=path, changes=with_empty_state) == Done(completed=True)
+    another = rig.open({**with_empty_state, "spec.trigger": {"availableNow": True}}, state="of-another-resource")
+    assert rig.run(environment=path, opened=another) == Done(completed=True)
     assert rig.counts() == Counter([*range(400), *new, *again]), "the empty state knows nothing of what landed before"
