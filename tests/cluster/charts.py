@@ -19,6 +19,7 @@ import yaml
 from scripts.chart_values import CHART
 from testbed.cluster import Cluster, KubectlFailed
 from testbed.images import Images
+from tests.rig import eventually
 
 Document = dict[str, Any]
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
@@ -121,12 +122,16 @@ class Release:
 
     def uninstall(self) -> None:
         """Take it away, and wait until its pods are gone."""
-        # Its pods have a minute to end, and their kubelets and the garbage collector are as slow as the machine: helm's own
-        # five minutes were too few on a busy one.
-        how = ["--wait", "--timeout=10m", "--cascade=foreground", "--ignore-not-found"]
+        # helm's own --wait says "still exists, Terminating" seconds after it began, so the wait is the test's. Its pods have a
+        # minute to end, and their kubelets and the garbage collector are as slow as the machine.
+        self.helm.run(
+            "uninstall", self.name, f"--namespace={self.namespace}", "--cascade=foreground", "--ignore-not-found"
+        )
+        everything = ("get", "deployments,replicasets,pods", f"--namespace={self.namespace}")
+        own = f"--selector=app.kubernetes.io/instance={self.name}"
         try:
-            self.helm.run("uninstall", self.name, f"--namespace={self.namespace}", *how, timeout_seconds=660)
-        except HelmFailed as problem:
+            eventually(lambda: self.cluster.kubectl(*everything, own, "--output=name") == "", "its pods are gone", 600)
+        except AssertionError as problem:
             left = ("get", "deployments,replicasets,pods", "--output=yaml")
             raise AssertionError("\n".join([str(problem), *self._told(left, ("get", "events"))])) from problem
 

@@ -19,7 +19,7 @@ from exactlyonce.ledger.postgres_schema import MIGRATIONS, WITNESSES_SINCE
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
-from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
+from exactlyonce_spark.landing import LandingRefused, PlannedBatch, Written, begin_batch, land_batch
 from exactlyonce_spark.witnesses import RowsInDoubt, complete_taken, require_witnesses, write_under_fence
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, STREAM, landed, ledger_on, started
@@ -139,6 +139,21 @@ def test_witnesses_are_removed_with_their_batch_and_so_is_what_failed_tasks_have
     complete(ledger, permit, delivery)
     kill_a_backend(server_of_this_file, name)
     assert landed(server_of_this_file, name) == ([1, 1, 2, 2, 3, 3, 4, 4, 5, 5], [1])
+    assert server_of_this_file.execute("select * from exactlyonce.witnesses", name) == []
+
+
+def test_a_task_that_comes_after_its_batch_has_landed_writes_nothing(
+    server_of_this_file: Postgres, name: str, ledger: PostgresLedger
+) -> None:
+    permit = started(ledger)
+    begin_batch(ledger, permit, BATCH)
+    for tag in (TAG, TAG + 1):
+        write_under_fence(ledger, permit, BATCH.number, BatchNumber(0), tag, write_rows)
+    complete(ledger, permit, "AtLeastOnce")
+    before = landed(server_of_this_file, name)
+    with pytest.raises(LandingRefused, match="The rows of batch 1 belong after batch 0 and the ledger is at 1"):
+        write_under_fence(ledger, permit, BATCH.number, BatchNumber(0), TAG + 2, write_rows)
+    assert landed(server_of_this_file, name) == before
     assert server_of_this_file.execute("select * from exactlyonce.witnesses", name) == []
 
 

@@ -18,9 +18,11 @@ from tests.simulation.oracle import run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
     CHUNK,
+    FOCUS,
     SEEDS_TO_FIND_A_MUTATION,
     Found,
     first_that_finds,
+    scenario_of,
     violations_in,
     workers,
 )
@@ -103,6 +105,12 @@ def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -
             f"python -m tests.simulation.mutation_table {name}",
             stacklevel=1,
         )
+
+
+@pytest.mark.parametrize("focused", FOCUS)
+def test_where_a_mutation_is_searched_for_nothing_goes_wrong_without_it(focused: str) -> None:
+    for seed in range(100):
+        run_seed(seed, scenario_of(focused, seed))
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -36,7 +36,6 @@ MUTATIONS: dict[str, Mutation] = {
         landings.synchronous_commit_not_forced,
         landings.a_batch_of_partitions_is_not_closed,
         landings.absent_partitions_not_refused,
-        landings.late_tasks_overwrite,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -253,22 +253,4 @@ def absent_partitions_not_refused() -> Iterator[None]:
         require_start(replace(landed, positions=Positions(known)), planned, *rest, **how)
 
     with mock.patch.object(landing, "_require_start", of_what_it_reads):
-        yield
-
-
-@contextmanager
-def late_tasks_overwrite() -> Iterator[None]:
-    """AtLeastOnce: a task that was given up writes its rows whenever it gets to it, over newer values of the same keys."""
-    write_under_fence = witnesses.write_under_fence
-
-    def whenever(
-        ledger: Ledger, permit: Permit, batch: BatchNumber, landed: BatchNumber, tag: int, write: Callable[[Any], int]
-    ) -> int:
-        if landed == batch:  # AtMostOnce
-            return write_under_fence(ledger, permit, batch, landed, tag, write)
-        with ledger.transaction() as transaction:
-            transaction.write_witness(permit.stream_id, batch, tag)
-            return write(transaction)
-
-    with mock.patch.object(tasks, "write_under_fence", whenever):
         yield
