@@ -154,8 +154,10 @@ def test_every_extra_that_is_told_of_has_the_package_that_is_missing() -> None:
 
 def test_the_drivers_image_has_what_both_halves_share_and_nothing_of_the_command_line() -> None:
     base, image = set(PROJECT["project"]["dependencies"]), set(PROJECT["dependency-groups"]["driver-image"])
-    assert image - base == set(PROJECT["project"]["optional-dependencies"]["driver"])
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert image - base == {*extras["driver"], *extras["s3"]}, "a pod may have to reconcile a checkpoint on S3"
     pinned = (ROOT / "requirements" / "driver.txt").read_text()
+    assert "\nboto3==" in pinned or pinned.startswith("boto3==")
     for needed in map(Requirement, base):
         of_the_command = needed.name in ("click", "kubernetes", "psutil", "rich")
         assert (f"\n{needed.name}==" in f"\n{pinned}") != of_the_command, needed.name
