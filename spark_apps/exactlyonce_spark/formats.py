@@ -8,17 +8,15 @@ was still pushed below it; below one that is not deterministic none is (PushPred
 
 from __future__ import annotations
 
-from typing import cast
+from typing import assert_never, cast
 
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import StringType, StructField, StructType
 
-from exactlyonce.api.source import Format, FormatType, OnMalformed, OnTombstone
+from exactlyonce.api.source import DELETED, Format, FormatType, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
 
 META_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
-DELETED = "_deleted"
-"""With onTombstone: Delete, whether a row deletes its key."""
 _CORRUPT = "_exactlyonce_malformed"
 _ROW = "_exactlyonce_row"
 _VALUELESS = "_exactlyonce_without_value"
@@ -150,6 +148,8 @@ def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) 
         case OnTombstone.DELETE:
             nameless = "'neither key nor value, so nothing says what is deleted'"
             return f" when value is null then if({key} is null, {nameless}, null)"
+        case _:
+            assert_never(on_tombstone)
 
 
 def _is_binary(given: Format, schema: StructType) -> bool:

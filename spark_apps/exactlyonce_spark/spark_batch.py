@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from exactlyonce.api.source import DELETED
 from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
 from exactlyonce_spark.batch import ExecutedPlan
-from exactlyonce_spark.formats import DELETED
 from exactlyonce_spark.plan import PlanReader
 from exactlyonce_spark.postgres.fit import FittedColumn
 from exactlyonce_spark.target import DeadLetter

@@ -163,12 +163,23 @@ def test_the_drivers_image_has_what_both_halves_share_and_nothing_of_the_command
         assert (f"\n{needed.name}==" in f"\n{pinned}") != of_the_command, needed.name
 
 
-def test_what_a_drivers_pod_runs_needs_only_what_its_image_has() -> None:
-    """The modules of the driver, its executors and its reconciliation, with everything else of this environment hidden."""
-    hidden = ("click", "kopf", "kubernetes", "psutil", "rich", "boto3", "prometheus_client")
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); "
-        "import exactlyonce_spark.driver, exactlyonce_spark.executor, exactlyonce.api.resource, exactlyonce.source.kafka"
-    )
+_NOT_IN_THE_DRIVERS_IMAGE = ("click", "kopf", "kubernetes", "psutil", "rich", "prometheus_client")
+_OF_THE_DRIVER = (
+    "exactlyonce_spark.driver, exactlyonce_spark.executor, exactlyonce.api.resource, exactlyonce.source.kafka"
+)
+_OF_ITS_RECONCILIATION = "exactlyonce.reconciler.__main__, exactlyonce.checkpoint.s3"
+
+
+@pytest.mark.parametrize(
+    ("modules", "hidden"),
+    [
+        (_OF_THE_DRIVER, (*_NOT_IN_THE_DRIVERS_IMAGE, "boto3")),
+        (_OF_ITS_RECONCILIATION, _NOT_IN_THE_DRIVERS_IMAGE),
+    ],
+    ids=["driver and executors", "reconciliation on S3"],
+)
+def test_what_a_drivers_pod_runs_needs_only_what_its_image_has(modules: str, hidden: tuple[str, ...]) -> None:
+    """With everything else of this environment hidden."""
+    code = f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); import {modules}"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,18 @@ CHECKPOINT_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SES
 
 S3_PREFIX = "s3a://"
 
-_S3 = r"s3a://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*()=@+,-]+)+"
+BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+FOLDER = r"[A-Za-z0-9!_.*()=@+,-]+"
+SERVICE_ADDRESS = r"https?://[A-Za-z0-9.:\[\]-]+/?"
+"""What bucket, folder and endpoint of a location look like; whoever allows locations reads them in the same way."""
+
+
+def has_no_dots(location: str) -> bool:
+    """Return whether no part of a location is `.` or `..`, which Hadoop resolves and S3 does not."""
+    return not {".", ".."} & set(location.split("/"))
+
+
+_S3 = rf"s3a://{BUCKET}(/{FOLDER})+"
 _PATH = r"(file://)?/[^\x00]*"
 _ON_S3 = f"self.location.startsWith('{S3_PREFIX}')"
 _MOUNT_PATH = "self.persistentVolumeClaim.mountPath"
@@ -25,7 +36,7 @@ Location = Annotated[
     matches(f"{_S3}|{_PATH}", "write s3a://bucket/folder, an absolute path, or file:///path"),
     Rule(
         "!self.matches('(^|/)[.][.]?(/|$)')",
-        lambda location: not {".", ".."} & set(location.split("/")),
+        has_no_dots,
         "write the location without . and .. as parts of it; to Spark they mean another folder than to S3",
     ),
 ]
@@ -34,9 +45,7 @@ MountPath = Annotated[
     Field(max_length=1024),
     matches(r"(/[^/:\x00]+)+", "write an absolute path without a colon or a slash at its end"),
 ]
-Endpoint = Annotated[
-    str, Field(max_length=1024), matches(r"https?://[A-Za-z0-9.:\[\]-]+/?", "write it as https://host:port")
-]
+Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
 Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
 
 

@@ -188,6 +188,10 @@ class OnTombstone(StrEnum):
     DELETE = "Delete"
 
 
+DELETED = "_deleted"
+"""With onTombstone: Delete, the column that says whether a row deletes its key: of the view `source`, of what the query yields,
+and of what is staged."""
+
 _FORMAT_OPTIONS = {
     FormatType.JSON: (
         "allowComments", "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedFieldNames", "dateFormat",

@@ -279,9 +279,8 @@ def _silence(problem: Exception) -> str:
         case ReadTimeoutError():
             return "there is no answer"
         case ResponseParserError():
-            return (
-                "what answers is no S3 service"  # the error holds the answer, which may be any server's that was named
-            )
+            # The error holds the answer, which may be that of any server a tenant named.
+            return "what answers is no S3 service"
         case _:
             return " ".join(str(problem).split()).rstrip(".")
 

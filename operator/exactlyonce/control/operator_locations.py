@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
+from exactlyonce.api.checkpoint import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, Checkpoint, has_no_dots
 from exactlyonce.api.constraints import Rule, matches
 from exactlyonce.api.model import DNS_LABEL, Model
 from exactlyonce.api.resource import sentences_of
@@ -21,18 +21,13 @@ from exactlyonce.errors import Refused
 NAMESPACE = "{namespace}"
 """Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
 
-_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-_FOLDER = r"[A-Za-z0-9!_.()=@+,-]+"
-_PREFIX = rf"s3a?://{_BUCKET}(/({_FOLDER}|\{{namespace\}}))*/?"
+_FOLDER_OF_PREFIX = FOLDER.replace("*", "")
+_PREFIX = rf"s3a?://{BUCKET}(/({_FOLDER_OF_PREFIX}|\{{namespace\}}))*/?"
 _NAMESPACES = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9]?[-a-z0-9]*\*"
 
 
 class LocationsUnusable(Refused):
     """The locations that an administrator allows are not in the form that they have to have."""
-
-
-def _has_no_dots(prefix: str) -> bool:
-    return not {".", ".."} & set(prefix.split("/"))
 
 
 Prefix = Annotated[
@@ -43,7 +38,7 @@ Prefix = Annotated[
         f"write s3a://bucket or s3a://bucket/folder; {NAMESPACE} may stand for a whole folder and for nothing else, and "
         "there are no wildcards",
     ),
-    Rule("true", _has_no_dots, "write the folder without . and .. as parts of it"),
+    Rule("true", has_no_dots, "write the folder without . and .. as parts of it"),
 ]
 NamespacePattern = Annotated[
     str,
@@ -54,9 +49,7 @@ NamespacePattern = Annotated[
 ServiceAddress = Annotated[
     str,
     Field(max_length=1024),
-    matches(
-        r"(https?://[A-Za-z0-9.:\[\]-]+/?)?", "write it as streams do, as https://host:port; leave it out for Amazon's"
-    ),
+    matches(f"({SERVICE_ADDRESS})?", "write it as streams do, as https://host:port; leave it out for Amazon's"),
 ]
 
 
@@ -90,7 +83,7 @@ class Place:
         scheme, bucket, *folders = _split(checkpoint.location) or ("", "")
         canonical = (
             scheme == S3_PREFIX
-            and re.fullmatch(_BUCKET, bucket, re.ASCII) is not None
+            and re.fullmatch(BUCKET, bucket, re.ASCII) is not None
             and bool(folders)
             and all(_is_canonical(folder) for folder in folders)
         )
@@ -148,7 +141,7 @@ def _split(location: str) -> tuple[str, ...] | None:
 
 def _is_canonical(folder: str) -> bool:
     """Whether a folder's name is told as it is: not empty, neither . nor .., and without a percent sign."""
-    return folder not in (".", "..") and re.fullmatch(r"[A-Za-z0-9!_.*()=@+,-]+", folder, re.ASCII) is not None
+    return has_no_dots(folder) and re.fullmatch(FOLDER, folder, re.ASCII) is not None
 
 
 def _is_like(namespace: str, pattern: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import psycopg2.extensions
 from psycopg2 import sql
 
+from exactlyonce.api.source import DELETED
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce_spark.postgres import writes
 from exactlyonce_spark.postgres.copying import quoted_name
@@ -33,7 +34,7 @@ def without_deleted(columns: Sequence[YieldedColumn], table: Table) -> list[Yiel
     Raises:
         TargetUnfit: if that one is missing or no BOOLEAN, or the table has a column of its name.
     """
-    types = [column.spark_type for column in columns if column.name == writes.DELETED]
+    types = [column.spark_type for column in columns if column.name == DELETED]
     if not types:
         raise TargetUnfit(
             "source.format.onTombstone is Delete and the query does not yield _deleted: name that column of the view source in "
@@ -43,11 +44,11 @@ def without_deleted(columns: Sequence[YieldedColumn], table: Table) -> list[Yiel
         raise TargetUnfit(
             f"The query yields _deleted as {', '.join(types)}; it has to be the view source's, once, a boolean."
         )
-    if table.column(writes.DELETED) is not None:
+    if table.column(DELETED) is not None:
         raise TargetUnfit(
             f"The table {table} has a column _deleted, which is not written with source.format.onTombstone: Delete; rename it."
         )
-    return [column for column in columns if column.name != writes.DELETED]
+    return [column for column in columns if column.name != DELETED]
 
 
 def delete_staged(
@@ -78,7 +79,7 @@ def delete_staged(
         sql.SQL("select count(*) from {} as old, {} where {}").format(rows.destination, gone, concerned),
         named,
     )
-    (kept,) = _numbers(cursor)
+    (kept,) = writes.counted(cursor)
     if kept:
         raise TargetUnfit(
             f"The table {'.'.join(rows.target.strings)} kept {kept} rows that were to be deleted; nothing was written. A "
@@ -87,7 +88,7 @@ def delete_staged(
     return deleted
 
 
-_DELETED = sql.Identifier(writes.DELETED)
+_DELETED = sql.Identifier(DELETED)
 
 
 def _require_clear(
@@ -101,7 +102,7 @@ def _require_clear(
         ).format(deleted=_DELETED, nameless=nameless, staging=rows.source, chosen=writes.chosen()),
         parameters,
     )
-    unclear, without_key = _numbers(cursor)
+    unclear, without_key = writes.counted(cursor)
     if unclear:
         raise DeletionUnclear(
             f"{unclear} rows have no value in _deleted, so nobody knows whether they delete their key; let the transform yield "
@@ -113,9 +114,3 @@ def _require_clear(
             "transform, take the keys from _key, such as coalesce(id, cast(cast(_key as string) as bigint)) as id, or leave "
             "out tombstones whose key says nothing. Nothing was landed."
         )
-
-
-def _numbers(cursor: psycopg2.extensions.cursor) -> tuple[int, ...]:
-    row = cursor.fetchone()
-    assert row is not None, "an aggregate returns one row"
-    return tuple(int(number) for number in row)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from psycopg2 import sql
 
 from exactlyonce.api.sink import PostgresSink, Write
+from exactlyonce.api.source import DELETED
 from exactlyonce.errors import LedgerRefused, LockHeldByOther
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_transaction import PostgresTransaction
@@ -63,7 +64,7 @@ class PostgresTarget:
         """Make this epoch's staging table, unlogged, with the types of the target's columns."""
         names = sql.SQL(", ").join(sql.Identifier(name) for name in self._plan.columns)
         if self._plan.deletes:
-            names = sql.SQL("{}, null::boolean as {}").format(names, sql.Identifier(writes.DELETED))
+            names = sql.SQL("{}, null::boolean as {}").format(names, sql.Identifier(DELETED))
         statement = sql.SQL(
             "drop table if exists {staging}; create unlogged table {staging} as "
             "select null::bigint as _batch, null::bigint as _tag, null::bigint as _row, {names} from {table} limit 0"
@@ -147,7 +148,7 @@ class PostgresTarget:
         order = writes.STAGING_COLUMNS if self._keeps_order else writes.STAGING_COLUMNS[:2]
         with transaction.cursor() as cursor:
             tagged = _tagged(rows, batch, tag, numbered=self._keeps_order)
-            deleted = [writes.DELETED] if self._plan.deletes else []
+            deleted = [DELETED] if self._plan.deletes else []
             return copy_rows(cursor, self._staging, [*order, *self._plan.columns, *deleted], tagged, batch)
 
     def _append(self, cursor: psycopg2.extensions.cursor, parameters: Mapping[str, object], expected: int) -> Moved:
@@ -156,7 +157,7 @@ class PostgresTarget:
         if moved == expected:
             return Moved(moved, moved)
         cursor.execute(writes.count_staged(self._staged), parameters)
-        (found,) = _numbers(cursor)
+        (found,) = writes.counted(cursor)
         require_all_taken(self._table, found, moved)
         return Moved(found, moved)
 
@@ -164,14 +165,14 @@ class PostgresTarget:
         """Upsert or Merge: each key takes effect, or the table holds it rightly as it is; deletions come first."""
         sink = self._plan.sink
         cursor.execute(writes.count_keys(self._staged, sink), parameters)
-        found, keys = _numbers(cursor)
+        found, keys = writes.counted(cursor)
         deleted = delete_staged(cursor, self._staged, sink.keys, parameters) if self._plan.deletes else 0
         cursor.execute(self._write_staged, parameters)
         written = int(cursor.rowcount)
         if written != keys:
             named = {**parameters, "target": quoted_name(self._table)}
             cursor.execute(writes.count_left_out(self._staged, sink), named)
-            lost, touched, differing = _numbers(cursor)
+            lost, touched, differing = writes.counted(cursor)
             # Rows of this transaction that the statement did not write: a trigger left out a row, and changed it by itself.
             swallowed = min(max(touched - written, 0), differing)
             require_none_left_out(self._table, keys, lost + swallowed)
@@ -206,9 +207,3 @@ def _tagged(
 
 def _staging_prefix(stream_id: str) -> str:
     return f"staging_{hashlib.sha256(stream_id.encode()).hexdigest()[:16]}_"
-
-
-def _numbers(cursor: psycopg2.extensions.cursor) -> tuple[int, ...]:
-    row = cursor.fetchone()
-    assert row is not None, "an aggregate returns one row"
-    return tuple(int(number) for number in row)

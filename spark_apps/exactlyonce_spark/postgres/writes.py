@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import psycopg2.extensions
 from psycopg2 import sql
 
 from exactlyonce.api.sink import Combine, PostgresSink, Write
+from exactlyonce.api.source import DELETED
 
 STAGING_COLUMNS = ("_batch", "_tag", "_row")
-DELETED = "_deleted"
-"""Whether a row deletes its key: a column of the staging table where a stream deletes."""
 _LAST_FIRST = sql.SQL("array_position(%(tags)s::bigint[], _tag) desc, _row desc")
 
 _AGGREGATES = {
@@ -69,6 +69,13 @@ def count_keys(rows: Staged, sink: PostgresSink) -> sql.Composed:
         "select coalesce(sum(of_key), 0)::bigint, count(*) from "
         "(select count(*) as of_key from {staging} where {chosen} group by {keys}) counted"
     ).format(staging=rows.source, chosen=chosen(), keys=names_of(sink.keys))
+
+
+def counted(cursor: psycopg2.extensions.cursor) -> tuple[int, ...]:
+    """Return the numbers that a counting statement, which has just run, has given."""
+    row = cursor.fetchone()
+    assert row is not None, "an aggregate returns one row"
+    return tuple(int(number) for number in row)
 
 
 def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
