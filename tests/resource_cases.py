@@ -198,6 +198,9 @@ VALID: Mapping[str, Changes] = {
     "what is there now": {"spec.trigger": {"availableNow": True}},
     "a name of 49 characters": {"metadata.name": "o" + 47 * "-" + "9"},
     "a name of one character": {"metadata.name": "o"},
+    "every Kafka property that a stream may have": {
+        "spec.source.kafka.properties": dict.fromkeys(refused_properties.ALLOWED, "x"),
+    },
     "nulls, which are no fields": {
         "spec.transform": None,
         "spec.delivery": None,
@@ -724,6 +727,9 @@ def refused() -> Iterator[Refused]:
         if key in refused_conf.ALWAYS or key in refused_conf.WHEN_TRUE:
             sentence += f"{key}: {refused_conf.refusal(key, value)}"
         yield Refused(f"the setting {key}", {"spec.sparkConf": {key: value}}, at, sentence)
+    for key in ("sasl.login.callback.handler.class", "ssl.engine.factory.class", "check.crcs", "Client.Id"):
+        at = "spec.source.kafka.properties"
+        yield Refused(f"the property {key}", {at: {key: "x"}}, at, "properties may set nothing but client.dns.lookup, ")
     properties = {**refused_properties.REFUSED, **{f"ssl.{word}": "" for word in refused_properties.SECRET_WORDS}}
     for key, reason in properties.items():
         at, sentence = "spec.source.kafka.properties", f"properties may not set {f'{key}: {reason}' if reason else ''}"

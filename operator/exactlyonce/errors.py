@@ -32,6 +32,10 @@ class StoreBusy(Unreachable):
     """As many passes as may be are at a store, and none has come back: to be tried again when one has."""
 
 
+class PassTooLong(Unreachable):
+    """The stores of one stream have taken as long as one pass may take; the next pass begins anew."""
+
+
 class OutcomeUnknown(ExactlyOnceError):
     """A request was sent and the answer was lost; it may have taken effect."""
 
@@ -74,3 +78,7 @@ class StoreUnreachable(Unreachable):
 
 class SecretMissing(Refused):
     """A secret that the resource names, or one of its keys, is not there."""
+
+
+class SecretRefused(SecretMissing):
+    """A key of a secret has a value that no stream may set: it would redirect, reach beyond the stream, or widen a limit."""

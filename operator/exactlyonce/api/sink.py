@@ -12,9 +12,10 @@ from pydantic import BeforeValidator, Field
 from exactlyonce.api.constraints import Rule, Unique, matches
 from exactlyonce.api.model import Duration, Model, SecretRef, within, without_nulls
 
-SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
-"""The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the
-rest optional. They are libpq's names, and the ones CloudNativePG writes."""
+SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "ca.crt")
+"""The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the rest
+optional. They are libpq's names, and the ones CloudNativePG writes, beside `ca.crt`: the server's authority as PEM.
+`sslrootcert` may be `system`. What else a uri may set is told in `ledger.postgres_parameters`."""
 
 
 _NAME = r'([^."\x00]{1,63}|"([^"\x00]|""){1,63}")'

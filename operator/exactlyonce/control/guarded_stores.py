@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +11,14 @@ from functools import cached_property
 
 from exactlyonce.checkpoint.store import CreateOutcome, Entry, LogStore
 from exactlyonce.control.bulkheads import Store
+from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.offsets import Positions, TopicPartition
 from exactlyonce.source.bounds import Source, SourceView
+
+PASS_SECONDS = 600.0
+"""How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +35,34 @@ class Opened:
 
 @dataclass(frozen=True)
 class Opening:
-    """Opens the stores of a stream once a pass, all of them: what is missing is told before anything is decided."""
+    """Opens the stores of a stream once a pass, all of them: what is missing is told before anything is decided.
+
+    After `until` by `clock` none of them is asked anything more: each call has its limit, and many that stay just within
+    theirs would still hold a worker until the liveness probe ends the process.
+    """
 
     open: Callable[[], Opened]
+    clock: Callable[[], float] = time.monotonic
+    until: float = math.inf
+
+    @classmethod
+    def for_a_pass(cls, open_stores: Callable[[], Opened], clock: Callable[[], float]) -> Opening:
+        """Return the opening of a pass that begins now."""
+        return cls(open_stores, clock, clock() + PASS_SECONDS)
+
+    @property
+    def opened(self) -> Opened:
+        """The stores.
+
+        Raises:
+            PassTooLong: if the pass has asked stores for as long as it may.
+        """
+        if self.clock() > self.until:
+            raise PassTooLong("The stores of this stream have answered too slowly for one pass; it is tried again.")
+        return self._opened
 
     @cached_property
-    def opened(self) -> Opened:
-        """The stores."""
+    def _opened(self) -> Opened:
         return self.open()
 
 

@@ -26,6 +26,7 @@ from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.shared_clients import SharedClients
+from exactlyonce.control.store_names import kafka_name, postgres_name
 from exactlyonce.control.stream_pass import NotPutTogether, Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, SecretMissing
@@ -125,7 +126,7 @@ class ClusterParts:
         """
         spec, metadata = stream.spec, document["metadata"]
         key = Key(stream.metadata.namespace, stream.metadata.name)
-        opening = Opening(functools.partial(self._opened, stream, document))
+        opening = Opening.for_a_pass(functools.partial(self._opened, stream, document), self.clock)
         stores = Stores(
             GuardedLedger(opening),
             GuardedLogStore(spec.checkpoint.location.rstrip("/"), opening),
@@ -200,7 +201,8 @@ class ClusterParts:
         with _put_together():
             address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
             kafka_secret = self._secret(namespace, kafka.secret_ref)
-            names = (_name_of(address), store_name(checkpoint), f"Kafka at {kafka.bootstrap_servers}")
+            at_kafka = kafka_name(namespace, kafka.bootstrap_servers)
+            names = (postgres_name(namespace, address), store_name(checkpoint), at_kafka)
             at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
             opened = Opened(
                 self.clients.ledger(address, sink.ledger_schema),
@@ -222,7 +224,7 @@ class ClusterParts:
         if known is None:
             return opening.opened.ledger.look(stream_id)
         try:
-            with self.bulkheads.store(_name_of(known.address)).entered():
+            with self.bulkheads.store(postgres_name(key.namespace, known.address)).entered():
                 return self.clients.ledger(known.address, schema).look(stream_id)
         except ExactlyOnceError:
             self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
@@ -275,7 +277,7 @@ class ClusterParts:
         sink = spec.sink.postgres
         address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
         checkpoints = self._store(spec.checkpoint, namespace)
-        names = (_name_of(address), store_name(spec.checkpoint))
+        names = (postgres_name(namespace, address), store_name(spec.checkpoint))
         self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
         at_ledger, at_checkpoints = (self.bulkheads.store(name) for name in names)
         return Erasable(self.clients.ledger(address, sink.ledger_schema), at_ledger, checkpoints, at_checkpoints)
@@ -292,11 +294,6 @@ def _drain_timeout(document: Mapping[str, Any]) -> timedelta | None:
         return _DEFAULT_DRAIN if given is None else parse_duration(given)
     except (TypeError, ValueError):
         return None
-
-
-def _name_of(address: PostgresAddress) -> str:
-    """Return what a person calls a database: ledgers with the same name fail together."""
-    return f"Postgres {address}"
 
 
 def _now() -> datetime:

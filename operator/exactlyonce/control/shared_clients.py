@@ -69,6 +69,7 @@ class SharedClients:
         """
         properties = librdkafka_properties(spec, secret)
         admin = self._admins.get(
-            tuple(sorted(properties.items())), lambda: KafkaAdmin(spec.bootstrap_servers, properties, _KAFKA_SECONDS)
+            tuple(sorted(properties.items())),
+            lambda: KafkaAdmin(properties["bootstrap.servers"], properties, _KAFKA_SECONDS),
         )
         return KafkaBounds(spec, secret, _KAFKA_SECONDS, admin)

@@ -12,7 +12,13 @@ import psycopg2
 import psycopg2.extensions
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, first_line, named_errors
+from exactlyonce.ledger.postgres_connection import (
+    MARGIN_SECONDS,
+    Limits,
+    PostgresAddress,
+    first_line,
+    named_errors,
+)
 from exactlyonce.ledger.postgres_lasting import find_passing
 from exactlyonce.ledger.postgres_pool import ConnectionPool
 from exactlyonce.ledger.postgres_rows import LOOK, view_from
@@ -28,7 +34,6 @@ _COMMIT_ON_DISK = (
     "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
 )
 _MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
-_MARGIN_SECONDS = 5
 _TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
 
 
@@ -71,7 +76,7 @@ class PostgresLedger:
         transaction = PostgresTransaction(self, connection, evicting)
         began = time.monotonic()
         try:
-            with named_errors(str(self.address)), answering_within(connection, self._longest_seconds):
+            with named_errors(str(self.address)), answering_within(connection, self.limits.held_seconds):
                 yield transaction
         except (LedgerUnreachable, psycopg2.errors.QueryCanceled) as problem:
             self._roll_back(connection)
@@ -229,16 +234,10 @@ class PostgresLedger:
             self._send_begin(connection, lasting)
         return connection
 
-    @property
-    def _longest_seconds(self) -> int:
-        """After which a server that has not kept its own limits is left."""
-        return self.limits.transaction_seconds + 2 * _MARGIN_SECONDS
-
     def _too_long(self, problem: Exception) -> TransactionTooLong:
         return TransactionTooLong(
             f"A transaction at {self.address} took longer than {self.limits.transaction_seconds} seconds and was ended "
-            f"({_shown(problem)}). Raise sink.postgres.transactionTimeout, or make batches smaller: "
-            "source.kafka.maxOffsetsPerTrigger."
+            f"({_shown(problem)}). {self.limits.advice}"
         )
 
     def _send_begin(self, connection: psycopg2.extensions.connection, lasting: bool) -> None:
@@ -251,7 +250,7 @@ class PostgresLedger:
         }
         if connection.server_version >= _TRANSACTION_TIMEOUT_FROM:
             # Later than the statement's: a statement that is cancelled says so, a session that is ended does not.
-            settings["transaction_timeout"] = f"{limits.transaction_seconds + _MARGIN_SECONDS}s"
+            settings["transaction_timeout"] = f"{limits.transaction_seconds + MARGIN_SECONDS}s"
         assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
         durability = _COMMIT_ON_DISK if lasting else _COMMIT_IN_MEMORY
         with answering_within(connection, limits.answer_seconds), connection.cursor() as cursor:
@@ -259,7 +258,7 @@ class PostgresLedger:
 
     def _commit(self, connection: psycopg2.extensions.connection) -> None:
         try:
-            with answering_within(connection, self._longest_seconds), connection.cursor() as cursor:
+            with answering_within(connection, self.limits.held_seconds), connection.cursor() as cursor:
                 cursor.execute("commit")
                 status = cursor.statusmessage
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:

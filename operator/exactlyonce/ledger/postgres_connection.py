@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 
-from exactlyonce.api.sink import SECRET_KEYS, PostgresSink
-from exactlyonce.errors import ExactlyOnceError, LedgerRefused, LedgerUnreachable, LockHeldByOther, SecretMissing
+from exactlyonce.api.sink import PostgresSink
+from exactlyonce.errors import ExactlyOnceError, LedgerRefused, LedgerUnreachable, LockHeldByOther
+from exactlyonce.ledger.postgres_connecting import open_within
+from exactlyonce.ledger.postgres_parameters import parameters_of
 
 # What servers and poolers say to a login that a person has to mend. A refused connection has no error code for its client,
 # so the words decide; whatever else is said (starting up, no free connection, in recovery) is tried again.
@@ -43,27 +44,51 @@ ONLY_ON_A_PRIMARY = "set local transaction_read_only = off; "
 # deadlock or serialization failure, an object in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TRANSIENT = ("08", "57P", "53300", "40", "55006")
 
+MARGIN_SECONDS = 5
+"""The server's own limits go first, since it says what it is."""
+
+_LEAST_CONNECT_SECONDS = 2  # libpq takes less for this
+
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on every wait for the database, in seconds.
+    """Bounds on every wait for the database, in seconds. The defaults are the operator's: a pass that waits has its worker.
 
-    `transaction_seconds` is for each statement of a transaction, and within a few seconds for the whole of it where the server
-    can bound that; `answer_seconds` is for what is asked outside of transactions. `patience_seconds` is how long a lock's
-    holder is waited for before it is ended where that is allowed.
+    `connect_seconds` is for one server, `reach_seconds` for all of those that an address stands for. `transaction_seconds` is
+    for each statement of a transaction, and within a few seconds for the whole of it where the server can bound that;
+    `answer_seconds` is for what is asked outside of transactions. `patience_seconds` is how long a lock's holder is waited
+    for before it is ended where that is allowed. `advice` is told of a transaction that was too long.
     """
 
     connect_seconds: int = 10
-    lock_seconds: int = 60
+    lock_seconds: int = 30
     patience_seconds: float = 3.0
-    transaction_seconds: int = 900
+    transaction_seconds: int = 60
     network_seconds: int = 30
     answer_seconds: int = 30
+    advice: str = "Find out what keeps the database busy; it is tried again."
 
     @classmethod
     def of_batches(cls, sink: PostgresSink) -> Limits:
         """Return the limits of a driver and its tasks."""
-        return cls(transaction_seconds=math.ceil(sink.transaction_timeout.total_seconds()))
+        advice = "Raise sink.postgres.transactionTimeout, or make batches smaller: source.kafka.maxOffsetsPerTrigger."
+        seconds = math.ceil(sink.transaction_timeout.total_seconds())
+        return cls(lock_seconds=60, transaction_seconds=seconds, advice=advice)
+
+    @property
+    def reach_seconds(self) -> int:
+        """After which no server of an address is tried any more."""
+        return 3 * self.connect_seconds
+
+    @property
+    def held_seconds(self) -> int:
+        """After which a server that has not kept the limits of a transaction is left."""
+        return self.transaction_seconds + 2 * MARGIN_SECONDS
+
+    @property
+    def longest_seconds(self) -> int:
+        """How long one call may take: an idle connection that is dead, a new one, its BEGIN, the work and the COMMIT."""
+        return 2 * self.answer_seconds + self.reach_seconds + 2 * self.held_seconds
 
 
 @dataclass(frozen=True)
@@ -78,23 +103,11 @@ class PostgresAddress:
         """Read the address from a secret's keys (SECRET_KEYS).
 
         Raises:
-            SecretMissing: if a key that is needed is not there or the uri does not parse.
+            SecretMissing: if a key that is needed is not there.
+            SecretRefused: if a key has a value that no stream may set, or the uri does not parse.
         """
-        values = {key: value.strip() for key, value in secret.items() if key in SECRET_KEYS and value.strip()}
-        uri = values.pop("uri", None)
-        if uri is not None:
-            try:
-                values = {**psycopg2.extensions.parse_dsn(uri), **{k: v for k, v in values.items() if "ssl" in k}}
-            except psycopg2.ProgrammingError:
-                raise SecretMissing(
-                    f"The key uri of secret {name} is no Postgres connection string; correct it."
-                ) from None
-        missing = [key for key in ("host", "dbname", "user") if key not in values]
-        if missing:
-            raise SecretMissing(
-                f"Secret {name} lacks {', '.join(missing)}: a Postgres sink needs uri, or host, dbname, user and password."
-            )
-        shown = f"{values['user']}@{values['host']}:{values.get('port', '5432')}/{values['dbname']}"
+        values = parameters_of(name, secret)
+        shown = f"{values['user']}@{values['host']}:{values['port']}/{values['dbname']}"
         return cls(values, shown)
 
     def __str__(self) -> str:
@@ -111,21 +124,24 @@ def connect(
     Raises:
         LedgerUnreachable, LedgerRefused: by what the server said, if anything.
     """
-    parameters: dict[str, Any] = {
-        "connect_timeout": str(limits.connect_seconds),
+    hosts = address.parameters["host"].count(",") + 1
+    parameters = {
+        **address.parameters,
+        # From here on nothing that a secret holds can change what is set.
+        "connect_timeout": str(max(min(limits.connect_seconds, limits.reach_seconds // hosts), _LEAST_CONNECT_SECONDS)),
+        "keepalives": "1",
         "keepalives_idle": str(max(limits.network_seconds // 3, 1)),
         "keepalives_interval": str(max(limits.network_seconds // 6, 1)),
         "keepalives_count": "3",
         "tcp_user_timeout": str(limits.network_seconds * 1000),
         "application_name": application,
-        **address.parameters,
         # What is copied is UTF-8 whatever the database or the role has as its default; poolers follow this one.
         "client_encoding": "UTF8",
-        # A standby answers with what was true a moment ago. Last, so that a secret's uri cannot ask for any other server.
+        # A standby answers with what was true a moment ago.
         "target_session_attrs": "read-write",
     }
     with named_errors(str(address), own=True):
-        connection: psycopg2.extensions.connection = psycopg2.connect(**parameters)
+        connection = open_within(limits.reach_seconds, parameters)
     connection.autocommit = True
     return connection
 

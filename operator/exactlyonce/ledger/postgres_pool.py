@@ -13,6 +13,7 @@ import psycopg2.extensions
 from psycopg2.sql import Composable
 
 from exactlyonce.ledger.postgres_connection import (
+    MARGIN_SECONDS,
     ONLY_ON_A_PRIMARY,
     Limits,
     PostgresAddress,
@@ -22,7 +23,6 @@ from exactlyonce.ledger.postgres_connection import (
 from exactlyonce.ledger.postgres_waits import answering_within
 
 _IDLE_SECONDS = 60.0
-_MARGIN_SECONDS = 5  # the server's limit goes first, since it says what it is
 
 Answer = TypeVar("Answer")
 
@@ -109,7 +109,7 @@ class ConnectionPool:
         seconds = self._limits.answer_seconds
         try:
             with (
-                answering_within(connection, seconds + _MARGIN_SECONDS),
+                answering_within(connection, seconds + MARGIN_SECONDS),
                 connection.cursor(cursor_factory=_LimitedCursor) as cursor,
             ):
                 cursor.limit = f"{ONLY_ON_A_PRIMARY}set local statement_timeout = '{seconds}s'; "

@@ -19,7 +19,7 @@ from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.offsets import Positions, Ranges, TopicPartition
 from exactlyonce.source.bounds import Bounds, LeaderEpochs, SourceNow, SourceView
 from exactlyonce.source.kafka_admin import KafkaAdmin, LeaderMoves, SourceRefused
-from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
+from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, own_librdkafka_properties
 from exactlyonce.source.last_records import LastRecords
 
 _ASK_AGAIN_SECONDS = 0.1
@@ -60,7 +60,7 @@ class KafkaBounds:
         self._timeout = timeout_seconds
         committed_only = spec.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
         self._isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        self._admin = admin or KafkaAdmin(self.brokers, librdkafka_properties(spec, secret), timeout_seconds)
+        self._admin = admin or KafkaAdmin(self.brokers, own_librdkafka_properties(spec, secret), timeout_seconds)
 
     @property
     def brokers(self) -> str:
