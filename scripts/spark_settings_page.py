@@ -21,6 +21,22 @@ def page() -> str:
         for key, (values, reason) in refused_conf.ONE_OF.items()
     ]
     rows += [(f"`{prefix}…`", reason) for prefix, reason in refused_conf.PREFIXES.items()]
+    tuning = ", ".join(f"`{name.removeprefix(refused_conf.S3A)}`" for name in refused_conf.S3A_TUNING)
+    rows += [
+        (
+            f"`{refused_conf.S3A}…`, unless it is `{refused_conf.S3A_BUCKETS}…` or one of {tuning}",
+            refused_conf.S3A_REASON,
+        ),
+        (f"`{refused_conf.S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint"),
+        (
+            "`spark.task.maxFailures`, `spark.stage.maxConsecutiveAttempts` with `delivery: AtMostOnce`",
+            "a task runs once",
+        ),
+    ]
+    words = ", ".join(f"`{word}`" for word in refused_conf.SECRET_WORDS)
+    rows += [
+        (f"what has one of {words} in its name", "credentials belong in a secret, which a resource shows to no one")
+    ]
     lines = [f"| {what} | {reason} |" for what, reason in sorted(rows)]
     return head + MARK + "\n".join(["", "| Setting | Why it is refused |", "|---|---|", *lines, ""])
 

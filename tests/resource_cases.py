@@ -198,6 +198,16 @@ VALID: Mapping[str, Changes] = {
     "what is there now": {"spec.trigger": {"availableNow": True}},
     "a name of 49 characters": {"metadata.name": "o" + 47 * "-" + "9"},
     "a name of one character": {"metadata.name": "o"},
+    "settings of S3 that move no checkpoint": {
+        "spec.sparkConf": {
+            "spark.hadoop.fs.s3a.bucket.other.endpoint": "https://s3.example",
+            "spark.hadoop.fs.s3a.bucket.lakes.endpoint.region": "eu-central-1",
+            "spark.hadoop.fs.s3a.threads.max": "64",
+            "spark.sql.ansi.enabled": "true",
+            "spark.task.maxFailures": "8",
+            "spark.ui.retainedJobs": "10",
+        },
+    },
     "every Kafka property that a stream may have": {
         "spec.source.kafka.properties": dict.fromkeys(refused_properties.ALLOWED, "x"),
     },
@@ -217,7 +227,22 @@ _RESULTS: Mapping[str, Changes] = {
 }
 """The sink that each output mode beside Append may have."""
 
+_TRIES = "sparkConf may not set spark.task.maxFailures and spark.stage.maxConsecutiveAttempts with delivery: AtMostOnce"
+
 CASES = (
+    *(
+        Refused(f"{name}, once", {"spec.delivery": "AtMostOnce", "spec.sparkConf": {name: "2"}}, "spec", _TRIES)
+        for name in ("spark.task.maxFailures", "spark.stage.maxConsecutiveAttempts")
+    ),
+    *(
+        Refused(
+            f"the {name} of the checkpoint's own bucket",
+            {"spec.sparkConf": {f"spark.hadoop.fs.s3a.bucket.lake.{name}": "x"}},
+            "spec",
+            "sparkConf may not set what begins with spark.hadoop.fs.s3a.bucket. and the checkpoint's own bucket",
+        )
+        for name in ("endpoint", "endpoint.region", "path.style.access", "aws.credentials.provider", "requester.pays.enabled")
+    ),
     Refused("an upper-case name", {"metadata.name": "Orders"}, "metadata.name", NAME_SENTENCE, "lowercase RFC 1123"),
     Refused("a name with a dot", {"metadata.name": "or.ders"}, "metadata.name", NAME_SENTENCE),
     Refused("a name with a digit first", {"metadata.name": "1orders"}, "metadata.name", NAME_SENTENCE),
@@ -721,7 +746,25 @@ def refused() -> Iterator[Refused]:
     conf |= {f"{prefix}x": "x" for prefix in refused_conf.PREFIXES}
     conf |= dict.fromkeys(refused_conf.ONE_OF, "x")
     conf |= {"hadoop.x": "x", "spark.my.realTimeMode.x": "x", "spark.my.asyncProgress.x": "x"}
-    conf |= {f"spark.my.{word}": "canary" for word in ("Password", "secret.key", "access.key", "session.token")}
+    conf |= {f"spark.my.{word.title()}": "canary" for word in refused_conf.SECRET_WORDS}
+    conf |= dict.fromkeys(
+        (
+            "spark.hadoop.fs.azure.account.key.lake.example", "spark.hadoop.fs.s3a.bucket.other.access.key",
+            "spark.hadoop.fs.azure.sas.fixed.token", "spark.hadoop.fs.gs.auth.service.account.private.key",
+            "spark.ssl.keyPassword", "spark.hadoop.fs.azure.account.oauth2.client.secret",
+        ),
+        "canary",
+    )  # fmt: skip
+    s3a = (
+        "endpoint",
+        "endpoint.region",
+        "path.style.access",
+        "impl",
+        "proxy.host",
+        "aws.credentials.provider",
+        "encryption.algorithm",
+    )
+    conf |= {f"{refused_conf.S3A}{name}": "x" for name in s3a}
     for key, value in conf.items():
         at, sentence = "spec.sparkConf", "sparkConf may not set "
         if key in refused_conf.ALWAYS or key in refused_conf.WHEN_TRUE:

@@ -30,7 +30,6 @@ _ALWAYS = {
 }
 
 _DEFAULTS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.log.level": "WARN",
@@ -56,7 +55,14 @@ def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, s
         NotInAPod: if the document is for a driver in a pod, and `environment` is not that of one.
     """
     spec = driver.spec
-    settings = {**_DEFAULTS, **kubernetes_settings.DEFAULTS, **spec.spark_conf, **driver.spark_conf, **_ALWAYS}
+    settings = {
+        **_DEFAULTS,
+        "spark.ui.enabled": str(spec.spark_ui.enabled).lower(),
+        **kubernetes_settings.DEFAULTS,
+        **spec.spark_conf,
+        **driver.spark_conf,
+        **_ALWAYS,
+    }
     if spec.delivery is Delivery.AT_MOST_ONCE:
         settings.update(_AT_MOST_ONCE)
     provider = settings.setdefault(STATE_STORE, ROCKSDB)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.cli.local_stream import driver_document
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import resolve
@@ -117,10 +117,12 @@ def test_a_driver_in_a_pod_asks_for_no_right_but_to_make_pods(tmp_path: Path) ->
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_sparks_user_interface_is_on_by_choice(tmp_path: Path, enabled: bool) -> None:
-    changes = {"spec.sparkUi": {"enabled": enabled}, "spec.sparkConf": {"spark.ui.port": "9999"}}
+    changes = {"spec.sparkUi": {"enabled": enabled}, "spec.sparkConf": {"spark.ui.retainedJobs": "9"}}
     settings = session_settings(in_a_pod(tmp_path, changes), JARS, POD)
     assert settings["spark.ui.enabled"] == str(enabled).lower()
-    assert settings["spark.ui.port"] == ("4040" if enabled else "9999")
+    assert settings.get("spark.ui.port") == ("4040" if enabled else None)
+    assert session_settings(here(tmp_path, changes), JARS, {})["spark.ui.enabled"] == str(enabled).lower()
+    assert settings["spark.ui.retainedJobs"] == "9"
     assert ("spark.metrics.conf.*.sink.prometheusServlet.class" in settings) is enabled, (
         "Spark's own metrics are served there"
     )
@@ -164,6 +166,41 @@ def test_what_a_resource_sets_is_kept_where_it_may(tmp_path: Path) -> None:
     }
     settings = session_settings(in_a_pod(tmp_path, {"spec.sparkConf": conf}), JARS, POD)
     assert settings.items() >= conf.items()
+
+
+EVERYTHING: dict[str, Any] = {
+    "spec.sparkUi": {"enabled": True},
+    "spec.executor": {"instances": 2, "maxInstances": 9, "cpuRequest": "1", "cpuLimit": "2"},
+    "spec.image": "registry.example/spark:1",
+    "spec.imagePullPolicy": "Always",
+    "spec.imagePullSecrets": [{"name": "a"}],
+    "spec.checkpoint.endpoint": "https://s3.example:9000",
+}
+
+
+@pytest.mark.parametrize("delivery", ["ExactlyOnce", "AtMostOnce"])
+@pytest.mark.parametrize("place", [here, in_a_pod])
+def test_a_setting_is_refused_or_it_is_what_spark_is_started_with(place: Any, delivery: str, tmp_path: Path) -> None:
+    """The oracle is the session: whatever it sets itself is tried in a resource, with a value that it does not have."""
+    changes = {**EVERYTHING, "spec.delivery": delivery}
+    refused, honoured = [], []
+    for key in session_settings(place(tmp_path, changes), JARS, POD):
+        value = (
+            "7"
+            if key == "spark.sql.shuffle.partitions"
+            else "false"
+            if key.endswith("arrow.pyspark.enabled")
+            else "odd"
+        )
+        try:
+            settings = session_settings(place(tmp_path, {**changes, "spec.sparkConf": {key: value}}), JARS, POD)
+        except ResourceInvalid:
+            refused.append(key)
+            continue
+        assert settings[key] == value, f"{key} is accepted and overridden"
+        honoured.append(key)
+    assert {"spark.sql.ansi.enabled", "spark.ui.enabled", "spark.hadoop.fs.s3a.bucket.lake.endpoint"} <= set(refused)
+    assert {"spark.sql.shuffle.partitions", "spark.log.level"} <= set(honoured)
 
 
 @pytest.mark.parametrize("missing", POD)

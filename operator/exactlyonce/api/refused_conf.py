@@ -34,6 +34,15 @@ ALWAYS = {
     "spark.dynamicAllocation.initialExecutors": "give executor.instances instead",
     "spark.dynamicAllocation.minExecutors": "give executor.instances instead",
     "spark.dynamicAllocation.maxExecutors": "give executor.maxInstances instead",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "give executor.maxInstances instead",
+    "spark.ui.enabled": "it has a field of its own, sparkUi.enabled",
+    "spark.ui.port": _OWN,
+    "spark.ui.prometheus.enabled": "it follows from sparkUi.enabled",
+    "spark.metrics.namespace": _OWN,
+    "spark.metrics.conf.driver.source.jvm.class": "it follows from sparkUi.enabled",
+    "spark.blockManager.port": _OWN,
+    "spark.driver.blockManager.port": _OWN,
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "it follows from the state store's provider",
     "spark.driver.extraClassPath": _OWN,
     "spark.executor.extraClassPath": _OWN,
 }
@@ -55,12 +64,42 @@ IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStore
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 ONE_OF = {
+    "spark.sql.ansi.enabled": (
+        ("true",),
+        "an overflow or a failed cast is an error, never a NULL that lands without a word",
+    ),
+    "spark.sql.execution.arrow.pyspark.enabled": (("true",), "rows are handed to Python as Arrow"),
     WATERMARK_POLICY: (("min", "max"), "Spark knows no other policy"),
     STATE_STORE: ((ROCKSDB, IN_MEMORY), "reconciliation knows the state files of Spark's own two providers"),
 }
 """Settings that have one of a few values, with the reason."""
 
+S3A, S3A_BUCKETS = "spark.hadoop.fs.s3a.", "spark.hadoop.fs.s3a.bucket."
+_MOVES = "it would move the checkpoint away from where the operator reads it"
+S3A_REASON = (
+    "it could move the checkpoint away from where the operator reads it; describe the checkpoint's service in "
+    f"spec.checkpoint, and another bucket with {S3A_BUCKETS}NAME"
+)
+
+S3A_TUNING = tuple(
+    S3A + name
+    for name in (
+        "attempts.maximum", "block.size", "buffer.dir", "connection.acquisition.timeout", "connection.establish.timeout",
+        "connection.idle.time", "connection.keepalive", "connection.maximum", "connection.request.timeout",
+        "connection.timeout", "connection.ttl", "executor.capacity", "experimental.input.fadvise",
+        "fast.upload.active.blocks", "fast.upload.buffer", "input.fadvise", "max.total.tasks", "multipart.size",
+        "multipart.threshold", "paging.maximum", "readahead.range", "retry.interval", "retry.limit",
+        "retry.throttle.interval", "retry.throttle.limit", "threads.keepalivetime", "threads.max",
+    )
+)  # fmt: skip
+"""The settings of all buckets that change how fast something is read, and never from where."""
+
 PREFIXES = {
+    "spark.hadoop.fs.defaultFS": _MOVES,
+    "spark.hadoop.fs.default.name": _MOVES,
+    "spark.hadoop.fs.file.": _MOVES,
+    "spark.hadoop.fs.AbstractFileSystem.": _MOVES,
+    "spark.metrics.conf.*.sink.prometheusServlet.": "it follows from sparkUi.enabled",
     "spark.kubernetes.": _OWN,
     "spark.executor.instances": _OWN,
     "spark.submit.": _OWN,
@@ -73,7 +112,12 @@ PREFIXES = {
 
 _MODES = ("realtimemode", "asyncprogress")
 _MODES_REASON = "real-time mode and asynchronous progress tracking write the offset log after its batch"
-_SECRET_WORDS = ("password", "secret.key", "access.key", "session.token")
+SECRET_WORDS = (
+    "password", "passwd", "passphrase", "secret", "token", "access.key", "accesskey", "account.key", "accountkey", "api.key",
+    "apikey", "private.key", "privatekey",
+)  # fmt: skip
+"""What makes a setting a credential by its name, in any case of letters: those of S3, Azure, Google, TLS and HTTP services."""
+
 _CREDENTIALS = "credentials belong in a secret, which a resource shows to no one"
 _FOREIGN = "the names of Spark's settings begin with 'spark.'"
 
@@ -92,11 +136,17 @@ def refusal(key: str, value: str) -> str | None:
     for prefix, reason in PREFIXES.items():
         if key.startswith(prefix):
             return reason
+    if _moves_s3(key):
+        return S3A_REASON
     if any(mode in key.lower() for mode in _MODES):
         return _MODES_REASON
-    if any(word in key.lower() for word in _SECRET_WORDS):
+    if any(word in key.lower() for word in SECRET_WORDS):
         return _CREDENTIALS
     return None
+
+
+def _moves_s3(key: str) -> bool:
+    return key.startswith(S3A) and not key.startswith(S3A_BUCKETS) and key not in S3A_TUNING
 
 
 def _never(what: str, reason: str, cel: str, refused: Callable[[str, str], bool]) -> Rule:
@@ -147,8 +197,15 @@ RULES = AllOf(
         *(_when_true(name, reason) for name, reason in WHEN_TRUE.items()),
         *(_one_of(name, values, reason) for name, (values, reason) in ONE_OF.items()),
         *(_prefixed(prefix, reason) for prefix, reason in PREFIXES.items()),
+        _never(
+            f"what begins with {S3A}, but for how fast something is read",
+            S3A_REASON,
+            f"self.exists(key, key.startsWith('{S3A}') && !key.startsWith('{S3A_BUCKETS}') && "
+            f"!(key in {cel_list(S3A_TUNING)}))",
+            lambda key, _: _moves_s3(key),
+        ),
         *(_with_word(word, _MODES_REASON) for word in _MODES),
-        *(_with_word(word, _CREDENTIALS) for word in _SECRET_WORDS),
+        *(_with_word(word, _CREDENTIALS) for word in SECRET_WORDS),
     )
 )
 """`refusal` for all settings of a stream, a sentence for each."""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.conf_rules import CONF_RULES
 from exactlyonce.api.constraints import Rule, Unique, matches
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
@@ -238,6 +239,7 @@ class StreamSpec(Model):
         ),
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
+        *CONF_RULES,
     )
 
     @property
