@@ -58,8 +58,12 @@ class Helm:
     def render(
         self, values: Mapping[str, Any] | None = None, *, release: str = "exactlyonce", namespace: str = "eo"
     ) -> list[Document]:
-        """Return every manifest of the chart."""
-        text = self.run("template", release, str(CHART), f"--namespace={namespace}", values=values or {})
+        """Return every manifest of the chart. Values that do not say whose streams it runs are for those of all namespaces."""
+        given = dict(values or {})
+        watch = given.get("watch", {})
+        if isinstance(watch, dict) and not watch.get("namespaces"):
+            given["watch"] = {"allNamespaces": True, **watch}
+        text = self.run("template", release, str(CHART), f"--namespace={namespace}", values=given)
         return [document for document in yaml.safe_load_all(text) if document]
 
 

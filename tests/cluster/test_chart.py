@@ -241,6 +241,7 @@ def test_every_option_of_the_operator_can_be_set_by_a_value(helm: Helm, capsys: 
     options = set(re.findall(r"^  --([a-z-]+) VALUE", capsys.readouterr().out, re.MULTILINE))
     assert "lease-name" in options
     values = {**example("locked-down"), "watch": {"namespaces": ["shop"], "selector": "a=b"}}
+    values["checkpoints"] = {"locations": [{"namespaces": ["shop"], "prefixes": ["s3a://lake/{namespace}"]}]}
     (container,) = only(helm.render(values), "Deployment")["spec"]["template"]["spec"]["containers"]
     given = {entry["name"].removeprefix(PREFIX) for entry in container["env"] if entry["name"].startswith(PREFIX)}
     assert given == {option.upper().replace("-", "_") for option in options}

@@ -15,8 +15,8 @@ from scripts import chart_values, generate_crd
 
 SCHEMA: dict[str, Any] = json.loads(chart_values.SCHEMA.read_text())
 OPEN = {
-    "global", "affinity", "resources.requests", "resources.limits", "extraEnv[].valueFrom",
-    "topologySpreadConstraints[]", "networkPolicy.operator.egress[]", "networkPolicy.drivers.egress[]",
+    "global", "affinity", "podSecurityContext", "securityContext", "resources.requests", "resources.limits",
+    "extraEnv[].valueFrom", "topologySpreadConstraints[]", "networkPolicy.operator.egress[]", "networkPolicy.drivers.egress[]",
 }  # fmt: skip
 """What takes any object: another chart's values, and parts of a pod that the API server checks."""
 

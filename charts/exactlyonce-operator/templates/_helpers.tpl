@@ -28,13 +28,27 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{- define "exactlyonce-operator.labels" -}}
+{{- /* The labels that the chart itself sets: commonLabels may not be one of these. */}}
+{{- define "exactlyonce-operator.chartLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 app.kubernetes.io/name: {{ include "exactlyonce-operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: exactlyonce
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "exactlyonce-operator.labels" -}}
+{{ include "exactlyonce-operator.labelsWith" (list . dict) }}
+{{- end }}
+
+{{- /* The labels of (list root labels): the object's own labels win over commonLabels, so that no key appears twice. */}}
+{{- define "exactlyonce-operator.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- include "exactlyonce-operator.chartLabels" $root }}
+{{- with merge (deepCopy (index . 1)) $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "exactlyonce-operator.serviceAccountName" -}}
@@ -45,12 +59,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ .Values.lease.name | default (include "exactlyonce-operator.fullname" .) }}
 {{- end }}
 
-{{- /* An image of (dict "image" … "version" …). */}}
+{{- /* An image of (dict "image" … "root" …). */}}
 {{- define "exactlyonce-operator.image" -}}
+{{- with .root.Values.imageRegistry }}{{ . }}/{{ end -}}
 {{- if .image.digest -}}
 {{ .image.repository }}@{{ .image.digest }}
 {{- else -}}
-{{ .image.repository }}:{{ .image.tag | default .version }}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 {{- end }}
 
