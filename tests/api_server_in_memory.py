@@ -22,7 +22,8 @@ class ApiServerInMemory:
 
     `forbidden` names verbs and kinds such as "get secrets". `before_patch` is what others do just before a patch is made;
     `steps` are changes of the status that the operator makes after one, each seen by one look more. `not_yet` is how often a
-    log is not there yet, `on_list` what happens when pods are listed for the nth time.
+    log is not there yet, `on_list` what happens when pods are listed for the nth time. `applied` is what was applied, by its
+    path; kinds that are `conflicting` belong to another field manager.
     """
 
     folder: Path
@@ -38,6 +39,9 @@ class ApiServerInMemory:
     steps: list[dict[str, Any]] = field(default_factory=list)
     patched: bool = False
     queries: list[dict[str, list[str]]] = field(default_factory=list)
+    namespaces: set[str] = field(default_factory=lambda: {"shop"})
+    applied: dict[str, Resource] = field(default_factory=dict)
+    conflicting: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         handler = type("Handler", (_Handler,), {"held": self})
@@ -92,7 +96,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answered(lambda path, _query: self._patch(path, body))
+        if self.headers["Content-Type"] == "application/apply-patch+yaml":
+            self._answered(lambda path, query: self._apply(path, query, body))
+        else:
+            self._answered(lambda path, _query: self._patch(path, body))
 
     def _answered(self, work: Callable[[list[str], dict[str, list[str]]], Any]) -> None:
         parts = urlsplit(self.path)
@@ -140,6 +147,18 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.held.logs[name, container]
         tail = query.get("tailLines")
         return text if tail is None else b"".join(text.splitlines(keepends=True)[-int(tail[0]) :])
+
+    def _apply(self, path: list[str], query: dict[str, list[str]], manifest: Resource) -> Any:
+        assert query["fieldManager"]
+        *_, namespace, kind, name = path
+        assert (manifest["metadata"]["namespace"], manifest["metadata"]["name"]) == (namespace, name)
+        self._allowed("patch", kind)
+        if namespace not in self.held.namespaces:
+            raise _Answer(404, f'namespaces "{namespace}" not found')
+        if kind in self.held.conflicting:
+            raise _Answer(409, 'Apply failed with 1 conflict: conflict with "kubectl": .rules')
+        self.held.applied["/".join(path)] = manifest
+        return manifest
 
     def _patch(self, path: list[str], patch: list[dict[str, Any]]) -> Any:
         assert self.headers["Content-Type"] == "application/json-patch+json"

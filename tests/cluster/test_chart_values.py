@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.control.driver_accounts import driver_account
 from scripts.chart_values import CHART
 from tests.cluster.charts import Document, Helm, HelmFailed, of_kind, only
 
@@ -120,6 +121,20 @@ def test_security_contexts_and_the_history_are_those_of_the_values(helm: Helm) -
     del container["readOnlyRootFilesystem"]
     assert after["template"]["spec"]["containers"][0]["securityContext"] == {**container, "runAsGroup": 7}
     assert after["revisionHistoryLimit"] == 0
+
+
+def test_the_account_of_drivers_is_the_same_by_the_chart_and_by_the_command(helm: Helm) -> None:
+    documents = helm.render({"watch": {"namespaces": ["shop"]}})
+    for made in driver_account("shop", "exactlyonce-driver"):
+        (charted,) = [
+            document
+            for document in of_kind(documents, made["kind"])
+            if (document["metadata"]["name"], document["metadata"]["namespace"]) == ("exactlyonce-driver", "shop")
+        ]
+        labels = made["metadata"].pop("labels")
+        assert labels.items() <= charted["metadata"].pop("labels").items()
+        del charted["metadata"]["annotations"]
+        assert made == charted
 
 
 def aggregated(documents: list[Document]) -> dict[str, list[Document]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,24 +11,33 @@ from typing import Any
 
 import click
 
-from exactlyonce.api.model import parse_duration
+from exactlyonce.api.model import DNS_LABEL, parse_duration
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.completion import namespaces, stream_names
 
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+_CONTEXT = click.option("--context", help="A context of the kubeconfig; the default is its current one.")
+_KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig; the default is what kubectl uses."
+)
 _OPTIONS = (
     click.option("-n", "--namespace", help="Whose stream; the default is the context's.", shell_complete=namespaces),
-    click.option("--context", help="A context of the kubeconfig; the default is its current one."),
-    click.option(
-        "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig; the default is what kubectl uses."
-    ),
+    _CONTEXT,
+    _KUBECONFIG,
 )
+_NAMESPACE_MAX_LENGTH = 63
 _NAME = click.argument("name", shell_complete=stream_names)
 
 
 def of_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say which cluster and namespace, as kubectl has them."""
     return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+
+
+def _namespace(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    if re.fullmatch(DNS_LABEL, text) is None or len(text) > _NAMESPACE_MAX_LENGTH:
+        raise click.BadParameter(f"{text!r} is no namespace's name.")
+    return text
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
@@ -205,4 +215,31 @@ restart = _wish(
     ),
 )
 
-CLUSTER_COMMANDS = (status, logs, suspend, resume, restart)
+
+@click.command(
+    cls=Taught,
+    examples=(
+        ("init shop", "the account that the chart's own values name"),
+        ("init shop --service-account spark", "where drivers.serviceAccount.name of the chart is another"),
+    ),
+)
+@click.argument("namespace", callback=_namespace, shell_complete=namespaces)
+@click.option(
+    "--service-account", "account", default="exactlyonce-driver", show_default=True, help="The name of the account."
+)
+@_CONTEXT
+@_KUBECONFIG
+def init(namespace: str, account: str, context: str | None, kubeconfig: Path | None) -> None:
+    """Make the service account of drivers in NAMESPACE, with a role that lets it handle the pods of executors there.
+
+    The chart does the same for the namespaces that its values name. It may be repeated at any time. It takes the rights to
+    patch and create serviceaccounts, roles and rolebindings, as the role admin of the namespace has them.
+    """
+    from exactlyonce.control.driver_accounts import make_driver_account
+    from exactlyonce.control.looking import ClusterLook
+
+    make_driver_account(ClusterLook.connect(kubeconfig, context), namespace, account)
+    click.echo(f"The drivers of namespace {namespace} run as {account}. The operator has to watch the namespace too.")
+
+
+CLUSTER_COMMANDS = (status, logs, suspend, resume, restart, init)

@@ -1,0 +1,81 @@
+"""The service account of drivers in a namespace, with what it may do there: as the chart makes it, by a person's command."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from exactlyonce.control.looking import ClusterLook, ClusterSilent, LookRefused
+from exactlyonce.launch.api_server import CONFLICT, NOT_FOUND, Answered, ApiServerUnreachable, asked
+
+_RBAC = "rbac.authorization.k8s.io"
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML
+_MANAGER = "exactlyonce-init"
+_VERBS = ["create", "get", "list", "watch", "patch", "delete", "deletecollection"]
+"""What Spark's scheduler does with executors. The chart's templates/drivers.yaml says the same; a test compares the two."""
+
+
+def driver_account(namespace: str, account: str) -> list[dict[str, Any]]:
+    """Return the service account, its role and the binding of the two. Performs no I/O."""
+    labels = {"app.kubernetes.io/part-of": "exactlyonce", "app.kubernetes.io/component": "driver"}
+    metadata = {"name": account, "namespace": namespace, "labels": labels}
+    return [
+        # Driver pods ask for its token, executors get none.
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": _VERBS}],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": account},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    ]
+
+
+def make_driver_account(look: ClusterLook, namespace: str, account: str) -> None:
+    """Make the account, or what of it is not there. Each part is applied, so all of it may be repeated at any time.
+
+    Raises:
+        LookRefused, ClusterSilent: if there is no such namespace, this person may not, or it is there and is another's.
+    """
+    query = urlencode({"fieldManager": _MANAGER, "fieldValidation": "Strict"})
+    for manifest in driver_account(namespace, account):
+        what = f"{manifest['kind']} {namespace}/{account}"
+        try:
+            asked(look.api, "PATCH", f"{_path(manifest)}?{query}", body=manifest, content=_APPLY)
+        except Answered as answer:
+            raise _told(answer, what, namespace) from None
+        except ApiServerUnreachable as problem:
+            raise ClusterSilent(
+                f"Cannot make {what}: {problem} Run the command again; it changes nothing twice."
+            ) from None
+
+
+def _path(manifest: dict[str, Any]) -> str:
+    group = "/api/v1" if manifest["apiVersion"] == "v1" else f"/apis/{manifest['apiVersion']}"
+    metadata = manifest["metadata"]
+    plural = f"{manifest['kind'].lower()}s"
+    return f"{group}/namespaces/{quote(metadata['namespace'])}/{plural}/{quote(metadata['name'])}"
+
+
+def _told(answer: Answered, what: str, namespace: str) -> LookRefused:
+    if answer.status == NOT_FOUND:
+        return LookRefused(
+            f"Cannot make {what}: the API server says: {answer}; create the namespace with "
+            f"`kubectl create namespace {namespace}`."
+        )
+    if answer.status == CONFLICT:
+        return LookRefused(
+            f"Cannot make {what}: it is there and somebody else has settled it otherwise ({answer}); remove it, or choose "
+            "another name with --service-account."
+        )
+    return LookRefused(
+        f"Cannot make {what}: the API server says: {answer}; ask for the role admin of namespace {namespace}, which may grant "
+        "what drivers need."
+    )
