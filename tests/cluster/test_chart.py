@@ -62,6 +62,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lease": {"seconds": 2}}, "at '/lease/seconds': minimum: got 2, want 5"),
     ({"workers": 0}, "at '/workers': minimum: got 0, want 1"),
     ({"logFormat": "xml"}, "at '/logFormat': value must be one of 'json', 'text'"),
+    (
+        {"drivers": {"allowlists": [{"namespaces": ["shop"], "images": ["registry.example*"]}]}},
+        "at '/drivers/allowlists/0/images/0': 'registry.example*' does not match pattern",
+    ),
     ({"image": {"digest": "sha256:12"}}, "at '/image/digest': 'sha256:12' does not match pattern"),
     ({"image": {"pullPolicy": "never"}}, "at '/image/pullPolicy': value must be one of"),
     ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0': got string, want object"),
@@ -225,6 +229,8 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
         "registry.example/streams/exactlyonce-spark:0.1.0-r3",
     )
     assert (read.defaults.image.pull_policy, read.defaults.image.pull_secrets) == ("Always", ("registry",))
+    assert [entry.images for entry in read.allowlists.entries] == [("registry.example/streams/*",)]
+    assert [entry.node_names for entry in read.allowlists.entries] == [()], "an empty list is not one that is left out"
     assert (read.monitor_seconds, read.partition_series) == (60, False)
     own, others = (Checkpoint(location=f"s3a://lake/checkpoints/{folder}/orders") for folder in ("shop", "billing"))
     assert (read.locations.allow("shop", own), read.locations.allow("shop", others)) == (True, False)
@@ -241,7 +247,6 @@ def test_every_option_of_the_operator_can_be_set_by_a_value(helm: Helm, capsys: 
     options = set(re.findall(r"^  --([a-z-]+) VALUE", capsys.readouterr().out, re.MULTILINE))
     assert "lease-name" in options
     values = {**example("locked-down"), "watch": {"namespaces": ["shop"], "selector": "a=b"}}
-    values["checkpoints"] = {"locations": [{"namespaces": ["shop"], "prefixes": ["s3a://lake/{namespace}"]}]}
     (container,) = only(helm.render(values), "Deployment")["spec"]["template"]["spec"]["containers"]
     given = {entry["name"].removeprefix(PREFIX) for entry in container["env"] if entry["name"].startswith(PREFIX)}
     assert given == {option.upper().replace("-", "_") for option in options}

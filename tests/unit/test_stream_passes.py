@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
+from exactlyonce.control.allowlists import admitted_stream, parse_allowlists
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
@@ -28,6 +30,7 @@ from exactlyonce.control.stream_pass import (
 )
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.monitor.monitor import Monitor
@@ -58,6 +61,7 @@ def passes(
     last_made: Stream | None = None,
     *,
     only_unmeasured: bool = False,
+    parse: Callable[[Mapping[str, Any]], Stream] = lambda document: parse_stream(document, "the resource"),
 ) -> StreamPasses:
     """Return passes of streams whose secret is missing; `only_unmeasured`: the one of this very version is not known yet."""
     launcher = OneDriver(NeverStarted()) if driver is None else driver
@@ -90,6 +94,7 @@ def passes(
         observer,
         last_made=lambda document: last_made,
         launcher_of=lambda document: launcher,
+        parse=parse,
     )
 
 
@@ -268,6 +273,37 @@ def test_where_no_last_valid_spec_can_be_had_nothing_is_started_and_the_driver_i
     writes = server.writes
     passes(server, driver=driver, last_made=last_made).run(KEY)
     assert server.writes == writes
+
+
+def test_a_stream_that_names_what_its_namespace_may_not_is_stalled_and_no_attempt_is_made() -> None:
+    lists = parse_allowlists('[{"namespaces": ["shop"], "images": ["registry.example/*"]}]')
+    admitted = functools.partial(admitted_stream, allowlists=lists, defaults=PodDefaults("exactlyonce-driver"))
+    server = ServerInMemory(resource(spec__image="other.example/spark:1"))
+    for _ in range(2):
+        passes(server, parse=admitted).run(KEY)
+    assert server.resource is not None
+    (stalled,) = [it for it in server.resource["status"]["conditions"] if it["type"] == "Stalled"]
+    assert (stalled["status"], stalled["reason"], server.events) == ("True", "SpecInvalid", ["SpecInvalid"])
+    assert stalled["message"].startswith(
+        "the resource: spec.image: 'other.example/spark:1' is not allowed; in namespace shop"
+    )
+    assert "ask the administrator" in stalled["message"]
+    assert server.resource["status"]["attempt"] == 3, "no attempt is recorded"
+
+    server.resource = changed(server.resource, {"spec.image": "registry.example/spark:1"})
+    passes(server, parse=admitted).run(KEY)
+    assert shown(server)[1] == "Secret shop/warehouse is not there; create it.", "it goes on as soon as it may"
+
+
+def test_a_driver_that_runs_when_the_lists_get_shorter_runs_on_and_has_no_successor() -> None:
+    lists = parse_allowlists('[{"namespaces": ["shop"], "images": []}]')
+    admitted = functools.partial(admitted_stream, allowlists=lists, defaults=PodDefaults("exactlyonce-driver"))
+    server, driver = running(spec__image="other.example/spark:1"), OneDriver(Running("it runs"))
+    passes(server, driver=driver, parse=admitted).run(KEY)
+    assert (shown(server)[0], acts(driver)) == ("Running", [])
+    driver.state = Gone("its node is lost")
+    passes(server, driver=driver, parse=admitted).run(KEY)
+    assert shown(server)[0] == "BackingOff", "OneDriver refuses to start"
 
 
 def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:

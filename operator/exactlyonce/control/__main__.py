@@ -7,7 +7,7 @@ import functools
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,8 @@ from prometheus_client import (
 )
 
 from exactlyonce.api.conditions import rendered
+from exactlyonce.api.resource import Stream
+from exactlyonce.control.allowlists import admitted_stream
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
 from exactlyonce.control.deletion import Deletion
@@ -80,6 +82,12 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         locations=settings.locations,
     )
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
+
+    def last_made(document: Mapping[str, Any]) -> Stream | None:
+        made = parts.last_made(document)
+        # What an administrator has taken from the lists since is made anew by no attempt; a driver that runs runs on.
+        return None if made is None or settings.allowlists.refusals(made, settings.defaults) else made
+
     passes = StreamPasses(
         cluster,
         parts.of,
@@ -90,8 +98,9 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         settings.selector,
         parts.forget,
         functools.partial(release_orphans, cluster, may_act),
-        parts.last_made,
+        last_made,
         parts.launcher_of,
+        functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act)

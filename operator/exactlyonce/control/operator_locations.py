@@ -63,7 +63,7 @@ class Allowance(Model):
     def allows(self, namespace: str, place: Place) -> bool:
         """Return whether a stream of this namespace may name this place."""
         return (
-            any(_is_like(namespace, pattern) for pattern in self.namespaces)
+            any(is_like(namespace, pattern) for pattern in self.namespaces)
             and place.endpoint == _canonical_endpoint(self.endpoint)
             and any(place.is_in(prefix, namespace) for prefix in self.prefixes)
         )
@@ -144,7 +144,8 @@ def _is_canonical(folder: str) -> bool:
     return has_no_dots(folder) and re.fullmatch(FOLDER, folder, re.ASCII) is not None
 
 
-def _is_like(namespace: str, pattern: str) -> bool:
+def is_like(namespace: str, pattern: str) -> bool:
+    """Return whether a namespace is the one that a pattern names, or one whose name begins so."""
     return namespace.startswith(pattern[:-1]) if pattern.endswith("*") else namespace == pattern
 
 

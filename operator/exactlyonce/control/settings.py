@@ -7,6 +7,7 @@ import os
 import socket
 from dataclasses import dataclass
 
+from exactlyonce.control.allowlists import Allowlists, AllowlistsUnusable, parse_allowlists
 from exactlyonce.control.lease import LeaseTimes
 from exactlyonce.control.operator_locations import LocationsUnusable, OperatorLocations, parse_locations
 from exactlyonce.launch.driver_document import Image
@@ -28,6 +29,7 @@ class OperatorSettings:
     workers: int
     defaults: PodDefaults
     locations: OperatorLocations
+    allowlists: Allowlists
     health_port: int
     log_format: str
     monitor_seconds: float
@@ -63,6 +65,11 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         "where on S3 streams without a login of their own may have checkpoints that the operator reaches with its own login: "
         'a JSON list such as [{"namespaces": ["shop"], "prefixes": ["s3a://lake/{namespace}"]}]',
     )
+    option(
+        "allowlists",
+        "which images, service accounts, priority classes and nodes the streams of a namespace may name: a JSON list such as "
+        '[{"namespaces": ["shop"], "images": ["registry.example/streams/*"], "nodeNames": []}]',
+    )
     option("health-port", "the port of /livez, /readyz and /metrics", "8080")
     option("log-format", "json or text", "json")
     option("monitor-seconds", "how often the lag of every stream is measured", "30")
@@ -71,7 +78,8 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     seconds = float(given.lease_seconds)
     try:
         locations = parse_locations(given.checkpoint_locations)
-    except LocationsUnusable as problem:
+        allowlists = parse_allowlists(given.allowlists)
+    except (LocationsUnusable, AllowlistsUnusable) as problem:
         parser.error(str(problem))
     image = (
         Image(given.image, given.image_pull_policy or None, _listed(given.image_pull_secrets)) if given.image else None
@@ -86,6 +94,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         workers=int(given.workers),
         defaults=PodDefaults(given.service_account, image),
         locations=locations,
+        allowlists=allowlists,
         health_port=int(given.health_port),
         log_format=given.log_format,
         monitor_seconds=float(given.monitor_seconds),

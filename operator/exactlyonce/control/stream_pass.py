@@ -101,6 +101,7 @@ class StreamPasses:
     orphans: Callable[[Key], None] = lambda key: None
     last_made: Callable[[Mapping[str, Any]], Stream | None] = lambda document: None
     launcher_of: Callable[[Mapping[str, Any]], Launcher] | None = None
+    parse: Callable[[Mapping[str, Any]], Stream] = lambda document: parse_stream(document, "the resource")
     lacking: dict[Key, str] = field(default_factory=dict)
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
@@ -153,7 +154,7 @@ class StreamPasses:
 
         statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act, written)
         try:
-            stream = parse_stream(document, "the resource")
+            stream = self.parse(document)
         except ResourceInvalid as problem:
             return self._invalid(key, document, statuses, problem)
         self._begin_anew_if_asked(statuses, stream)
