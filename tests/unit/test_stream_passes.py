@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
-from exactlyonce.control.allowlists import admitted_stream, parse_allowlists
+from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
@@ -303,7 +303,20 @@ def test_a_driver_that_runs_when_the_lists_get_shorter_runs_on_and_has_no_succes
     assert (shown(server)[0], acts(driver)) == ("Running", [])
     driver.state = Gone("its node is lost")
     passes(server, driver=driver, parse=admitted).run(KEY)
-    assert shown(server)[0] == "BackingOff", "OneDriver refuses to start"
+    assert shown(server)[0] == "BackingOff"
+    assert server.resource is not None
+    assert "spec.image: 'other.example/spark:1' is not allowed" in server.resource["status"]["specProblem"]
+
+
+def test_the_spec_of_the_last_attempt_is_kept_to_only_while_the_lists_allow_it() -> None:
+    image = parse_stream(document({"spec.image": "other.example/spark:1"}), "the test")
+    defaults = PodDefaults("exactlyonce-driver")
+    allowing, refusing = (
+        parse_allowlists(f'[{{"namespaces": ["*"], "images": {listed}}}]') for listed in ('["other.example/*"]', "[]")
+    )
+    assert still_admitted(image, allowing, defaults) is image
+    assert still_admitted(image, refusing, defaults) is None
+    assert still_admitted(None, allowing, defaults) is None
 
 
 def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:

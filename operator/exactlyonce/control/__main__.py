@@ -24,7 +24,7 @@ from prometheus_client import (
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream
-from exactlyonce.control.allowlists import admitted_stream
+from exactlyonce.control.allowlists import admitted_stream, still_admitted
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
 from exactlyonce.control.deletion import Deletion
@@ -84,9 +84,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
 
     def last_made(document: Mapping[str, Any]) -> Stream | None:
-        made = parts.last_made(document)
-        # What an administrator has taken from the lists since is made anew by no attempt; a driver that runs runs on.
-        return None if made is None or settings.allowlists.refusals(made, settings.defaults) else made
+        return still_admitted(parts.last_made(document), settings.allowlists, settings.defaults)
 
     passes = StreamPasses(
         cluster,

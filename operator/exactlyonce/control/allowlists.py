@@ -123,6 +123,14 @@ def admitted_stream(document: Mapping[str, Any], allowlists: Allowlists, default
     return stream
 
 
+def still_admitted(made: Stream | None, allowlists: Allowlists, defaults: PodDefaults) -> Stream | None:
+    """Return the stream as its latest attempt was made of, or None where an administrator has taken from the lists since.
+
+    No attempt is made of it anew then; a driver that runs runs on.
+    """
+    return None if made is None or allowlists.refusals(made, defaults) else made
+
+
 def named_by(stream: Stream) -> Iterator[Named]:
     """Yield every image, service account, priority class and node that a stream names for its pods."""
     spec = stream.spec
