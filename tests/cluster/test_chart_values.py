@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_security_contexts_and_the_history_are_those_of_the_values(helm: Helm) -
 
 def test_the_account_of_drivers_is_the_same_by_the_chart_and_by_the_command(helm: Helm) -> None:
     documents = helm.render({"watch": {"namespaces": ["shop"]}})
-    for made in driver_account("shop", "exactlyonce-driver"):
+    for made in map(deepcopy, driver_account("shop", "exactlyonce-driver")):
         (charted,) = [
             document
             for document in of_kind(documents, made["kind"])

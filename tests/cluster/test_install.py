@@ -3,33 +3,110 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 from kubernetes.client import ApiException
 
+from scripts.chart_values import CHART
 from testbed.cluster import Cluster
 from testbed.images import Images
 from tests.cluster.charts import Document, Helm, Release
 from tests.cluster.operators import WholeStream, watching_drivers
+from tests.resource_cases import changed
 from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1500)
 
-SYSTEM = "exactlyonce-system"
+README = CHART.parents[1] / "README.md"
+SYSTEM, STREAMS = "exactlyonce", "shop"  # as the README has them
 DEFINITION = "exactlyoncestreams.exactlyonce.dev"
 TOO_MANY_REQUESTS = 429
 
 
+def printed_commands() -> list[str]:
+    """The README's commands that start a stream, each as it is printed."""
+    lines = README.read_text().partition("Then four commands start a stream")[2].split("```")[1].strip()
+    return re.split(r"(?<!\\)\n", lines)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A person in a checkout of their own who types what the README says.
+
+    The chart's version is that of the images, as in a release; the example's servers are the test's.
+    """
+
+    cluster: Cluster
+    checkout: Path
+    registry: str
+
+    def types(self, command: str) -> str:
+        """Run a command in a shell, and return what it prints."""
+        programs = f"{self.cluster.kubectl_program.parent}:{self.cluster.helm_program.parent}"
+        environment = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "HOME": str(self.checkout),
+            "REGISTRY": self.registry,
+        }
+        done = subprocess.run(
+            ["bash", "-euc", command], cwd=self.checkout, env=environment, capture_output=True, text=True, timeout=420,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def name() -> str:
+    """The stream's name in the README's example."""
+    return "orders"
+
+
+@pytest.fixture
+def reader(cluster: Cluster, images: Images, tmp_path: Path) -> Reader:
+    """A person with the chart, and with both images in one registry."""
+    registries = {image.rpartition("/exactlyonce-")[0] for image in (images.operator, images.spark)}
+    tags = {image.rpartition(":")[2] for image in (images.operator, images.spark)}
+    if len(registries) != 1 or len(tags) != 1 or "" in registries:
+        pytest.skip("The README's lines are for images of one registry with the same tag, named exactlyonce-….")
+    checkout = tmp_path / "checkout"
+    chart = Path(shutil.copytree(CHART, checkout / CHART.relative_to(README.parent)))
+    described = (chart / "Chart.yaml").read_text()
+    (chart / "Chart.yaml").write_text(re.sub(r"(?m)^appVersion: .*$", f'appVersion: "{tags.pop()}"', described))
+    (checkout / "examples").mkdir()
+    return Reader(cluster, checkout, registries.pop())
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, reader: Reader) -> Iterator[str]:
+    """The namespace that the README's first command creates; it admits restricted pods only."""
+    reader.types(printed_commands()[0])
+    cluster.kubectl("label", "namespace", STREAMS, "pod-security.kubernetes.io/enforce=restricted")
+    yield STREAMS
+    cluster.kubectl("delete", "namespace", STREAMS)
+
+
 @pytest.fixture
 def release(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) -> Iterator[Release]:
-    """A release that is not installed yet, for a namespace of its own; both namespaces admit restricted pods only."""
-    cluster.kubectl("create", "namespace", SYSTEM)
-    cluster.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
+    """The release that the README's second command installs."""
+    if cluster.kubectl("get", "crd", DEFINITION, "--ignore-not-found", "--output=name"):
+        # Other tests of this run have left the definition: it is handed over, as --take-ownership would.
+        owner = [f"meta.helm.sh/release-name={SYSTEM}", f"meta.helm.sh/release-namespace={SYSTEM}"]
+        cluster.kubectl("annotate", "crd", DEFINITION, "--overwrite", *owner)
+        cluster.kubectl("label", "crd", DEFINITION, "--overwrite", "app.kubernetes.io/managed-by=Helm")
     helm = Helm(cluster.helm_program, tmp_path, cluster.kubeconfig)
     made = Release(helm, cluster, images, SYSTEM, (namespace,))
     yield made
@@ -37,18 +114,32 @@ def release(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) ->
     cluster.kubectl("delete", "namespace", SYSTEM, "--wait=false")
 
 
-def test_from_helm_install_to_rows_in_postgres_and_on_without_the_operator(
-    release: Release, stream: WholeStream, admin: client.ApiClient, cluster: Cluster, images: Images, namespace: str
+def test_the_commands_of_the_readme_lead_to_rows_in_postgres_and_on_without_the_operator(
+    release: Release,
+    reader: Reader,
+    stream: WholeStream,
+    admin: client.ApiClient,
+    cluster: Cluster,
+    images: Images,
+    namespace: str,
 ) -> None:
     rig = stream.rig
-    release.install(None, "--take-ownership")  # other tests of this run may have left the definition
+    _, install, apply, show = printed_commands()
+    reader.types(install)
+    release.kubectl("rollout", "status", f"deployment/{release.operator}", "--timeout=5m")
     assert [is_ready(pod) for pod in release.pods()] == [True, True]
     assert {page(pod, path) for pod in release.pods() for path in ("/livez", "/readyz", "/metrics")} == {200}
     eventually(lambda: release.holder() in names(release), "one of the two holds the Lease")
 
     with watching_drivers(cluster, namespace) as seen:
         rig.produce(20_000)
-        stream.apply()
+        example = yaml.safe_load((README.parent / "examples" / "orders-on-kubernetes.yaml").read_text())
+        assert (example["metadata"]["name"], example["metadata"]["namespace"]) == (stream.name, namespace)
+        theirs = {**stream.changes, "spec.trigger.interval": "1s"}
+        here = changed(example, theirs)
+        (reader.checkout / "examples" / "orders-on-kubernetes.yaml").write_text(yaml.safe_dump(here))
+        reader.types(apply)
+        assert "orders" in reader.types(show)
         stream.until_landed_all()
         (driver,) = stream.pods("driver")
         assert driver["spec"]["serviceAccountName"] == "exactlyonce-driver"
