@@ -23,8 +23,8 @@ from exactlyonce.api.status import Phase
 from exactlyonce.ledger.postgres import DEFAULT_SCHEMA, PostgresLedger
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.postgres_fleet import Landed, PostgresFleet, TableSize
+from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Clients, Monitor
-from exactlyonce.monitor.series import StreamCollector
 from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
 from exactlyonce.offsets import BatchNumber, TopicPartition
 from exactlyonce.source.bounds import Bounds

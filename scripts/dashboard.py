@@ -87,21 +87,26 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
-        "One stream",
+        "The chosen streams",
         (
             Panel(
                 "Behind", "The age of the oldest record that has not landed, and the objective.",
-                ((_behind(_ONE), f"behind {_STREAM}"), (_of_stream("lag_objective_seconds"), "objective")), "s", 12,
+                ((_behind(_ONE), f"behind {_STREAM}"), (_of_stream("lag_objective_seconds"), f"objective {_STREAM}")), "s", 12,
             ),
             Panel(
                 "Waiting, by partition", "Offsets that have not landed; absent where series of partitions are off.",
-                ((f"max by (topic, partition) (exactlyonce_partition_lag_records{_ONE})", "{{topic}}-{{partition}}"),),
+                (
+                    (
+                        f"max by (namespace, stream, topic, partition) (exactlyonce_partition_lag_records{_ONE})",
+                        f"{_STREAM} {{{{topic}}}}-{{{{partition}}}}",
+                    ),
+                ),
                 width=12,
             ),
             Panel(
                 "Landed", "Records read, rows written and dead letters a second.",
-                ((_rate("records_landed"), "records"), (_rate("rows_landed"), "rows"),
-                 (_rate("dead_letters"), "dead letters")), "ops",
+                ((_rate("records_landed"), f"{_STREAM} records"), (_rate("rows_landed"), f"{_STREAM} rows"),
+                 (_rate("dead_letters"), f"{_STREAM} dead letters")), "ops",
             ),
             Panel(
                 "Since the last batch", "The time since a batch landed.",
@@ -109,20 +114,32 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Attempts and failures", "The latest attempt; endings and failures of a batch in a row.",
-                ((_of_stream("attempt"), "attempt"), (_of_stream("endings_in_a_row"), "endings in a row"),
-                 (_of_stream("batch_failures"), "failures of a batch")),
+                ((_of_stream("attempt"), f"{_STREAM} attempt"), (_of_stream("endings_in_a_row"), f"{_STREAM} endings in a row"),
+                 (_of_stream("batch_failures"), f"{_STREAM} failures of a batch")),
             ),
             Panel(
                 "Failed and lost ranges", "Ranges whose batch failed, and such whose records take no effect.",
-                ((_of_stream("failed_ranges"), "failed"), (_of_stream("lost_ranges"), "lost")),
+                ((_of_stream("failed_ranges"), f"{_STREAM} failed"), (_of_stream("lost_ranges"), f"{_STREAM} lost")),
             ),
             Panel(
                 "Stores", "1 while they answer the operator.",
-                ((_of_stream("source_up", how="min"), "source"), (_of_stream("ledger_up", how="min"), "ledger")),
+                ((_of_stream("source_up", how="min"), f"{_STREAM} source"),
+                 (_of_stream("ledger_up", how="min"), f"{_STREAM} ledger")),
             ),
             Panel(
                 "Phase", "The phase that the stream is in.",
-                ((f"max by (namespace, stream, phase) (exactlyonce_stream_phase{_ONE})", "{{phase}}"),), kind="stat",
+                ((f"max by (namespace, stream, phase) (exactlyonce_stream_phase{_ONE})", f"{_STREAM} {{{{phase}}}}"),),
+                kind="stat",
+            ),
+            Panel(
+                "Conditions", "What the stream's conditions say now, as kubectl shows them.",
+                (
+                    (
+                        f"max by (namespace, stream, type, status) (exactlyonce_stream_condition{_ONE})",
+                        f"{_STREAM} {{{{type}}}}={{{{status}}}}",
+                    ),
+                ),
+                width=24, kind="stat",
             ),
         ),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,65 @@ def test_the_rules_and_the_dashboard_arrive_as_they_are(helm: Helm) -> None:
     (dashboard,) = rendered(helm, "ConfigMap", ALL_ON)
     assert json.loads(dashboard["data"]["exactlyonce.json"]) == json.loads(DASHBOARD.read_text())
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def alerts(helm: Helm, **changes: Any) -> dict[str, dict[str, Any]]:
+    """The alerts that the chart installs with such values of `metrics.prometheusRule`, by name."""
+    (rule,) = rendered(helm, "PrometheusRule", {"metrics": {"prometheusRule": {"enabled": True, **changes}}})
+    return {it["alert"]: it for group in rule["spec"]["groups"] for it in group["rules"]}
+
+
+def test_severity_duration_threshold_labels_and_page_of_an_alert_are_values(helm: Helm) -> None:
+    settings = {"severity": "page", "for": "2h", "seconds": 7200, "labels": {"team": "shop"}}
+    changed = alerts(
+        helm,
+        alerts={"ExactlyOnceNeverLanded": settings, "ExactlyOnceCheckpointGrows": {"bytes": 123_456_789_012}},
+        alertLabels={"team": "streaming", "area": "data"},
+        runbookUrl="https://git.example/exactlyonce/runbooks/",
+    )
+    never = changed["ExactlyOnceNeverLanded"]
+    assert (never["for"], never["labels"]) == ("2h", {"severity": "page", "team": "shop", "area": "data"})
+    assert "exactlyonce_stream_created_timestamp_seconds) > 7200\n" in never["expr"]
+    assert "> 123456789012\n" in changed["ExactlyOnceCheckpointGrows"]["expr"]
+    assert changed["ExactlyOnceLagHigh"]["labels"] == {"severity": "critical", "team": "streaming", "area": "data"}
+    for name, alert in changed.items():
+        assert alert["annotations"]["runbook_url"] == f"https://git.example/exactlyonce/runbooks/{name}.md"
+
+
+def test_an_alert_that_is_switched_off_is_missing_and_its_group_with_the_last_one(helm: Helm) -> None:
+    known = set(alerts(helm))
+    assert known - set(alerts(helm, alerts={"ExactlyOnceDeadLetters": {"enabled": False}})) == {
+        "ExactlyOnceDeadLetters"
+    }
+    off = {name: {"enabled": False} for name in known}
+    kept = {**off, "ExactlyOnceCheckpointGrows": {"enabled": True}}
+    values = {"metrics": {"prometheusRule": {"enabled": True, "alerts": kept}}}
+    (rule,) = rendered(helm, "PrometheusRule", values)
+    assert [(group["name"], len(group["rules"])) for group in rule["spec"]["groups"]] == [
+        ("exactlyonce-checkpoints", 1)
+    ]
+    (rule,) = rendered(helm, "PrometheusRule", {"metrics": {"prometheusRule": {"enabled": True, "alerts": off}}})
+    assert rule["spec"] == {"groups": []}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"alerts": {"ExactlyOnceLaghigh": {"enabled": False}}}, "ExactlyOnceLaghigh"),
+        ({"alerts": {"ExactlyOnceLagHigh": {"seconds": 5}}}, "seconds"),
+        ({"alerts": {"ExactlyOnceNeverLanded": {"seconds": 0}}}, "seconds"),
+        ({"alerts": {"ExactlyOnceNeverLanded": {"seconds": "> 900"}}}, "seconds"),
+        ({"alerts": {"ExactlyOnceNeverLanded": {"for": "soon"}}}, "for"),
+        ({"alerts": {"ExactlyOnceNeverLanded": {"severity": None}}}, "severity"),
+        ({"alerts": {"ExactlyOnceNeverLanded": {"labels": {"stream": "all"}}}}, "stream"),
+        ({"alertLabels": {"a-b": "c"}}, "a-b"),
+        ({"runbookUrl": "ftp://git.example"}, "runbookUrl"),
+        ({"checkpointObjects": 5}, "checkpointObjects"),
+    ],
+)
+def test_a_wrong_setting_of_an_alert_is_refused_by_name(helm: Helm, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(HelmFailed, match=re.escape(named)):
+        alerts(helm, **changes)
 
 
 def test_a_service_monitor_without_a_service_is_refused_in_a_sentence(helm: Helm) -> None:

@@ -1,7 +1,8 @@
 """A real Prometheus beside a real operator: with the driver held down the alerts fire, and they resolve when it lands again.
 
-The rules and how the operator is scraped are the chart's, as helm renders them. One thing is changed: every `for:` is two
-seconds, so that nobody waits for minutes. The monitor measures every second instead of every 30 seconds.
+The rules and how the operator is scraped are the chart's, as helm renders them. Two things are changed, so that nobody waits
+for minutes: every `for:` is two seconds, and a stream that was created a second ago should have landed. The monitor measures
+every second instead of every 30 seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tests.unit.test_alerts import DASHBOARD
 pytestmark = pytest.mark.timeout(1500)
 
 QUICK_MONITOR = {"EXACTLYONCE_OPERATOR_MONITOR_SECONDS": "1"}
-ALL_ON = {"metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}}
+SOON = {"ExactlyOnceNeverLanded": {"seconds": 1}}
+ALL_ON = {"metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True, "alerts": SOON}}}
 NO_SUCH_IMAGE = "registry.invalid/nothing:1"
 OBJECTIVE_SECONDS = 5
 
@@ -100,7 +102,11 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
 
         rig.produce(4_000)
         stream.apply()
+        stream.until(lambda: bool(firing("ExactlyOnceNeverLanded")), "its first driver starts, and nothing has landed")
+        (never,) = firing("ExactlyOnceNeverLanded")
+        assert (never["labels"]["namespace"], never["labels"]["severity"]) == (stream.namespace, "warning")
         stream.until_landed_all()
+        stream.until(lambda: not firing("ExactlyOnceNeverLanded"), "the first batch resolves it")
         stream.until(lambda: asked("exactlyonce_stream_lag_records") == [0.0], "nothing waits")
         stream.until(lambda: not firing("ExactlyOnceLagHigh"), "nothing fires")
         assert not firing("ExactlyOnceOperatorDown")

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from exactlyonce.launch.port import Running
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
-from exactlyonce.monitor.series import StreamCollector
 from exactlyonce.monitor.targets import StreamKey, target_of
 from exactlyonce.offsets import Epoch
 from testbed.kafka import Kafka

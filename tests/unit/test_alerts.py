@@ -14,6 +14,8 @@ from exactlyonce.control import metrics
 from exactlyonce.monitor import series
 from exactlyonce.monitor.checkpoints import MOST_OBJECTS
 from exactlyonce.monitor.series import Kind
+from scripts import alert_rules, alerts
+from scripts.chart_values import SCHEMA, VALUES
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "charts" / "exactlyonce-operator" / "alerts" / "rules.yaml"
@@ -41,9 +43,10 @@ def queries() -> list[tuple[str, str]]:
 def test_each_alert_has_a_severity_a_sentence_an_act_and_a_page(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning")
     told = rule["annotations"]
+    assert told.keys() == {"summary", "action", "runbook_url"}
     assert told["summary"].endswith(".")
     assert told["action"].endswith(".")
-    page = ROOT / told["runbook"]
+    page = ROOT / told["runbook_url"]
     assert page == RUNBOOKS / f"{rule['alert']}.md"
     text = page.read_text()
     for part in (f"# {rule['alert']}\n", "**What it means.**", "**What to do.**\n\n1. "):
@@ -58,16 +61,59 @@ def test_each_page_belongs_to_an_alert_and_its_links_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-def test_the_chart_replaces_the_sizes_that_the_rules_have_and_counting_stops_where_they_say() -> None:
-    template = (RULES.parents[1] / "templates" / "prometheusrule.yaml").read_text()
-    replaced = dict(re.findall(r'replace "> (\d+)" \$(\w+)', template))
-    values = yaml.safe_load((RULES.parents[1] / "values.yaml").read_text())["metrics"]["prometheusRule"]
-    assert replaced == {str(values["checkpointObjects"]): "objects", str(values["checkpointBytes"]): "bytes"}
+def test_the_rules_that_are_made_are_up_to_date() -> None:
+    assert RULES.read_text() == alert_rules.plain_text(), "python -m scripts.alert_rules"
+    assert alert_rules.TEMPLATE.read_text() == alert_rules.template_text(), "python -m scripts.alert_rules"
+
+
+def test_every_alert_has_its_values_and_every_threshold_is_one_of_them() -> None:
+    values = yaml.safe_load(VALUES.read_text())["metrics"]["prometheusRule"]["alerts"]
+    listed = {alert.name: alert for group in alerts.GROUPS for alert in group.alerts}
+    assert values.keys() == listed.keys()
+    for name, alert in listed.items():
+        asked = set(re.findall(r"\$\{(\w+)\}", alert.expression))
+        assert values[name].keys() == {"enabled", "severity", "for", "labels"} | asked, name
+
+
+def test_the_schema_knows_each_setting_of_each_alert_and_no_other() -> None:
+    schema = json.loads(SCHEMA.read_text())
+    for name, field in alert_rules.settings()["alerts"]["properties"].items():
+        known = schema["definitions"][field["$ref"].removeprefix("#/definitions/")]
+        assert known["additionalProperties"] is False
+        assert set(known["required"]) == known["properties"].keys() == field["default"].keys(), name
+
+
+def test_the_checkpoint_alert_also_fires_where_counting_stops() -> None:
     (rule,) = [it for it in ALERTS if it["alert"] == "ExactlyOnceCheckpointGrows"]
-    for number, what in replaced.items():
-        assert RULES.read_text().count(f"> {number}") == 1
-        assert f"(exactlyonce_checkpoint_{what}[1h])) > {number}\n" in rule["expr"]
     assert f">= {MOST_OBJECTS}\n" in rule["expr"]
+
+
+OF_STREAM = [
+    (panel["title"], target["expr"], target["legendFormat"])
+    for panel in json.loads(DASHBOARD.read_text())["panels"]
+    for target in panel.get("targets", [])
+    if re.search(r"exactlyonce_(stream|partition)_", target["expr"]) and "by (phase)" not in target["expr"]
+]
+
+
+@pytest.mark.parametrize(("title", "query", "legend"), OF_STREAM, ids=lambda value: str(value)[:40])
+def test_the_dashboard_keeps_streams_apart(title: str, query: str, legend: str) -> None:
+    """Streams of one name in two namespaces, and two streams that read one topic, are lines of their own."""
+    if query.startswith("count("):
+        return  # how many, of all streams
+    grouped = re.findall(r"by \(([^)]*)\)", query)
+    assert grouped, title
+    for labels in grouped:
+        assert {"namespace", "stream"} <= set(labels.split(", ")), title
+    assert "{{namespace}}/{{stream}}" in legend, title
+    for name, matchers in re.findall(r"(exactlyonce_\w+)\{([^}]*)\}", query):
+        assert 'namespace=~"$namespace"' in matchers, f"{title}: {name}"
+
+
+def test_the_dashboard_has_a_variable_for_the_namespace_and_one_for_the_stream_in_it() -> None:
+    asked = {it["name"]: it["query"] for it in json.loads(DASHBOARD.read_text())["templating"]["list"]}
+    assert asked["namespace"] == "label_values(exactlyonce_stream_phase, namespace)"
+    assert asked["stream"] == 'label_values(exactlyonce_stream_phase{namespace=~"$namespace"}, stream)'
 
 
 @pytest.mark.parametrize(("title", "query"), queries(), ids=lambda value: str(value)[:40])

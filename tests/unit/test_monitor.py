@@ -25,9 +25,9 @@ from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.ledger.postgres_fleet import Landed, TableSize
 from exactlyonce.monitor import series
+from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.monitor import Clients, Monitor
-from exactlyonce.monitor.series import StreamCollector
 from exactlyonce.monitor.snapshot import Snapshot, after_source_problem
 from exactlyonce.monitor.targets import Life, StreamKey, Target, target_of
 from exactlyonce.offsets import BatchNumber, TopicPartition
@@ -383,7 +383,7 @@ def test_every_series_that_is_told_is_exported_by_that_name() -> None:
     """The page of metrics is made from the list; this is the list against a scrape."""
     registry = CollectorRegistry()
     measured = OperatorMetrics(registry, NOON.timestamp)
-    measured.measure(lambda: 0.0, lambda: True)
+    measured.measure(lambda: 0.0, lambda: True, "shop/operator")
     monitor = fleet(Brokers({"orders": 9}), Database({"shop/orders": 4}), "orders")
     registry.register(StreamCollector(monitor, lambda: True, NOON.timestamp))
     exported = {

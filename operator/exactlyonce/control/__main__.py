@@ -42,8 +42,8 @@ from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
+from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
-from exactlyonce.monitor.series import StreamCollector
 
 
 def connect(workers: int) -> client.ApiClient:
@@ -101,7 +101,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
-    metrics.measure(lambda: wakeups.waiting, may_act)
+    metrics.measure(lambda: wakeups.waiting, may_act, f"{settings.lease_namespace}/{settings.lease_name}")
     every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
     return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
 

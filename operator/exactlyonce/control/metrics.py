@@ -69,10 +69,17 @@ EVENT_LOOP_DELAY_SECONDS = Series(
     "exactlyonce_event_loop_delay_seconds", Kind.HISTOGRAM, "How late the event loop ran what was due."
 )
 LEASE_HELD = Series("exactlyonce_lease_held", Kind.GAUGE, "Whether this operator holds the Lease and acts.")
+SHARD_LEADER = Series(
+    "exactlyonce_shard_leader",
+    Kind.GAUGE,
+    "Whether this operator holds the Lease of its shard (namespace/name) and acts. Releases of the chart that share the "
+    "streams have a Lease each.",
+    ("lease",),
+)
 BUILD_INFO = Series("exactlyonce_build_info", Kind.GAUGE, "1, with the release.", ("version",))
 
 ALL = (
-    PASS_SECONDS, PASS_LATE_SECONDS, QUEUE_DEPTH, LEASE_HELD, EVENT_LOOP_DELAY_SECONDS, VERDICTS, ATTEMPTS,
+    PASS_SECONDS, PASS_LATE_SECONDS, QUEUE_DEPTH, LEASE_HELD, SHARD_LEADER, EVENT_LOOP_DELAY_SECONDS, VERDICTS, ATTEMPTS,
     DRIVER_START_SECONDS, ENDINGS, HALTS, FENCE_REFUSALS, STORE_ERRORS, BUILD_INFO,
 )  # fmt: skip
 
@@ -120,6 +127,7 @@ class OperatorMetrics:
         self._queue = gauge(QUEUE_DEPTH)
         self._delay = histogram(EVENT_LOOP_DELAY_SECONDS, _DELAY_BUCKETS)
         self._lease = gauge(LEASE_HELD)
+        self._leader = gauge(SHARD_LEADER)
         gauge(BUILD_INFO).labels(__version__).set(1)
         # A series that begins with its first event hides that event from increase().
         for kind in get_args(Verdict):
@@ -129,10 +137,11 @@ class OperatorMetrics:
         for whose in ("driver", "pass"):
             self._refusals.labels(whose)
 
-    def measure(self, queue_depth: Callable[[], float], lease_held: Callable[[], bool]) -> None:
-        """Read these two at each scrape."""
+    def measure(self, queue_depth: Callable[[], float], lease_held: Callable[[], bool], lease: str) -> None:
+        """Read these two at each scrape; `lease` is the Lease's namespace and name."""
         self._queue.set_function(queue_depth)
-        self._lease.set_function(lambda: float(lease_held()))
+        for gauge in (self._lease, self._leader.labels(lease)):
+            gauge.set_function(lambda: float(lease_held()))
 
     def passed(self, outcome: str, seconds: float, late_seconds: float) -> None:
         """Count a pass."""

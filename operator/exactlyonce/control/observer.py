@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 
 from exactlyonce.api.status import Progress, StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
+from exactlyonce.control.cluster import ClusterRefused
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.transitions import happened_between
 from exactlyonce.control.wakeups import Key
+from exactlyonce.errors import ExactlyOnceError, SecretMissing
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import StreamKey, Target, life_of
@@ -35,9 +37,21 @@ class Observer:
         """Count what a write of a status says."""
         self.metrics.happened(key, happened_between(before, after), after)
 
-    def seen(self, key: Key, status: StreamStatus, *, has_driver: bool) -> None:
-        """Note how a stream fares at the end of a pass; `has_driver` tells whether its driver's pod is there."""
-        self.monitor.noted(StreamKey(*key), life_of(status))
+    def seen(
+        self,
+        key: Key,
+        status: StreamStatus,
+        *,
+        has_driver: bool,
+        created_at: datetime | None = None,
+        lacks: ExactlyOnceError | None = None,
+    ) -> None:
+        """Note how a stream fares at the end of a pass.
+
+        `has_driver` tells whether its driver's pod is there; `lacks` is why the stream could not be put together, if so.
+        """
+        secret_missing = isinstance(lacks, SecretMissing | ClusterRefused)
+        self.monitor.noted(StreamKey(*key), life_of(status, created_at, secret_missing=secret_missing))
         if has_driver:
             self.metrics.pod_created(key, status.attempt)
 

@@ -174,12 +174,13 @@ class StreamPasses:
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
         statuses.flush()
-        self.observer.seen(key, statuses.read()[0], has_driver=isinstance(result, Watching))
+        lacks = self._lacks(key, parts, statuses)
+        self._seen(statuses, has_driver=isinstance(result, Watching), lacks=lacks)
         following = _next(result, wanted)
-        return following if self._introduced(key, parts, statuses) else Next(_MISSING_SECONDS, following.outcome)
+        return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
-    def _introduced(self, key: Key, parts: Parts, statuses: ResourceStatus) -> bool:
-        """Whether the stream can be measured; what it lacks for that is an event, once, and leaves its status as it is."""
+    def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> ExactlyOnceError | None:
+        """Return what the stream lacks to be measured; it is an event, once, and leaves the status as it is."""
         try:
             parts.introduce()
         except NotPutTogether as told:
@@ -187,9 +188,9 @@ class StreamPasses:
             if self.lacking.get(key) != str(told.problem):
                 self.lacking[key] = str(told.problem)
                 self._reporter(statuses)("PutOff", str(told.problem))
-            return False
+            return told.problem
         self.lacking.pop(key, None)
-        return True
+        return None
 
     def _show_lag(self, key: Key, statuses: ResourceStatus) -> None:
         """Write the lag as it was measured last into the status, where it is another by now."""
@@ -235,7 +236,7 @@ class StreamPasses:
         status, version = statuses.read()
         if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):
             statuses.flush()
-            self._seen(statuses, has_driver=has_driver)
+            self._seen(statuses, has_driver=has_driver, lacks=problem)
             return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
         phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
         told = status.model_copy(update={"message": str(problem), "phase": status.phase if has_driver else phase})
@@ -243,12 +244,19 @@ class StreamPasses:
             statuses.write(told, version)
             self._reporter(statuses)("PutOff", str(problem))
         statuses.flush()
-        self._seen(statuses, has_driver=has_driver)
+        self._seen(statuses, has_driver=has_driver, lacks=problem)
         return Next(_MISSING_SECONDS, "not_put_together")
 
-    def _seen(self, statuses: ResourceStatus, *, has_driver: bool) -> None:
+    def _seen(self, statuses: ResourceStatus, *, has_driver: bool, lacks: ExactlyOnceError | None = None) -> None:
         metadata = statuses.document["metadata"]
-        self.observer.seen(Key(metadata["namespace"], metadata["name"]), statuses.read()[0], has_driver=has_driver)
+        created = metadata.get("creationTimestamp")
+        self.observer.seen(
+            Key(metadata["namespace"], metadata["name"]),
+            statuses.read()[0],
+            has_driver=has_driver,
+            created_at=None if created is None else datetime.fromisoformat(created),
+            lacks=lacks,
+        )
 
     def _begin_anew_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""

@@ -1,26 +1,20 @@
-"""The series of streams: what each is called and means, and a collector that makes them of what the monitor knows.
+"""The series of streams: what each is called, what it means and how it is read; `monitor.collector` exports them.
 
 Names carry their unit and are never changed; docs/metrics.md is made from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from exactlyonce.api.status import Phase
 from exactlyonce.checkpoint.store import Size
 from exactlyonce.ledger.postgres_fleet import Landed
 from exactlyonce.monitor.lag import StreamLag
-from exactlyonce.monitor.ledger_sizes import LedgerSize
-from exactlyonce.monitor.monitor import Monitor, StreamView
+from exactlyonce.monitor.monitor import StreamView
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import Life
-from exactlyonce.offsets import TopicPartition
 
 
 class Kind(StrEnum):
@@ -83,6 +77,14 @@ def _oldest(view: StreamView, at: float) -> Value:
     return None if view.snapshot is None else view.snapshot.oldest_timestamp(at)
 
 
+def _has_landed(view: StreamView) -> Value:
+    """Return whether a batch with records has landed: by the ledger where it knows the stream, else by the status."""
+    landed = None if view.snapshot is None else view.snapshot.landed
+    if landed is not None:
+        return int(landed.last_landed_at is not None)
+    return None if view.life is None else int(view.life.has_landed)
+
+
 OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge(
@@ -119,6 +121,23 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge("landed_batch", "The number of the latest batch that landed."),
         _ledger(lambda landed: landed.landed_batch),
+    ),
+    (_gauge("created_timestamp_seconds", "When the resource was created."), _life(lambda life: life.created_timestamp)),
+    (
+        _gauge(
+            "has_landed",
+            "Whether a batch with records has ever landed: by the ledger, or by the status where the ledger has not answered "
+            "or does not know the stream.",
+        ),
+        lambda view, at: _has_landed(view),
+    ),
+    (
+        _gauge(
+            "secret_missing",
+            "Whether a secret that the stream names, or one of its keys, is missing, or may not be read by the operator. A "
+            "running driver's secrets are read again every 15 minutes.",
+        ),
+        _life(lambda life: int(life.secret_missing)),
     ),
     (
         _counter("records_landed", "Records read by the batches that landed since this operator began to lead."),
@@ -185,6 +204,12 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
 """Every series with one value a stream, and how it is read; None leaves it out."""
 
 PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the stream is in.", (*_STREAM, "phase"))
+CONDITION = Series(
+    "exactlyonce_stream_condition",
+    Kind.GAUGE,
+    "1 for the status (True, False or Unknown) that each condition of the stream has now; other statuses have no series.",
+    (*_STREAM, "type", "status"),
+)
 HALTED = Series("exactlyonce_halted_streams", Kind.GAUGE, "How many streams have stopped until a person has acted.")
 
 LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG = OF_PARTITIONS = (
@@ -208,80 +233,5 @@ LEDGER_TABLE_BYTES, LEDGER_INDEX_BYTES = OF_LEDGERS = (
 )
 """The series of ledgers: one database may hold those of many streams."""
 
-OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, HALTED, *OF_LEDGERS)
+OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, CONDITION, HALTED, *OF_LEDGERS)
 """Every series but those of partitions."""
-
-
-@dataclass(frozen=True, eq=False)
-class StreamCollector(Collector):
-    """Makes the series of all streams at the moment of a scrape; none while `may_export` says that another operator leads."""
-
-    monitor: Monitor
-    may_export: Callable[[], bool]
-    now: Callable[[], float]
-    partitions: bool = True
-
-    def describe(self) -> list[Metric]:
-        """Return nothing: the names are known without a first collection."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the series."""
-        if not self.may_export():
-            return
-        views, now = self.monitor.streams(), self.now()
-        for series, value_of in OF_STREAMS:
-            family = _family(series)
-            for view in views:
-                value = value_of(view, now)
-                if value is not None:
-                    family.add_metric(list(view.key), value)
-            yield family
-        yield from _phases(views)
-        yield from _of_ledgers(self.monitor.ledgers.all())
-        if self.partitions:
-            yield from _of_partitions(views)
-
-
-def _family(series: Series) -> GaugeMetricFamily | CounterMetricFamily:
-    made = CounterMetricFamily if series.kind is Kind.COUNTER else GaugeMetricFamily
-    return made(series.name, series.says, labels=series.labels)
-
-
-def _phases(views: list[StreamView]) -> Iterator[Metric]:
-    phases, halted = _family(PHASE), 0
-    for view in views:
-        if view.life is not None:
-            phases.add_metric([*view.key, str(view.life.phase)], 1)
-            halted += view.life.phase is Phase.HALTED
-    yield phases
-    total = _family(HALTED)
-    total.add_metric([], halted)
-    yield total
-
-
-def _of_ledgers(ledgers: list[LedgerSize]) -> Iterator[Metric]:
-    of_tables, of_indexes = _family(LEDGER_TABLE_BYTES), _family(LEDGER_INDEX_BYTES)
-    for ledger in ledgers:
-        for size in ledger.tables:
-            labels = [ledger.database, ledger.schema, size.table]
-            of_tables.add_metric(labels, size.table_bytes)
-            of_indexes.add_metric(labels, size.index_bytes)
-    yield of_tables
-    yield of_indexes
-
-
-def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
-    families = [_family(series) for series in OF_PARTITIONS]
-    for view in views:
-        lags = {} if view.snapshot is None else view.snapshot.partitions
-        for key, lag in lags.items():
-            labels = _labels(view, key)
-            values = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
-            for family, value in zip(families, values, strict=True):
-                family.add_metric(labels, value)
-    yield from families
-
-
-def _labels(view: StreamView, key: TopicPartition) -> list[str]:
-    return [*view.key, key.topic, str(key.partition)]

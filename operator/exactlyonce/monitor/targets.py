@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.source import KafkaSource
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
+
+_ANY_TIME = datetime.fromtimestamp(0, UTC)
+"""Conditions also tell since when they hold; the monitor does not ask."""
 
 
 class StreamKey(NamedTuple):
@@ -60,13 +64,21 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How a stream fares, as its status tells; `oldest_at` is what was last known of its oldest record not landed."""
+    """How a stream fares, as its resource and the latest pass tell.
+
+    `oldest_at` is what was last known of its oldest record not landed. `conditions` are pairs of a type and its status.
+    `has_landed` is what the status remembers. `secret_missing` also stands for a secret that the operator may not read.
+    """
 
     phase: Phase
     attempt: int
     endings: int
     batch_failures: int
     oldest_at: datetime | None = None
+    conditions: tuple[tuple[str, str], ...] = ()
+    has_landed: bool = False
+    created_timestamp: float | None = None
+    secret_missing: bool = False
 
 
 def target_of(stream: Stream, kafka_secret: Mapping[str, str], address: PostgresAddress) -> Target:
@@ -88,13 +100,18 @@ def target_of(stream: Stream, kafka_secret: Mapping[str, str], address: Postgres
     )
 
 
-def life_of(status: StreamStatus) -> Life:
-    """Return what the monitor needs of a status."""
-    trouble = status.trouble
+def life_of(status: StreamStatus, created_at: datetime | None = None, *, secret_missing: bool = False) -> Life:
+    """Return what the monitor needs of a status, and of what a pass knows beside it."""
+    trouble, progress = status.trouble, status.progress
+    conditions = conditions_of(status, generation=0, now=_ANY_TIME)
     return Life(
         status.phase,
         status.attempt,
         trouble.endings,
         trouble.batch_failures,
-        None if status.progress is None else status.progress.oldest_record_at,
+        oldest_at=None if progress is None else progress.oldest_record_at,
+        conditions=tuple((condition.type, str(condition.status)) for condition in conditions),
+        has_landed=progress is not None and progress.batch is not None,
+        created_timestamp=None if created_at is None else created_at.timestamp(),
+        secret_missing=secret_missing,
     )

@@ -1,0 +1,109 @@
+"""Makes the series of all streams at the moment of a scrape, from what the monitor knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from exactlyonce.api.status import Phase
+from exactlyonce.monitor.ledger_sizes import LedgerSize
+from exactlyonce.monitor.monitor import Monitor, StreamView
+from exactlyonce.monitor.series import (
+    CONDITION,
+    HALTED,
+    LEDGER_INDEX_BYTES,
+    LEDGER_TABLE_BYTES,
+    OF_PARTITIONS,
+    OF_STREAMS,
+    PHASE,
+    Kind,
+    Series,
+)
+from exactlyonce.offsets import TopicPartition
+
+
+@dataclass(frozen=True, eq=False)
+class StreamCollector(Collector):
+    """Makes the series of all streams at the moment of a scrape; none while `may_export` says that another operator leads."""
+
+    monitor: Monitor
+    may_export: Callable[[], bool]
+    now: Callable[[], float]
+    partitions: bool = True
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the names are known without a first collection."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the series."""
+        if not self.may_export():
+            return
+        views, now = self.monitor.streams(), self.now()
+        for series, value_of in OF_STREAMS:
+            family = _family(series)
+            for view in views:
+                value = value_of(view, now)
+                if value is not None:
+                    family.add_metric(list(view.key), value)
+            yield family
+        yield from _phases(views)
+        yield _conditions(views)
+        yield from _of_ledgers(self.monitor.ledgers.all())
+        if self.partitions:
+            yield from _of_partitions(views)
+
+
+def _family(series: Series) -> GaugeMetricFamily | CounterMetricFamily:
+    made = CounterMetricFamily if series.kind is Kind.COUNTER else GaugeMetricFamily
+    return made(series.name, series.says, labels=series.labels)
+
+
+def _phases(views: list[StreamView]) -> Iterator[Metric]:
+    phases, halted = _family(PHASE), 0
+    for view in views:
+        if view.life is not None:
+            phases.add_metric([*view.key, str(view.life.phase)], 1)
+            halted += view.life.phase is Phase.HALTED
+    yield phases
+    total = _family(HALTED)
+    total.add_metric([], halted)
+    yield total
+
+
+def _conditions(views: list[StreamView]) -> Metric:
+    found = _family(CONDITION)
+    for view in views:
+        for kind, status in () if view.life is None else view.life.conditions:
+            found.add_metric([*view.key, kind, status], 1)
+    return found
+
+
+def _of_ledgers(ledgers: list[LedgerSize]) -> Iterator[Metric]:
+    of_tables, of_indexes = _family(LEDGER_TABLE_BYTES), _family(LEDGER_INDEX_BYTES)
+    for ledger in ledgers:
+        for size in ledger.tables:
+            labels = [ledger.database, ledger.schema, size.table]
+            of_tables.add_metric(labels, size.table_bytes)
+            of_indexes.add_metric(labels, size.index_bytes)
+    yield of_tables
+    yield of_indexes
+
+
+def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
+    families = [_family(series) for series in OF_PARTITIONS]
+    for view in views:
+        lags = {} if view.snapshot is None else view.snapshot.partitions
+        for key, lag in lags.items():
+            labels = _labels(view, key)
+            values = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
+            for family, value in zip(families, values, strict=True):
+                family.add_metric(labels, value)
+    yield from families
+
+
+def _labels(view: StreamView, key: TopicPartition) -> list[str]:
+    return [*view.key, key.topic, str(key.partition)]
