@@ -113,6 +113,7 @@ class Machine:
         self.looks = False
         self.in_pod = False
         self.asks_again = False
+        self.rehearse: Callable[[], None] = lambda: None
         self.keys: tuple[TopicPartition, ...] = KEYS
 
     @property
@@ -153,6 +154,7 @@ class Machine:
             lambda: self.looks,
             in_pod=lambda: self.in_pod,
             asks_again=self.asks_again,
+            rehearse=self.rehearse,
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)
 

@@ -14,8 +14,9 @@ from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
 from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import NotPutTogether, Parts
+from exactlyonce.control.stream_pass import Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image

@@ -18,12 +18,12 @@ from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, Reso
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import driver_plan, what_a_person_asks
+from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
     WATCH_SECONDS,
     Next,
-    NotPutTogether,
     Parts,
     StreamPasses,
     _next,
@@ -187,6 +187,16 @@ def test_what_a_stream_lacks_for_its_lag_alone_is_an_event_once_and_keeps_nothin
     assert following.after_seconds < 60
     of_one_operator.run(KEY)
     assert server.events == ["PutOff"]
+
+
+def test_what_an_ended_attempt_has_left_is_cleaned_up_while_the_next_one_cannot_be_made() -> None:
+    """An operator may die between the record of an ending and its clean-up; the pod left then may fill the quota."""
+    server, driver = running(), OneDriver(Gone("its node is lost"))
+    assert server.resource is not None
+    ended = {"attempt": 3, "ended": "NodeLost", "plan": driver_plan(VALID.spec)}
+    server.resource = changed(server.resource, {"status.driver": ended, "status.phase": "BackingOff"})
+    passes(server, driver=driver).run(KEY)
+    assert driver.asked == ["clean up to 3, keep 3"]
 
 
 def test_a_stream_that_is_to_run_again_is_not_said_to_rest_while_its_secret_is_missing() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,10 +23,11 @@ from exactlyonce.control.lease import require_lease
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
 from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.plans import driver_plan
+from exactlyonce.control.put_together import putting_together, rehearsing
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.control.store_names import kafka_name, postgres_name
-from exactlyonce.control.stream_pass import NotPutTogether, Parts
+from exactlyonce.control.stream_pass import Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
@@ -81,14 +81,6 @@ class Erasable:
     at_checkpoints: Store
 
 
-@contextmanager
-def _put_together() -> Iterator[None]:
-    try:
-        yield
-    except ExactlyOnceError as problem:
-        raise NotPutTogether(problem) from problem
-
-
 @dataclass(frozen=True)
 class ClusterParts:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
@@ -139,7 +131,7 @@ class ClusterParts:
             return manifests_of(resolve(stream, attempt, uid, self.defaults, orders))
 
         def check() -> None:
-            with _put_together():
+            with putting_together():
                 manifests(Epoch(statuses.read()[0].attempt + 1), NO_ORDERS)
             _ = opening.opened
 
@@ -164,6 +156,7 @@ class ClusterParts:
             in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
             asks_again=True,
             check=check,
+            rehearse=rehearsing(lambda: launcher.rehearse(Epoch(statuses.read()[0].attempt + 1))),
         )
 
         def clean_up(recorded: Epoch, keep: int) -> None:
@@ -198,7 +191,7 @@ class ClusterParts:
             Key(stream.metadata.namespace, stream.metadata.name),
         )
         sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
-        with _put_together():
+        with putting_together():
             address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
             kafka_secret = self._secret(namespace, kafka.secret_ref)
             at_kafka = kafka_name(namespace, kafka.bootstrap_servers)

@@ -16,11 +16,12 @@ from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
+from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Unreachable
-from exactlyonce.launch.port import Launcher
+from exactlyonce.launch.port import Launcher, LaunchFailed
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import (
     Done,
@@ -47,14 +48,6 @@ _EXPECTED = {
     "Draining", "Drained", "Completed", "Fenced",
 }  # fmt: skip
 """What happens in the life of a stream that needs nobody; every other event is a warning."""
-
-
-class NotPutTogether(ExactlyOnceError):
-    """Something that a stream is made of is missing, such as a secret; `problem` says what."""
-
-    def __init__(self, problem: ExactlyOnceError) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -170,6 +163,8 @@ class StreamPasses:
         try:
             result = loop.run_pass(wanted, plan or parts.plan)
         except NotPutTogether as told:
+            if loop.driver_is_over:  # what it has left may be what fills the quota that refuses the next one
+                self._clean_up_once(statuses, parts, stream.spec.history)
             return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
@@ -229,9 +224,9 @@ class StreamPasses:
         return Next(WATCH_SECONDS, "invalid")
 
     def _not_put_together(
-        self, statuses: ResourceStatus, problem: ExactlyOnceError, wanted: Wanted, *, has_driver: bool
+        self, statuses: ResourceStatus, problem: ExactlyOnceError | LaunchFailed, wanted: Wanted, *, has_driver: bool
     ) -> Next:
-        """A secret is missing or cannot be read: no attempt is made until it is there, and a driver that runs runs on."""
+        """Something is missing, such as a secret or a quota: no attempt is made until it is there; a running driver stays."""
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):

@@ -79,10 +79,11 @@ class ApiServer:
             query["continue"] = following
         raise ApiServerUnreachable(f"There are more than {len(found)} objects of kind {kind} with {selector}.")
 
-    def create(self, manifest: Mapping[str, Any]) -> None:
-        """Create an object; a field that the API server does not know is an error."""
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> None:
+        """Create an object; a field that the API server does not know is an error. A dry run stops short of storing it."""
         path = _path(manifest["kind"], manifest["metadata"]["namespace"])
-        self._asked("POST", path, {"fieldValidation": "Strict"}, manifest)
+        query = {"fieldValidation": "Strict"}
+        self._asked("POST", path, {**query, "dryRun": "All"} if dry_run else query, manifest)
 
     def delete(self, found: Manifest, kind: str, grace_seconds: int | None = None) -> None:
         """Delete the very object that was read; one that is gone by now, or is another, is left as it is."""

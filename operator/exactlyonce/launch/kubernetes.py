@@ -93,6 +93,22 @@ class KubernetesLauncher:
             if manifest["kind"] in _CREATED:
                 reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
 
+    def rehearse(self, attempt: Epoch) -> None:
+        """Ask the API server whether it would create an attempt's objects now, and create nothing.
+
+        Quotas, service accounts and admission answer a dry run as they answer the real one. A manifest at fault is left to the
+        real one, which halts the stream; so is a webhook that does not support dry runs: the status of that answer is the same.
+
+        Raises:
+            NotCreated: if one of them would be refused for something outside of the stream's resource.
+        """
+        for manifest in self.manifests_of(attempt, NO_ORDERS).all():
+            try:
+                self.server.create(manifest, dry_run=True)
+            except Answered as answer:
+                if answer.status != CONFLICT and not answer.blames_manifest:
+                    raise self._not_created(manifest, answer) from answer
+
     def latest_spec(self) -> Mapping[str, Any] | None:
         """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
         found = max(self._config_maps(), key=_attempt_of, default=None)
@@ -174,7 +190,12 @@ class KubernetesLauncher:
                     f"The API server refuses {kind} {name}: {answer}; change the stream's resource."
                 ) from answer
             else:
-                raise NotCreated(f"{kind} {self.namespace}/{name} cannot be created: {answer}.") from answer
+                raise self._not_created(manifest, answer) from answer
+
+    def _not_created(self, manifest: Manifest, answer: Answered) -> NotCreated:
+        return NotCreated(
+            f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']} cannot be created: {answer}."
+        )
 
     def _take_back(self, attempt: Epoch) -> None:
         """Remove the ConfigMap of an attempt whose pod was refused: it would say that the pod was there and got lost."""

@@ -40,6 +40,7 @@ class Launching(Step):
         """Choose, record, raise, observe, decide, act: in this order."""
         world, stream_id = self.world, self.stream.stream_id
         world.check()
+        world.rehearse()
         world.stores.ledger.prepare()
         before = world.stores.ledger.look(stream_id)
         if before is not None:

@@ -88,7 +88,8 @@ class World:
     each error that ends a pass. `in_pod` says whether only the stream's own pods reach the checkpoint, so that reconciliation
     runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
     stream: nobody waits for the answer. `check` raises what an attempt lacks, such as a secret; it is asked before one is
-    recorded, and before a driver that runs is drained for it.
+    recorded, and before a driver that runs is drained for it. `rehearse` raises what would keep the driver's pod from being
+    created at this moment, such as a quota; it is asked only when no driver runs, because one that runs may fill the quota.
     """
 
     stores: Stores
@@ -104,3 +105,4 @@ class World:
     in_pod: Callable[[], bool] = lambda: False
     asks_again: bool = False
     check: Callable[[], None] = lambda: None
+    rehearse: Callable[[], None] = lambda: None
