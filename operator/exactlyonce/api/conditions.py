@@ -27,6 +27,8 @@ MEASURED = "Measured"
 BATCH_LIMITED = "BatchLimited"
 
 SPEC_INVALID = "SpecInvalid"
+NO_EXECUTOR = "NoExecutor"
+"""The driver runs and has no executor, so that nothing lands."""
 
 _MESSAGE_MAX_LENGTH = 32_768
 """metav1.Condition's own bound of a message."""
@@ -87,6 +89,9 @@ def standing_of(status: StreamStatus) -> Standing:
     if status.spec_problem is not None:
         # The last valid spec is kept to, and its driver may run; but what the latest one asks for is not so.
         return Standing(STALLED, SPEC_INVALID, status.spec_problem)
+    driver = status.driver
+    if status.phase is Phase.RUNNING and driver is not None and driver.idle_because is not None:
+        return Standing(RECONCILING, NO_EXECUTOR, driver.idle_because)
     general = STANDINGS[status.phase]
     return Standing(general.holds, _reason(status) or general.reason, status.message or general.message)
 

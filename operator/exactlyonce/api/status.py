@@ -60,6 +60,9 @@ class DriverStatus(StatusModel):
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
     started_at: datetime | None = Field(None, description="When it was started.")
+    idle_because: str | None = Field(
+        None, description="Why it cannot work although it runs: it has no executor. Unset where it can."
+    )
 
 
 class Trouble(StatusModel):

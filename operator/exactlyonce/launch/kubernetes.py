@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from exactlyonce.crash_points import reached
 from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
+from exactlyonce.launch.executor_pods import why_idle
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
@@ -28,7 +29,7 @@ from exactlyonce.launch.pod_names import (
     ui_service_name,
 )
 from exactlyonce.launch.pod_template import Manifest
-from exactlyonce.launch.port import NO_ORDERS, DriverState, Gone, LaunchFailed, NeverStarted, Orders
+from exactlyonce.launch.port import NO_ORDERS, DriverState, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.offsets import Epoch
 
 _CREATED = {"ConfigMap": "start.config-map-created", "Pod": "start.pod-created"}
@@ -74,7 +75,14 @@ class KubernetesLauncher:
         if not self._is_ours(pod, attempt):
             return Gone(f"Pod {name} is not this stream's driver of attempt {attempt}.", str(Reason.RECORD_LOST))
         node = self._node_of(pod) if needs_node(pod) else None
-        return state_of(pod, node, self.patience, self.now())
+        return self._with_executors(attempt, state_of(pod, node, self.patience, self.now()))
+
+    def _with_executors(self, attempt: Epoch, state: DriverState) -> DriverState:
+        """Look at the executors of a driver that runs: without any, it lands nothing and says nothing."""
+        if not isinstance(state, Running) or not state.started or state.pod is None:
+            return state
+        found = self._listed("Pod", f",{ATTEMPT_LABEL}={attempt},{ROLE_LABEL}={EXECUTOR}")
+        return replace(state, idle_because=why_idle(found, state.pod.started_at, self.now()))
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Create what the attempt consists of; what is there already and is ours is left as it is.
@@ -244,9 +252,10 @@ class KubernetesLauncher:
         except Answered as answer:
             raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be looked at: {answer}.") from answer
 
-    def _listed(self, kind: str) -> list[Manifest]:
+    def _listed(self, kind: str, narrower: str = "") -> list[Manifest]:
+        """Return this stream's objects of a kind; `narrower` is a further part of the selector."""
         try:
-            return self.server.list(kind, self.namespace, selector_of(self.stream))
+            return self.server.list(kind, self.namespace, selector_of(self.stream) + narrower)
         except Answered as answer:
             raise ApiServerUnreachable(f"Each {kind} of {self.stream} cannot be listed: {answer}.") from answer
 

@@ -33,13 +33,15 @@ class NeverStarted:
 class Running:
     """The driver lives, as far as can be told; `started` is False while it is only on its way.
 
-    `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell.
+    `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell. `idle_because` says in one
+    sentence why a driver that has started cannot work: it has no executor.
     """
 
     where: str
     started: bool = True
     pod: DriverPod | None = None
     gives_up_at: datetime | None = None
+    idle_because: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Endings(Step):
         self.reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
-        ended = {"ended": kind, "proof": proof, "message": told}
+        ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
         goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
         status = status.model_copy(update={"progress": progress_of(view, status.progress), "batch_limit": limit})

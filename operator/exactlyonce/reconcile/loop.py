@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from exactlyonce.api.conditions import NO_EXECUTOR
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
@@ -140,7 +141,9 @@ class StreamLoop:
             phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
             changes |= {"phase": phase, "message": state.where}
         elif status.phase is not Phase.DRAINING:
-            changes |= {"phase": Phase.RUNNING, "message": f"Attempt {attempt} runs."}
+            changes |= {"phase": Phase.RUNNING, "message": state.idle_because or f"Attempt {attempt} runs."}
+            if state.idle_because is not None and not _is_idle(status):
+                self._step.world.report(NO_EXECUTOR, state.idle_because)
         self._step.write_changed(status, version, changes)
         self._step.reached("pass.running-recorded")
         return Watching(attempt, state.gives_up_at)
@@ -149,7 +152,8 @@ class StreamLoop:
         """What a status shows of a driver that runs: its pod, and from time to time what the ledger says."""
         changes: dict[str, object] = {}
         if status.driver is not None and status.driver.attempt == status.attempt:
-            changes["driver"] = with_pod(status.driver, state.pod)
+            shown = with_pod(status.driver, state.pod)
+            changes["driver"] = shown.model_copy(update={"idle_because": state.idle_because})
         if self._step.world.look_is_due():
             try:
                 view = (self._step.world.glance or self._step.world.stores.ledger.look)(self._step.stream.stream_id)
@@ -185,3 +189,8 @@ class StreamLoop:
             return Waiting(self._step.world.now(), str(problem))
         self._step.world.report("Halted", reason)
         return Halted(reason)
+
+
+def _is_idle(status: StreamStatus) -> bool:
+    """Whether the status says already that the driver has no executor."""
+    return status.driver is not None and status.driver.idle_because is not None
