@@ -6,8 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 EVERY_MODE = os.environ.get("EVERY_MODE") == "1"
 Case = TypeVar("Case")
+
+only_in_full = pytest.mark.skipif(not EVERY_MODE, reason="make test-full runs it (EVERY_MODE=1)")
+"""For a claim that another test makes in passing, or one about the test cluster itself."""
 
 
 def one_or_all(cases: Sequence[Case]) -> list[Case]:

@@ -24,6 +24,7 @@ from testbed.cluster import Cluster
 from testbed.images import Images
 from tests.cluster.drivers import ACCOUNT, DRIVER_RIGHTS, LAUNCHER_RIGHTS, WAITS, Drivers, rights, secret
 from tests.cluster.pods import apply
+from tests.combinations import only_in_full
 from tests.rig import eventually
 
 Make = Callable[..., Drivers]
@@ -273,6 +274,7 @@ def test_everything_goes_when_its_stream_is_gone_once_the_pods_are_let_go(make: 
     eventually(lambda: drivers.pod() is None, "the pod is gone")
 
 
+@only_in_full
 def test_a_driver_of_a_lost_node_is_given_up_without_proof_and_its_successor_starts(make: Make) -> None:
     on_node_2 = {"spec.driver": {"podTemplate": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "node2"}}}}}
     drivers = make(WAITS, changes=on_node_2)

@@ -21,6 +21,7 @@ from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.cluster import job
 from tests.cluster.pods import CONTAINER_SECURITY, POD_SECURITY, SCRATCH, SCRATCH_MOUNT, apply, pod, wait_until_ended
+from tests.combinations import only_in_full
 from tests.rig import eventually
 
 RECORDS = 200
@@ -40,6 +41,7 @@ def test_both_nodes_are_ready_and_of_the_release_that_go_mod_names(cluster: Clus
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.36.3"}
 
 
+@only_in_full
 def test_spark_runs_a_job_in_executor_pods_that_reach_kafka_postgres_and_s3_on_the_host(
     cluster: Cluster, images: Images, namespace: str, name: str, kafka: Kafka, postgres_18: Postgres, s3: S3
 ) -> None:
@@ -97,6 +99,7 @@ def test_the_operators_image_has_no_java_runs_as_nobody_in_particular_and_cannot
     assert "Read-only file system" in lines[-1]
 
 
+@only_in_full
 def test_a_lost_nodes_pods_run_on_after_the_cluster_has_given_them_up(
     cluster: Cluster, images: Images, namespace: str, name: str, postgres_18: Postgres
 ) -> None:
@@ -157,6 +160,7 @@ def test_an_image_that_the_nodes_have_not_cannot_come_from_anywhere(cluster: Clu
     eventually(lambda: cluster.kubectl(*ask) in ("ErrImagePull", "ImagePullBackOff"), "the pull has failed", 120)
 
 
+@only_in_full
 def test_a_cluster_that_has_ended_leaves_nothing_on_the_machine(possible: None, tmp_path: Path) -> None:
     before = machine()
     with Cluster(tmp_path / "cluster", nodes=1) as cluster:
@@ -172,6 +176,7 @@ def test_a_cluster_that_has_ended_leaves_nothing_on_the_machine(possible: None, 
     assert kept <= {".log", ".kubeconfig", ".yaml", ".tar", ""}
 
 
+@only_in_full
 def test_a_test_run_that_is_killed_takes_its_cluster_with_it(possible: None, tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from testbed.cluster import Cluster\n"

@@ -13,7 +13,6 @@ import pytest
 from testbed.cluster import Cluster
 from tests.cluster.operators import MakeOperator, MakeStream, WholeStream, watching_drivers
 from tests.cluster.pods import apply
-from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -66,7 +65,7 @@ def init_container(stream: WholeStream, attempt: int) -> dict[str, Any]:
     return dict(found["state"]["terminated"])
 
 
-def test_a_stream_on_a_claim_lands_every_id_once_halts_by_its_pods_verdict_and_leaves_its_folder(
+def test_a_stream_on_a_claim_says_what_its_volume_lacks_lands_once_halts_by_its_pods_verdict_and_leaves_its_folder(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str, volume: Path
 ) -> None:
     stream = make_stream(name, {**on_claim(name), "spec.deletionPolicy": "Delete"})
@@ -74,21 +73,30 @@ def test_a_stream_on_a_claim_lands_every_id_once_halts_by_its_pods_verdict_and_l
     stream.operators.append(make_operator())
     with watching_drivers(cluster, namespace) as seen:
         rig.produce(12_000)
+        os.chown(volume, 0, 0)
         stream.apply()
+        stream.until(lambda: "PutOff" in stream.reasons(), "its pod may not write the volume: it is put off")
+        told = [words for reason, words in stream.events() if reason == "PutOff"]
+        assert any("Permission denied" in words and "may read and write" in words for words in told), told
+        assert rig.landed() == 0
+        os.chown(volume, IMAGE_USER, IMAGE_USER)
+
         stream.until(lambda: rig.landed() > 0, "the first batch has landed")
         stream.until(lambda: stream.phase == "Running", "it is seen to run")
         status = stream.status
-        assert (status["verdict"]["kind"], status["verdict"]["attempt"]) == ("FirstStart", 1)
-        assert status["checkpoint"] == {"generation": 1, "location": f"{MOUNT}/{name}/generation-000001-a1"}
+        first = status["attempt"]
+        generation = f"generation-000001-a{first}"
+        assert (status["verdict"]["kind"], status["verdict"]["attempt"]) == ("FirstStart", first)
+        assert status["checkpoint"] == {"generation": 1, "location": f"{MOUNT}/{name}/{generation}"}
         assert (status["driver"]["podName"], status["driver"]["image"]) == (
-            stream.driver_name(1), stream.operators[0].image
+            stream.driver_name(first), stream.operators[0].image
         )  # fmt: skip
-        assert (volume / name / "generation-000001-a1" / "offsets" / "0").exists()
-        ended = init_container(stream, 1)
+        assert (volume / name / generation / "offsets" / "0").exists()
+        ended = init_container(stream, first)
         assert (ended["exitCode"], json.loads(ended["message"])["verdict"]) == (0, "FirstStart")
 
-        cluster.kill_container(namespace, stream.driver_name(1))
-        stream.until(lambda: stream.status["attempt"] == 2, "the next attempt is made")
+        cluster.kill_container(namespace, stream.driver_name(first))
+        stream.until(lambda: stream.status["attempt"] == first + 1, "the next attempt is made")
         stream.until_landed_all()
         stream.until(lambda: stream.phase == "Running", "it is seen to run again")
         assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded"), "its death was proven"
@@ -97,19 +105,19 @@ def test_a_stream_on_a_claim_lands_every_id_once_halts_by_its_pods_verdict_and_l
 
         stream.change({"spec.suspend": True})
         stream.until(lambda: stream.phase == "Suspended", "it is at rest")
-        shutil.rmtree(volume / name / "generation-000001-a1")
+        shutil.rmtree(volume / name / generation)
         rig.produce(1_000)
         stream.change({"spec.suspend": False, "spec.recovery": {"onCheckpointLost": "Halt"}})
         stream.until(lambda: stream.phase == "Halted", "the verdict of its pod halts it")
         verdict = stream.status["verdict"]
-        assert (verdict["kind"], verdict["attempt"]) == ("Contradiction", 3)
+        assert (verdict["kind"], verdict["attempt"]) == ("Contradiction", first + 2)
         assert "The resource asks to halt here" in verdict["reason"]
         assert stream.holding_condition == "Stalled: Contradiction"
-        assert init_container(stream, 3)["exitCode"] == 2
+        assert init_container(stream, first + 2)["exitCode"] == 2
         (driver,) = [
             entry
             for pod in stream.pods("driver")
-            if pod["metadata"]["name"] == stream.driver_name(3)
+            if pod["metadata"]["name"] == stream.driver_name(first + 2)
             for entry in pod["status"]["containerStatuses"]
         ]
         assert "running" not in driver["state"], "no driver has started"
@@ -128,21 +136,3 @@ def test_a_stream_on_a_claim_lands_every_id_once_halts_by_its_pods_verdict_and_l
     (left,) = [words for reason, words in stream.events() if reason == "LeftBehind"]
     assert f"The checkpoint stays in {MOUNT}/{name} on the claim lake" in left
     rig.assert_exactly_once()
-
-
-def test_a_volume_that_the_pod_may_not_write_puts_the_stream_off_and_says_what_to_do(
-    make_stream: MakeStream, make_operator: MakeOperator, name: str, volume: Path
-) -> None:
-    os.chown(volume, 0, 0)
-    stream = make_stream(name, on_claim(name))
-    stream.operators.append(make_operator())
-    stream.rig.produce(400)
-    stream.apply()
-    stream.until(lambda: "PutOff" in stream.reasons(), "it is put off")
-    told = [words for reason, words in stream.events() if reason == "PutOff"]
-    assert any("Permission denied" in words and "may read and write" in words for words in told), told
-    assert stream.rig.landed() == 0
-    os.chown(volume, IMAGE_USER, IMAGE_USER)
-    stream.until_landed_all()
-    stream.rig.assert_exactly_once()
-    eventually(lambda: stream.phase == "Running", "it runs", 60)
