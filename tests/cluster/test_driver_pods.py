@@ -123,14 +123,22 @@ def test_a_driver_that_is_deleted_by_force_still_proves_its_end(make: Make) -> N
     assert "reported the container" in drivers.await_ended().proof
 
 
-def test_a_driver_that_does_not_end_when_it_is_asked_can_be_killed(make: Make) -> None:
-    drivers = make("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('waiting')\nwhile True: time.sleep(1)\n")
+def test_a_driver_that_ignores_the_signal_is_killed_at_once_or_once_it_was_asked_to_end_at_its_deadline(
+    make: Make,
+) -> None:
+    """A kubelet keeps to the first grace period of a pod, whatever is asked later (kubernetes/kubernetes#83916)."""
+    ignores = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('waiting')\nwhile True: time.sleep(1)\n"
+    drivers = make(ignores, changes={"spec.drainTimeout": "1s"})
     drivers.start()
     drivers.await_running()
-    drivers.launcher.drain(Epoch(1))
-    assert isinstance(drivers.look(), Running)
     drivers.launcher.kill(Epoch(1))
     assert drivers.await_ended().reason == "KilledAtDeadline"
+    drivers.start(2)
+    drivers.await_running(2)
+    drivers.launcher.drain(Epoch(2))
+    assert isinstance(drivers.look(2), Running)
+    drivers.launcher.kill(Epoch(2))
+    assert drivers.await_ended(2).reason == "KilledAtDeadline"
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_and_its_pod_taken_away(make: Make) -> None:
