@@ -11,9 +11,10 @@ from exactlyonce.api.status import Progress, StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.cluster import ClusterRefused
 from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.put_together import Lack
 from exactlyonce.control.transitions import happened_between
 from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import ExactlyOnceError, SecretMissing
+from exactlyonce.errors import SecretMissing
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import StreamKey, Target, life_of
@@ -44,7 +45,7 @@ class Observer:
         *,
         has_driver: bool,
         created_at: datetime | None = None,
-        lacks: ExactlyOnceError | None = None,
+        lacks: Lack | None = None,
     ) -> None:
         """Note how a stream fares at the end of a pass.
 

@@ -9,11 +9,14 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.kubernetes import NotCreated
 from exactlyonce.launch.port import LaunchFailed
 
+Lack = ExactlyOnceError | LaunchFailed
+"""What tells that something is missing: a secret that is not there, or the API server that refuses a pod."""
+
 
 class NotPutTogether(ExactlyOnceError):
     """Something that an attempt is made of is missing; `problem` says what."""
 
-    def __init__(self, problem: ExactlyOnceError | LaunchFailed) -> None:
+    def __init__(self, problem: Lack) -> None:
         super().__init__(str(problem))
         self.problem = problem
 

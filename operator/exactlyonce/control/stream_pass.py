@@ -16,12 +16,12 @@ from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
-from exactlyonce.control.put_together import NotPutTogether
+from exactlyonce.control.put_together import Lack, NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Unreachable
-from exactlyonce.launch.port import Launcher, LaunchFailed
+from exactlyonce.launch.port import Launcher
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import (
     Done,
@@ -174,7 +174,7 @@ class StreamPasses:
         following = _next(result, wanted)
         return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
-    def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> ExactlyOnceError | None:
+    def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> Lack | None:
         """Return what the stream lacks to be measured; it is an event, once, and leaves the status as it is."""
         try:
             parts.introduce()
@@ -223,9 +223,7 @@ class StreamPasses:
         self._seen(statuses, has_driver=has_driver)
         return Next(WATCH_SECONDS, "invalid")
 
-    def _not_put_together(
-        self, statuses: ResourceStatus, problem: ExactlyOnceError | LaunchFailed, wanted: Wanted, *, has_driver: bool
-    ) -> Next:
+    def _not_put_together(self, statuses: ResourceStatus, problem: Lack, wanted: Wanted, *, has_driver: bool) -> Next:
         """Something is missing, such as a secret or a quota: no attempt is made until it is there; a running driver stays."""
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
@@ -242,7 +240,7 @@ class StreamPasses:
         self._seen(statuses, has_driver=has_driver, lacks=problem)
         return Next(_MISSING_SECONDS, "not_put_together")
 
-    def _seen(self, statuses: ResourceStatus, *, has_driver: bool, lacks: ExactlyOnceError | None = None) -> None:
+    def _seen(self, statuses: ResourceStatus, *, has_driver: bool, lacks: Lack | None = None) -> None:
         metadata = statuses.document["metadata"]
         created = metadata.get("creationTimestamp")
         self.observer.seen(
