@@ -21,6 +21,7 @@ import psutil
 
 from bench.figures import Figure, table, write
 from bench.operator_launches import Round, bare_pods, deaths, launches, many
+from bench.operator_scale import scale
 from bench.operator_stage import BUCKET, TOPIC, OperatorStage, connected, operator_process
 from exactlyonce.launch.api_server import Answered, ApiServerUnreachable
 from scripts import generate_crd
@@ -31,6 +32,7 @@ from testbed.postgres import Postgres
 from testbed.s3 import S3
 
 RUNS = {"whole": "all stores", "quick": "an S3 that costs nothing", "without": "no stores"}
+SCALE = "scale"
 
 
 def main() -> int:
@@ -42,7 +44,9 @@ def main() -> int:
     parser.add_argument("--deaths", type=int, default=30, help="drivers that die (default: %(default)s)")
     parser.add_argument("--steady", type=int, default=120, help="seconds of steady state (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="where logs stay; a temporary one without it")
-    parser.add_argument("--only", choices=RUNS, action="append", help="one run only")
+    parser.add_argument("--many", type=int, default=10_000, help="streams of the run `scale` (default: %(default)s)")
+    parser.add_argument("--many-running", type=int, default=1000, help="of them with a driver (default: %(default)s)")
+    parser.add_argument("--only", choices=[*RUNS, SCALE], action="append", help="one run only")
     options = parser.parse_args()
     lack = cluster_tools.missing()
     if lack is not None:
@@ -54,9 +58,14 @@ def main() -> int:
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
         stage = stack.enter_context(_stage(folder))
-        print("Bare pods", flush=True)
-        figures += bare_pods(stage, options.burst)
-        for run in options.only or RUNS:
+        asked = options.only or [*RUNS, SCALE]
+        if SCALE in asked:
+            with _endpoint(folder, SCALE) as (endpoint, _):
+                figures += scale(stage.namespace(SCALE, endpoint), options.many, options.many_running)
+        if asked != [SCALE]:
+            print("Bare pods", flush=True)
+            figures += bare_pods(stage, options.burst)
+        for run in (run for run in asked if run != SCALE):
             with _endpoint(folder, run) as (endpoint, s3):
                 round_ = Round(stage, stage.namespace(run, endpoint), s3, RUNS[run])
                 module = "bench.without_stores" if run == "without" else "exactlyonce.control"
@@ -66,7 +75,7 @@ def main() -> int:
                     if run == "whole":
                         figures += deaths(round_, pods, options.deaths)
                         figures += many(round_, operator, pods, options.streams, options.steady)
-            file = write(figures, "operator")
+    file = write(figures, "operator")
     print(f"\n{table(figures)}\n\n{file}")
     return 0
 

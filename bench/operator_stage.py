@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import signal
@@ -102,16 +103,17 @@ class Namespace:
         body = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": data}
         self.stage.request("POST", f"/api/v1/namespaces/{self.name}/secrets", body)
 
-    def apply(self, name: str) -> float:
+    def apply(self, name: str, *, suspended: bool = False) -> float:
         """Create a stream and return the moment at which it was sent."""
         moment = time.monotonic()
-        self.stage.request("POST", STREAMS.format(namespace=self.name), self._stream(name))
+        self.stage.request("POST", STREAMS.format(namespace=self.name), self._stream(name, suspended=suspended))
         return moment
 
-    def apply_all(self, names: Sequence[str]) -> dict[str, float]:
+    def apply_all(self, names: Sequence[str], *, suspended: bool = False) -> dict[str, float]:
         """Create streams as fast as four clients can."""
         with ThreadPoolExecutor(4) as clients:
-            return dict(zip(names, clients.map(self.apply, names), strict=True))
+            sent = clients.map(functools.partial(self.apply, suspended=suspended), names)
+            return dict(zip(names, sent, strict=True))
 
     def create_bare_pod(self, name: str) -> None:
         """Create a pod that is nobody's."""
@@ -184,7 +186,7 @@ class Namespace:
         body = {"status": {**status, "containerStatuses": [{**container, "ready": "running" in state}]}}
         self.stage.request("PATCH", f"/api/v1/namespaces/{self.name}/pods/{pod}/status", body, _MERGE)
 
-    def _stream(self, name: str) -> dict[str, Any]:
+    def _stream(self, name: str, *, suspended: bool) -> dict[str, Any]:
         kafka = {"bootstrapServers": self.stage.kafka.bootstrap_servers, "topics": [TOPIC]}
         schema = "id BIGINT, customer STRING, amount DECIMAL(12,2), ts TIMESTAMP"
         location = f"s3a://{BUCKET}/checkpoints/{self.name}/{name}"
@@ -195,6 +197,7 @@ class Namespace:
                 "location": location, "secretRef": {"name": "lake"}, "endpoint": self.s3_endpoint, "pathStyle": True
             },
             "driver": {"startTimeout": "24h"},
+            "suspend": suspended,
         }  # fmt: skip
         return {
             "apiVersion": "exactlyonce.dev/v1alpha1", "kind": "ExactlyOnceStream", "metadata": {"name": name}, "spec": spec
@@ -214,10 +217,12 @@ def connected(cluster: Cluster) -> Iterator[client.ApiClient]:
 
 
 @contextmanager
-def operator_process(stage: OperatorStage, namespace: Namespace, module: str) -> Iterator[psutil.Process]:
-    """Run an operator of one namespace, from when it leads until the block ends."""
-    port = processes.free_port()
-    log = stage.folder / f"operator-{namespace.name}.log"
+def operator_process(
+    stage: OperatorStage, namespace: Namespace, module: str, port: int | None = None
+) -> Iterator[psutil.Process]:
+    """Run an operator of one namespace, from when it leads until the block ends; `port` is where its metrics are."""
+    port = port or processes.free_port()
+    log = stage.folder / f"operator-{namespace.name}-{port}.log"
     options = {"namespaces": namespace.name, "lease-name": namespace.name, "image": "none", "health-port": port}
     command = [sys.executable, "-m", module, *(f"--{name}={value}" for name, value in options.items())]
     environment = {**os.environ, "KUBECONFIG": str(stage.cluster.kubeconfig)}

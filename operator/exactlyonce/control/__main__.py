@@ -26,7 +26,7 @@ from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import Stream
 from exactlyonce.control.allowlists import admitted_stream, still_admitted
 from exactlyonce.control.bulkheads import Bulkheads
-from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
+from exactlyonce.control.cluster import GROUP, LIST_PAGE, PLURAL, VERSION, Cluster
 from exactlyonce.control.deletion import Deletion
 from exactlyonce.control.erase import erase
 from exactlyonce.control.health import Health
@@ -44,6 +44,9 @@ from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
+
+_IDLE_SECONDS = 0.5
+"""How long kopf keeps a task with the last event of each object: the first list brings one of every object."""
 
 
 def connect(workers: int) -> client.ApiClient:
@@ -110,6 +113,8 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     """Return kopf's settings: nothing is posted, patched or marked by it; it only watches."""
     given = kopf.OperatorSettings()
     given.posting.enabled = False
+    given.watching.chunk_size = LIST_PAGE  # a list of all streams, or of ended pods, is never whole in memory
+    given.queueing.idle_timeout = _IDLE_SECONDS
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
     given.persistence.diffbase_storage, given.persistence.progress_storage = NoDiffs(), NoProgress()

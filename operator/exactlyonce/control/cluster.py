@@ -20,7 +20,7 @@ from exactlyonce.reconcile.loop import StatusConflict
 GROUP, VERSION, PLURAL, KIND = "exactlyonce.dev", "v1alpha1", "exactlyoncestreams", "ExactlyOnceStream"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _MERGE_PATCH = "application/merge-patch+json"
-_PAGE = 500
+LIST_PAGE = 500
 
 
 class ClusterUnreachable(Unreachable):
@@ -63,7 +63,7 @@ class Cluster:
         return [key for place in where for key in self._keys_in(place, selector)]
 
     def _keys_in(self, place: str, selector: str) -> Iterator[Key]:
-        query = {"limit": _PAGE, **({"labelSelector": selector} if selector else {})}
+        query = {"limit": LIST_PAGE, **({"labelSelector": selector} if selector else {})}
         path = f"/apis/{GROUP}/{VERSION}{place}/{PLURAL}"
         while True:
             page = _asked(lambda: asked(self.api, "GET", path, query, accept=_METADATA_ONLY), "all ExactlyOnceStreams")

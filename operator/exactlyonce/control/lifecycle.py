@@ -18,13 +18,13 @@ from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.stream_pass import StreamPasses
+from exactlyonce.control.sweeps import Sweeps
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 
 log = logging.getLogger("exactlyonce.operator")
 
-_SWEEP_SECONDS = 300.0
 _LIST_SECONDS = 60.0
 _LIST_AGAIN_SECONDS = 5.0
 _PEOPLES = ("uid", "generation", "deletionTimestamp", "annotations", "labels")
@@ -134,22 +134,21 @@ class Operator:
             await asyncio.sleep(self.lease.times.renew_seconds)
 
     async def _sweep(self) -> None:
-        """Wake every stream when this operator begins to lead, and now and then: what a watch has missed costs time only."""
-        swept = float("-inf")
+        """List all streams, and wake those that `Sweeps` finds due: what a watch has missed costs time only."""
+        sweeps = Sweeps()
         while True:
             leads = self._leading.is_set()
             try:
                 keys = await asyncio.to_thread(lambda: list(self.every_stream()))
                 self.pulse.last_list, pause = time.monotonic(), _LIST_SECONDS
-                if leads and self.pulse.last_list - swept >= _SWEEP_SECONDS:
-                    swept = self.pulse.last_list
-                    for key in keys:
-                        self.wakeups.wake(key)
+                if leads:
+                    for key, after_seconds in sweeps.due(keys, self.pulse.last_list).items():
+                        self.wakeups.wake(key, after_seconds)
             except ExactlyOnceError as problem:
                 log.warning("the streams cannot be listed: %s", problem)
                 pause = _LIST_AGAIN_SECONDS
             if not leads:
-                swept = float("-inf")
+                sweeps.end()
             with suppress(TimeoutError):
                 await asyncio.wait_for((self._lost if leads else self._leading).wait(), pause)
 
