@@ -94,7 +94,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((_behind(_ONE), f"behind {_STREAM}"), (_of_stream("lag_objective_seconds"), f"objective {_STREAM}")), "s", 12,
             ),
             Panel(
-                "Waiting, by partition", "Offsets that have not landed; absent where series of partitions are off.",
+                "Waiting, by partition", "Offsets that have not landed; shown only where `metrics.partitionSeries` is on.",
                 (
                     (
                         f"max by (namespace, stream, topic, partition) (exactlyonce_partition_lag_records{_ONE})",

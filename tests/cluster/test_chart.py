@@ -219,7 +219,7 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
     }
     values["drivers"] = {**example("locked-down")["drivers"], "serviceAccount": {"name": "spark"}}
     values |= {"healthPort": 9999, "lease": {"name": "turns", "seconds": 30}}
-    values["metrics"] = {"intervalSeconds": 60, "partitionSeries": False}
+    values["metrics"] = {"intervalSeconds": 60, "partitionSeries": True}
     variables = environment(helm.render(values))
     read = settings_of(variables)
     assert (read.namespaces, read.selector, read.workers, read.log_format) == (("shop", "billing"), "a=b", 20, "text")
@@ -231,7 +231,7 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
     assert (read.defaults.image.pull_policy, read.defaults.image.pull_secrets) == ("Always", ("registry",))
     assert [entry.images for entry in read.allowlists.entries] == [("registry.example/streams/*",)]
     assert [entry.node_names for entry in read.allowlists.entries] == [()], "an empty list is not one that is left out"
-    assert (read.monitor_seconds, read.partition_series) == (60, False)
+    assert (read.monitor_seconds, read.partition_series) == (60, True)
     own, others = (Checkpoint(location=f"s3a://lake/checkpoints/{folder}/orders") for folder in ("shop", "billing"))
     assert (read.locations.allow("shop", own), read.locations.allow("shop", others)) == (True, False)
     assert not settings_of(environment(helm.render())).locations.allow("shop", own), "nothing by default"

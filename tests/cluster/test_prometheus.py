@@ -29,7 +29,8 @@ from tests.unit.test_alerts import DASHBOARD
 
 pytestmark = pytest.mark.timeout(1500)
 
-QUICK_MONITOR = {"EXACTLYONCE_OPERATOR_MONITOR_SECONDS": "1"}
+# The dashboard has a panel of partitions, whose series an administrator switches on.
+QUICK_MONITOR = {"EXACTLYONCE_OPERATOR_MONITOR_SECONDS": "1", "EXACTLYONCE_OPERATOR_PARTITION_SERIES": "true"}
 SOON = {"ExactlyOnceNeverLanded": {"seconds": 1}}
 ALL_ON = {"metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True, "alerts": SOON}}}
 NO_SUCH_IMAGE = "registry.invalid/nothing:1"

@@ -73,7 +73,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option("health-port", "the port of /livez, /readyz and /metrics", "8080")
     option("log-format", "json or text", "json")
     option("monitor-seconds", "how often the lag of every stream is measured", "30")
-    option("partition-series", "true or false: whether /metrics has series of single partitions", "true")
+    option("partition-series", "true or false: whether /metrics has series of single partitions", "false")
     given = parser.parse_args(arguments)
     seconds = float(given.lease_seconds)
     try:
