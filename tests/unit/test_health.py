@@ -39,8 +39,8 @@ class Process:
 def health(process: Process, *, watching: bool = True) -> Health:
     """Return the health of a process."""
     operator: Any = process
-    metrics: Any = None
-    return Health(operator, lambda: NOW, lambda: watching, metrics)
+    page: Any = None
+    return Health(operator, lambda: NOW, lambda: watching, page)
 
 
 def test_a_process_that_does_its_work_is_alive_and_ready() -> None:

@@ -35,6 +35,7 @@ from exactlyonce.control.lease import KubernetesLeaseStore, Lease
 from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.logs import configure_logs
 from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.metrics_page import MetricsPage
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.orphans import release_orphans
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
@@ -134,7 +135,8 @@ async def run(settings: OperatorSettings) -> None:
     kopf.on.login(registry=registry)(lambda **given: kopf.login_via_client(**given))
     operator.register(registry)
     watching, unwatch = asyncio.Event(), asyncio.Event()
-    runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set, metrics).application(), access_log=None)
+    page = MetricsPage(metrics)
+    runner = web.AppRunner(Health(operator, time.monotonic, watching.is_set, page).application(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, port=settings.health_port).start()
     watches = kopf.operator(
@@ -150,6 +152,7 @@ async def run(settings: OperatorSettings) -> None:
         await _together(watches, watching, unwatch, operator)
     finally:
         await runner.cleanup()
+        await page.end()
 
 
 async def _together(

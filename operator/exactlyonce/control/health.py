@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from exactlyonce.control.lifecycle import Operator
+from exactlyonce.control.metrics_page import MetricsPage
 
 _STUCK_PASS_SECONDS = 900.0
 _STUCK_QUEUE_SECONDS = 120.0
@@ -23,7 +23,7 @@ class Health:
     operator: Operator
     clock: Callable[[], float]
     is_watching: Callable[[], bool]
-    registry: CollectorRegistry
+    page: MetricsPage
 
     def problem(self) -> str | None:
         """Return why the process should be started again, or None while it does its work."""
@@ -61,9 +61,7 @@ class Health:
             return web.Response(text=lack or "ok", status=200 if lack is None else 503)
 
         async def metrics(_: web.Request) -> web.Response:
-            # With a thousand streams this takes a while, in which the event loop has other things to do.
-            body = await asyncio.to_thread(generate_latest, self.registry)
-            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+            return web.Response(body=await self.page.read(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
         application = web.Application()
         application.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)])
