@@ -23,7 +23,7 @@ PARTS = (
     ),
     (
         "Partitions",
-        "One for each partition of each stream; only with `metrics.partitionSeries: true` in the chart (`--partition-series=true`).",
+        "One for each partition of each stream, where `metrics.partitionSeries` of the chart (`--partition-series`) is true.",
         series.OF_PARTITIONS,
     ),
     ("The operator", "Exported by every operator process.", metrics.ALL),
