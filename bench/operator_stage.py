@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 from kubernetes import client, config
@@ -31,6 +32,7 @@ TOPIC = "orders"
 BUCKET = "lake"
 ACCOUNT = "exactlyonce-driver"
 PATIENCE_SECONDS = 300.0
+_PAGE = 500
 STREAMS = "/apis/exactlyonce.dev/v1alpha1/namespaces/{namespace}/exactlyoncestreams"
 _MERGE = "application/merge-patch+json"
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -144,11 +146,16 @@ class Namespace:
     def phases(self) -> dict[str, int]:
         """Return how many streams are in each phase."""
         counted: dict[str, int] = {}
-        listed = self.stage.request("GET", STREAMS.format(namespace=self.name))
-        for item in listed["items"]:
-            phase = str((item.get("status") or {}).get("phase"))
-            counted[phase] = counted.get(phase, 0) + 1
-        return counted
+        following = ""
+        while True:
+            path = f"{STREAMS.format(namespace=self.name)}?limit={_PAGE}&continue={quote(following)}"
+            listed = self.stage.request("GET", path)
+            for item in listed["items"]:
+                phase = str((item.get("status") or {}).get("phase"))
+                counted[phase] = counted.get(phase, 0) + 1
+            following = listed["metadata"].get("continue") or ""
+            if not following:
+                return counted
 
     def until_running(self, streams: int) -> None:
         """Wait until the operator has seen that many drivers run."""
