@@ -20,7 +20,7 @@ from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
-from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
+from exactlyonce.ledger.fence import Permit, claim_epoch, release
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from exactlyonce.ledger.postgres_schema import WITNESSES_SINCE
@@ -30,11 +30,11 @@ from exactlyonce.source.kafka import KafkaBounds
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
-from exactlyonce_spark.failures import ending_of, is_too_large
+from exactlyonce_spark.driver_failure import Claimed, failed
+from exactlyonce_spark.ending_early import ends_at_once
 from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
-from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.metrics import DriverMetrics, serve
 from exactlyonce_spark.postgres.deletions import without_deleted
 from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
@@ -81,7 +81,8 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
         words = _run_query(parts, drain, keep)
         release(parts.ledger, parts.permit)
     except BaseException as problem:  # whatever ends a driver, its launcher is told
-        return _failed(problem, parts, loop, asks_again=driver.kubernetes is not None)
+        claimed = None if parts is None else Claimed(parts.ledger, parts.permit, parts.source.brokers)
+        return failed(problem, claimed, loop, asks_again=driver.kubernetes is not None)
     return words
 
 
@@ -196,6 +197,7 @@ class _Query:
         self._worker = WorkerPlan(plan, parts.driver.spec.source.kafka)
         self._started = threading.Event()
         self._problem: BaseException | None = None
+        self._cut_short = False
         self._query: Any = None
         self._plans: Any = None
 
@@ -214,7 +216,7 @@ class _Query:
             self._rows, self._plans, self._problem = self._rows_now(), None, None
             self._start()
             self._await()
-        if self._problem is not None and not isinstance(self._problem, _Draining):
+        if self._problem is not None and not isinstance(self._problem, _Draining) and not self._cut_short:
             raise self._problem
         if self._drain.asked:
             return LastWords(Ending.DRAINED, "It ended after the batch in hand, as it was asked to.")
@@ -276,9 +278,11 @@ class _Query:
         from pyspark.errors import StreamingQueryException
 
         next_check = time.monotonic() + CHECK_SECONDS
+        asked_at: float | None = None
         while self._query.isActive:
             if self._ends_after_batch:
-                if self._loop.in_hand is None and not self._query.status["isTriggerActive"]:
+                asked_at = time.monotonic() if asked_at is None else asked_at
+                if self._ends_now(time.monotonic() - asked_at):
                     self._query.stop()
                     return
                 with suppress(StreamingQueryException):  # the batch that was refused for the drain; looked at below
@@ -291,6 +295,31 @@ class _Query:
         if self._problem is None and self._query.exception() is not None:
             self._problem = self._query.exception()
 
+    def _ends_now(self, asked_seconds: float) -> bool:
+        """Whether the query is stopped now; what a batch raises that is cut short for a drain is no failure."""
+        from exactlyonce_spark.session import executors_of
+
+        has_batch = self._loop.in_hand is not None
+        in_trigger = bool(self._query.status["isTriggerActive"])
+        if not self._drain.asked:
+            return not has_batch and not in_trigger
+        ends = ends_at_once(
+            self._parts.driver.spec.delivery,
+            has_batch=has_batch,
+            in_trigger=in_trigger,
+            executors=executors_of(self._session),
+            asked_seconds=asked_seconds,
+        )
+        if ends and in_trigger and not self._cut_short:
+            self._cut_short = True
+            log.info("The query ends without its batch: %s.", "no executor runs it" if has_batch else "there is none")
+        if ends and has_batch:
+            # Its job may not have been submitted yet. A stop would cancel nothing and then wait for that job without an end;
+            # this is done again until the batch has failed, and with it the query.
+            self._session.sparkContext.cancelJobGroup(str(self._query.runId))
+            return False
+        return ends
+
     def _check(self) -> None:
         try:
             self._loop.check_still_valid()
@@ -299,39 +328,6 @@ class _Query:
         except ExactlyOnceError as problem:
             self._problem = problem
             self._query.stop()
-
-
-def _failed(
-    problem: BaseException, parts: DriverParts | None, loop: BatchLoop | None, *, asks_again: bool
-) -> LastWords:
-    """Turn what ended the driver into last words, and record the batch's failure where that is still possible."""
-    planned = None if loop is None else loop.in_hand
-    ending, message = ending_of(problem, in_batch=planned is not None, asks_again=asks_again)
-    if parts is not None and ending is not Ending.FENCED:
-        ending, message = _fenced_meanwhile(parts, ending, message)
-    if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
-        try:
-            record_failure(parts.ledger, parts.permit, planned, parts.source.brokers, message)
-        except ExactlyOnceError as second:
-            log.warning("The failure could not be recorded: %s", second)
-    if planned is None:
-        return LastWords(ending, message)
-    too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
-    return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large)
-
-
-def _fenced_meanwhile(parts: DriverParts, ending: Ending, message: str) -> tuple[Ending, str]:
-    """A successor ends this driver's sessions, which then look like a lost connection: say what it was."""
-    try:
-        view = parts.ledger.look(parts.permit.stream_id)
-    except ExactlyOnceError:
-        return ending, message
-    if view is None or (view.stream.epoch, view.stream.claim) == (parts.permit.epoch, parts.permit.claim):
-        return ending, message
-    fenced = Fenced(
-        f"Epoch {parts.permit.epoch} was superseded by {view.stream.epoch}, so nothing more may land ({message})"
-    )
-    return Ending.FENCED, str(fenced)
 
 
 def _import_what_batches_need() -> None:

@@ -103,6 +103,12 @@ def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     return session
 
 
+def executors_of(session: SparkSession) -> int | None:
+    """Return how many executors are registered; None where the driver's own process runs the tasks."""
+    context = session.sparkContext._jsc.sc()
+    return None if context.isLocal() else int(context.getExecutorMemoryStatus().size()) - 1
+
+
 def _refuse_from_elsewhere(found: Mapping[str, str], ours: Mapping[str, str]) -> None:
     """Settings that came from spark-defaults.conf or the environment are held to the same rules as a resource's."""
     for key, value in found.items():

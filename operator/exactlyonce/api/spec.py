@@ -203,7 +203,8 @@ class StreamSpec(Model):
     spark_ui: SparkUi = Field(SparkUi(), description="Spark's user interface.")
     drain_timeout: Annotated[Duration, within("1s", "24h")] = Field(
         timedelta(minutes=5),
-        description="How long a driver may take to end after the batch in hand; longer than a batch takes.",
+        description="How long a driver may take to end after the batch in hand; longer than a batch takes. A batch that no "
+        "executor runs is left to the next driver at once.",
     )
     suspend: Flag = Field(
         False, description="Whether the stream is to rest: its driver ends after the batch in hand; false goes on."

@@ -1,0 +1,56 @@
+"""What ended a driver, as its last words, and the record of the batch that failed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.ledger.fence import Fenced, Permit
+from exactlyonce.ledger.postgres import PostgresLedger
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.failures import ending_of, is_too_large
+from exactlyonce_spark.landing import record_failure
+
+log = logging.getLogger("exactlyonce.driver")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """What a driver has once it has claimed its epoch."""
+
+    ledger: PostgresLedger
+    permit: Permit
+    brokers: str
+
+
+def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None, *, asks_again: bool) -> LastWords:
+    """Turn what ended the driver into last words, and record the batch's failure where that is still possible."""
+    planned = None if loop is None else loop.in_hand
+    ending, message = ending_of(problem, in_batch=planned is not None, asks_again=asks_again)
+    if parts is not None and ending is not Ending.FENCED:
+        ending, message = _fenced_meanwhile(parts, ending, message)
+    if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
+        try:
+            record_failure(parts.ledger, parts.permit, planned, parts.brokers, message)
+        except ExactlyOnceError as second:
+            log.warning("The failure could not be recorded: %s", second)
+    if planned is None:
+        return LastWords(ending, message)
+    too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
+    return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large)
+
+
+def _fenced_meanwhile(parts: Claimed, ending: Ending, message: str) -> tuple[Ending, str]:
+    """A successor ends this driver's sessions, which then look like a lost connection: say what it was."""
+    try:
+        view = parts.ledger.look(parts.permit.stream_id)
+    except ExactlyOnceError:
+        return ending, message
+    if view is None or (view.stream.epoch, view.stream.claim) == (parts.permit.epoch, parts.permit.claim):
+        return ending, message
+    fenced = Fenced(
+        f"Epoch {parts.permit.epoch} was superseded by {view.stream.epoch}, so nothing more may land ({message})"
+    )
+    return Ending.FENCED, str(fenced)
