@@ -21,7 +21,9 @@ from click.testing import CliRunner
 
 from exactlyonce.cli.main import main
 from exactlyonce.launch.local import MARKER
+from exactlyonce_spark.crash_points import VARIABLE
 from tests.rig import SHARED_MACHINE, Rig, TookTooLong, eventually
+from tests.warm.launcher import warm_environment
 
 _LINE = re.compile(r"\d\d:\d\d:\d\d (\w+): (\S.*)")
 
@@ -31,7 +33,8 @@ class Command:
     """`exactlyonce run` of a rig's stream; a context manager that leaves no process behind.
 
     `changes` are made to the resource, as in `Rig.document`. `state` and `file` are names in the rig's folder, so that a
-    second command can share them or not; `alone` says that the drivers of its state folder are its own to end.
+    second command can share them or not; `alone` says that the drivers of its state folder are its own to end. A driver that
+    is to crash has a JVM of its own, and so has each of a rig that is `cold`.
     """
 
     rig: Rig
@@ -50,13 +53,14 @@ class Command:
         self._printed = file.with_suffix(f".{len(list(self.rig.folder.glob('*.printed')))}.printed")
         command = [sys.executable, "-m", "exactlyonce.cli.main", "run", str(file), *self.options]
         command += ["--state", str(self.rig.folder / self.state), "--secrets", str(self.rig.secrets)]
+        cold = self.rig.cold or VARIABLE in self.environment
         with self._printed.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **(self.environment if cold else warm_environment(self.environment))},
                 start_new_session=True,
             )
         return self

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +24,7 @@ from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Wai
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.kafka import Kafka
 from testbed.postgres import Reachable
+from tests.warm.launcher import WarmLauncher, pool_log
 
 PATIENCE_SECONDS = 180.0
 SHARED_MACHINE = 4
@@ -52,6 +53,8 @@ class Rig:
     produced: list[int] = field(default_factory=list)
     user: str = "postgres"
     password: str | None = None
+    cold: bool = False
+    """Whether each driver has a JVM of its own, as in production; else it may get one that was used before (tests/warm)."""
 
     def __post_init__(self) -> None:
         self.kafka.create_topic(self.name, self.partitions)
@@ -112,7 +115,8 @@ class Rig:
 
     def open(self, changes: Mapping[str, Any] | None = None, *, state: str = "state") -> LocalStream:
         """Put the stream together."""
-        return open_stream(self.stream(changes), self.folder / state, self.secrets)
+        opened = open_stream(self.stream(changes), self.folder / state, self.secrets)
+        return opened if self.cold else replace(opened, launcher=WarmLauncher.of(opened.launcher))
 
     def loop(self, opened: LocalStream) -> StreamLoop:
         """Return a loop that reports into `events`."""
@@ -225,7 +229,8 @@ class Rig:
     def log_tail(self, opened: LocalStream, attempt: Epoch) -> str:
         """Return the end of a driver's log."""
         log = opened.launcher.log_of(attempt)
-        return log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
+        told = log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
+        return told if self.cold else f"{told}\n{pool_log()}"
 
     def story(self) -> str:
         """Return the latest events, shortened."""

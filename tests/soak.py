@@ -184,7 +184,7 @@ def main() -> int:
 def _stream(kafka: Kafka, pair: PostgresPair, folder: Path, commit: str, seed: int) -> SoakStream:
     home = folder / commit
     home.mkdir()
-    return SoakStream(Rig(kafka, pair, home, f"soak-{commit.lower()}"), commit, seed)
+    return SoakStream(Rig(kafka, pair, home, f"soak-{commit.lower()}", cold=True), commit, seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fifty kills at moments drawn at random inside batches, over 100,000 ids."""
+"""Kills at moments drawn at random inside batches; more of them in `make test-full`, and as many as you like in `make soak`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import random
 
 import pytest
 
+from tests.combinations import EVERY_MODE
 from tests.random_kills import RandomKills
 from tests.rig import Rig
 
-KILLS, IDS = 12, 50_000
+KILLS, IDS = (12, 50_000) if EVERY_MODE else (6, 25_000)
 
 
 @pytest.mark.timeout(1500)

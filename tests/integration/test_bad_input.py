@@ -210,6 +210,7 @@ def test_a_right_that_is_missing_on_the_ledgers_schema_halts_the_stream(rig: Rig
 
 def test_a_malformed_record_halts_the_stream_and_names_itself(rig: Rig, kafka: Kafka) -> None:
     """The brokers ask for a login here, and Spark tells at length what has failed: neither shows a password."""
+    rig.cold = True
     rig.overrides["spec.source.kafka"] = {
         "bootstrapServers": f"127.0.0.1:{kafka.sasl_port}",
         "topics": [rig.name],

@@ -1,4 +1,4 @@
-"""The archive of classes makes a driver start sooner, and one that does not fit only makes it start as before."""
+"""What a driver's processes are started with: an archive of classes, which only makes it start sooner, and its own Python."""
 
 from __future__ import annotations
 
@@ -8,15 +8,35 @@ from pathlib import Path
 import pytest
 
 from exactlyonce_spark import class_archive
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
 from tests.rig import QUICK_JVM, Rig
 
 
-def test_a_driver_starts_where_its_archive_is_something_else(rig: Rig) -> None:
+@pytest.fixture(scope="module")
+def odd_place(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """A stream whose drivers find an archive that is none, and first on the PATH a python3 that fails."""
+    rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("odd"), "odd_place", cold=True)
     broken = rig.folder / "classes.jsa"
     broken.write_bytes(b"no archive" * 1000)
-    rig.produce(40)
-    rig.run(environment={class_archive.VARIABLE: str(broken)})
-    rig.assert_exactly_once()
+    other = rig.folder / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    rig.produce(4000)
+    path = os.pathsep.join([str(other.parent), os.environ["PATH"]])
+    rig.run(environment={class_archive.VARIABLE: str(broken), "PATH": path})
+    return rig
+
+
+def test_a_driver_starts_where_its_archive_is_something_else(odd_place: Rig) -> None:
+    odd_place.assert_exactly_once()
+
+
+def test_workers_do_not_depend_on_the_first_python_of_the_path(odd_place: Rig) -> None:
+    """Spark's Python workers run in the driver's own Python."""
+    odd_place.assert_exactly_once()
+    assert odd_place.verdicts() == ["FirstStart"]
 
 
 def test_jars_that_were_installed_anew_have_an_archive_of_their_own(
@@ -50,6 +70,7 @@ def test_a_driver_takes_its_classes_from_the_archive(rig: Rig, monkeypatch: pyte
     rig.overrides["spec.sparkConf"] = {
         "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Xlog:class+load=info:file={loaded}"
     }
+    rig.cold = True
     rig.produce(40)
     rig.run()
     rig.assert_exactly_once()

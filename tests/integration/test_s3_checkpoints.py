@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -34,46 +36,89 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
         yield service
 
 
-@pytest.fixture
-def on_s3(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str) -> Rig:
-    """A stream whose checkpoint is on S3, with the login in a secret."""
+def on_s3(kafka: Kafka, postgres_18: Postgres, s3: S3, folder: Path, name: str) -> Rig:
+    """Return a stream whose checkpoint is on S3, with the login in a secret."""
     checkpoint = {
         "location": f"s3a://{BUCKET}/checkpoints/{name}",
         "secretRef": {"name": "lake"},
         "endpoint": s3.endpoint,
         "pathStyle": True,
     }
-    rig = Rig(kafka, postgres_18, tmp_path, name, {"spec.checkpoint": checkpoint})
+    rig = Rig(kafka, postgres_18, folder, name, {"spec.checkpoint": checkpoint})
     write_login(rig, s3.secret())
     return rig
 
 
-def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(on_s3: Rig, s3: S3) -> None:
-    """One stream through its whole life: a kill between landing and commit log, a kill before landing, a lost log."""
-    rig = on_s3
-    rig.produce(300)
-    rig.run(crash="batch.landed=kill-driver")
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "SkipLanded"], rig.story()
+@dataclass(frozen=True)
+class Life:
+    """One stream through its whole life, the verdicts of each part of it, and what of it was to be seen meanwhile."""
 
-    rig.produce(200)
-    rig.run(crash="land.before-commit=kill-driver")
-    rig.assert_exactly_once()
-    assert rig.verdicts()[2:] == ["Resume", "ReplayBatch"], rig.story()
+    rig: Rig
+    verdicts: Mapping[str, Sequence[str]]
+    put_off: tuple[str, str]
+    seen: Sequence[str]
+    read: Readable
+    generations: Sequence[int]
 
+
+@pytest.fixture(scope="module")
+def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """A service that is gone, a kill between landing and commit log, a kill before landing, a lost log; ids are counted."""
+    rig = on_s3(kafka, postgres_18, s3, tmp_path_factory.mktemp("life"), "s3_life")
+    verdicts: dict[str, Sequence[str]] = {}
+    seen: list[str] = []
+
+    def part(name: str, **options: Any) -> None:
+        before = len(rig.verdicts())
+        rig.produce(100)
+        rig.run(**options)
+        rig.assert_exactly_once()
+        verdicts[name] = rig.verdicts()[before:]
+
+    def landed() -> bool:
+        if rig.has_all() and not seen:
+            seen.extend(command_lines())
+        return bool(seen)
+
+    gone = {**rig.overrides["spec.checkpoint"], "endpoint": "http://127.0.0.1:9"}
+    rig.loop(rig.open({"spec.checkpoint": gone})).run_pass()
+    put_off = rig.events[-1]
+    part("killed after landing", crash="batch.landed=kill-driver")
+    part("killed before landing", crash="land.before-commit=kill-driver")
     store = store_of(rig, s3)
     (only,) = list_generations(store)
-    state = read_generation(store, only.folder)
-    assert isinstance(state, Readable)
-    assert state.checkpointed == state.planned == rig.landed_batch(), "the operator reads what Spark wrote"
-
-    key = f"checkpoints/{rig.name}/{only.folder}/offsets/{state.planned}"
+    read = read_generation(store, only.folder)
+    assert isinstance(read, Readable)
+    assert read.checkpointed == read.planned == rig.landed_batch(), "the operator reads what Spark wrote"
+    key = f"checkpoints/{rig.name}/{only.folder}/offsets/{read.planned}"
     s3.client().delete_object(Bucket=BUCKET, Key=key)
-    rig.produce(100)
-    rig.run()
-    rig.assert_exactly_once()
-    assert rig.verdicts()[4:] == ["RebuildFromSink"], rig.story()
-    assert [generation.number for generation in list_generations(store)] == [1, 2], "the damaged one stays as evidence"
+    part("without a log", until=landed)
+    return Life(rig, verdicts, put_off, seen, read, [generation.number for generation in list_generations(store)])
+
+
+def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(life: Life) -> None:
+    life.rig.assert_exactly_once()
+    assert life.verdicts == {
+        "killed after landing": ["FirstStart", "SkipLanded"],
+        "killed before landing": ["Resume", "ReplayBatch"],
+        "without a log": ["RebuildFromSink"],
+    }
+    assert life.generations == [1, 2], "the damaged one stays as evidence"
+
+
+def test_a_service_that_is_gone_for_a_while_costs_time_and_nothing_else(life: Life) -> None:
+    kind, words = life.put_off
+    assert kind == "PutOff"
+    assert "is http://127.0.0.1:9 to be reached?" in words
+    life.rig.assert_exactly_once()
+
+
+def test_no_login_is_on_a_command_line_or_in_a_drivers_document(life: Life, s3: S3) -> None:
+    assert any("org.apache.spark" in line for line in life.seen), "the driver's JVM was among them"
+    assert not [line for line in life.seen if s3.secret_key in line or s3.access_key in line]
+    written = [file for file in (life.rig.folder / "state").rglob("*") if file.is_file()]
+    assert "spec.json" in [file.name for file in written]
+    assert not [file for file in written if s3.secret_key in file.read_text(errors="replace")]
 
 
 def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
@@ -103,38 +148,6 @@ def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
     with urllib.request.urlopen(f"{s3.endpoint}/moto-api/data.json") as answer:
         roles = {role["role_arn"] for role in json.load(answer)["sts"]["AssumedRole"]}
     assert roles == {identity["AWS_ROLE_ARN"]}, "there was no other login to be had"
-
-
-def test_no_login_is_on_a_command_line_or_in_a_drivers_document(on_s3: Rig, s3: S3) -> None:
-    rig = on_s3
-    rig.produce(50)
-    seen: list[str] = []
-
-    def landed() -> bool:
-        if rig.has_all() and not seen:
-            seen.extend(command_lines())
-        return bool(seen)
-
-    rig.run(landed)
-    rig.assert_exactly_once()
-    assert any("org.apache.spark" in line for line in seen), "the driver's JVM was among them"
-    assert not [line for line in seen if s3.secret_key in line or s3.access_key in line]
-    written = [file for file in (rig.folder / "state").rglob("*") if file.is_file()]
-    assert [file.name for file in written if file.name == "spec.json"] == ["spec.json"]
-    assert not [file for file in written if s3.secret_key in file.read_text(errors="replace")]
-
-
-def test_a_service_that_is_gone_for_a_while_costs_time_and_nothing_else(on_s3: Rig, s3: S3) -> None:
-    rig = on_s3
-    rig.produce(50)
-    gone = {**rig.overrides["spec.checkpoint"], "endpoint": "http://127.0.0.1:9"}
-    opened = rig.open({"spec.checkpoint": gone})
-    loop = rig.loop(opened)
-    loop.run_pass()
-    assert rig.events[-1][0] == "PutOff"
-    assert "is http://127.0.0.1:9 to be reached?" in rig.events[-1][1]
-    rig.run(rig.has_all)
-    rig.assert_exactly_once()
 
 
 def command_lines() -> Iterator[str]:

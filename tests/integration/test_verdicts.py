@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
 
 from exactlyonce.reconcile.loop import Done, Halted
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
 from tests.rig import Rig
 
 
-def test_first_start_then_resume_land_every_record_once_and_what_the_ledger_no_longer_keeps_goes(rig: Rig) -> None:
-    rig.produce(1000)
-    assert rig.run() == Done(completed=True)
-    rig.assert_exactly_once()
+@dataclass(frozen=True)
+class Life:
+    """One stream that met what these verdicts are for, one after the other; the verdicts of each part of its life."""
+
+    rig: Rig
+    verdicts: Mapping[str, Sequence[str]]
+    failures_left: Sequence[int]
+
+
+@pytest.fixture(scope="module")
+def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """Start a stream, go on with it, kill its drivers and take its checkpoint; every record is counted after each part."""
+    rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("life"), "verdicts")
+    verdicts: dict[str, Sequence[str]] = {}
+
+    def part(name: str, crash: str | None = None) -> None:
+        before = len(rig.verdicts())
+        rig.produce(1000)
+        assert rig.run(crash=crash) == Done(completed=True), rig.story()
+        rig.assert_exactly_once()
+        verdicts[name] = rig.verdicts()[before:]
+
+    part("first")
     for days in (89, 91):
         rig.sql(
             "insert into exactlyonce.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, brokers, "
@@ -20,25 +45,34 @@ def test_first_start_then_resume_land_every_record_once_and_what_the_ledger_no_l
             days,
             days,
         )
-    rig.produce(500)
-    assert rig.run() == Done(completed=True)
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "Resume"]
-    assert rig.sql("select from_offset from exactlyonce.failures") == [(89,)]
+    part("again")
+    left = [found for (found,) in rig.sql("select from_offset from exactlyonce.failures")]
+    part("killed before it landed", "batch.begun=kill-driver")
+    part("killed after it landed", "batch.landed=kill-driver")
+    shutil.rmtree(rig.location)
+    part("without its checkpoint")
+    return Life(rig, verdicts, left)
 
 
-def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(rig: Rig) -> None:
-    rig.produce(1000)
-    rig.run(crash="batch.begun@1=kill-driver")
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "ReplayBatch"]
+def test_a_stream_starts_and_goes_on_and_every_record_lands_once(life: Life) -> None:
+    life.rig.assert_exactly_once()
+    assert (life.verdicts["first"], life.verdicts["again"]) == (["FirstStart"], ["Resume"])
 
 
-def test_a_batch_that_landed_before_spark_knew_is_recognised(rig: Rig) -> None:
-    rig.produce(1000)
-    rig.run(crash="batch.landed@1=kill-driver")
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "SkipLanded"]
+def test_a_driver_removes_what_the_ledger_no_longer_keeps(life: Life) -> None:
+    assert life.failures_left == [89]
+
+
+def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(life: Life) -> None:
+    assert life.verdicts["killed before it landed"] == ["Resume", "ReplayBatch"]
+
+
+def test_a_batch_that_landed_before_spark_knew_is_recognised(life: Life) -> None:
+    assert life.verdicts["killed after it landed"] == ["Resume", "SkipLanded"]
+
+
+def test_a_lost_checkpoint_is_rebuilt_from_the_sink(life: Life) -> None:
+    assert life.verdicts["without its checkpoint"] == ["RebuildFromSink"]
 
 
 def test_a_batch_that_landed_in_part_is_finished(rig: Rig) -> None:
@@ -47,16 +81,6 @@ def test_a_batch_that_landed_in_part_is_finished(rig: Rig) -> None:
     rig.run(crash="task.committed@1=kill-driver")
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "FinishBatch"]
-
-
-def test_a_lost_checkpoint_is_rebuilt_from_the_sink(rig: Rig) -> None:
-    rig.produce(1000)
-    rig.run()
-    shutil.rmtree(rig.location)
-    rig.produce(500)
-    rig.run()
-    rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "RebuildFromSink"]
 
 
 def test_records_that_retention_took_halt_the_stream_until_the_user_accepts_their_loss(rig: Rig) -> None:
