@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -21,8 +23,10 @@ COLD = EVERY_MODE or os.environ.get("COLD_DRIVERS") == "1"
 
 @cache
 def shared_pool() -> Pool:
-    """The pool of this test process."""
-    return Pool(Path(tempfile.mkdtemp(prefix="exactlyonce-jvms-")))
+    """The pool of this test process; its JVMs end with the process, which holds their standard input."""
+    folder = Path(tempfile.mkdtemp(prefix="exactlyonce-jvms-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Pool(folder)
 
 
 def pool_log() -> str:

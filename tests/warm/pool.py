@@ -65,6 +65,8 @@ class Jvm:
                 if told.exists() or process.poll() is not None:
                     break
                 pause.wait(_PAUSE_SECONDS)
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
             answer = told.read_bytes()
         port, length = struct.unpack("!ii", answer[:8])
         return cls(settings, process, port, answer[8 : 8 + length].decode())
