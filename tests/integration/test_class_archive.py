@@ -16,7 +16,7 @@ from tests.rig import QUICK_JVM, Rig
 @pytest.fixture(scope="module")
 def odd_place(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """A stream whose drivers find an archive that is none, and first on the PATH a python3 that fails."""
-    rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("odd"), "odd_place", cold=True)
+    rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("odd"), "oddplace", cold=True)
     broken = rig.folder / "classes.jsa"
     broken.write_bytes(b"no archive" * 1000)
     other = rig.folder / "bin" / "python3"

@@ -64,7 +64,7 @@ class Life:
 @pytest.fixture(scope="module")
 def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Life:
     """A service that is gone, a kill between landing and commit log, a kill before landing, a lost log; ids are counted."""
-    rig = on_s3(kafka, postgres_18, s3, tmp_path_factory.mktemp("life"), "s3_life")
+    rig = on_s3(kafka, postgres_18, s3, tmp_path_factory.mktemp("life"), "s3life")
     verdicts: dict[str, Sequence[str]] = {}
     seen: list[str] = []
 
