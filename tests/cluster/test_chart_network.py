@@ -20,6 +20,7 @@ def helm(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(helm_program, tmp_path_factory.mktemp("helm"))
 
 
+IN_SHOP = {"watch": {"namespaces": ["shop"]}}
 MONITORING = Place("monitoring", {"app": "prometheus"})
 STRANGER = Place("shop", {"app": "web"})
 
@@ -93,11 +94,7 @@ def test_the_ports_are_those_that_the_driver_opens(policies: list[Document]) -> 
 def test_where_they_may_go_is_open_unless_it_is_said(
     helm: Helm, operator: Place, spark: dict[str, Place], policies: list[Document]
 ) -> None:
-    values = {
-        "watch": {"namespaces": ["shop"]},
-        "networkPolicy": {"operator": {"enabled": True}, "drivers": {"enabled": True}},
-    }
-    by_default = of_kind(helm.render(values), "NetworkPolicy")
+    by_default = of_kind(helm.render(IN_SHOP), "NetworkPolicy")
     for place in (operator, *spark.values()):
         assert may_leave(by_default, place, 5432)
         assert not may_leave(policies, place, 5432)
@@ -106,12 +103,36 @@ def test_where_they_may_go_is_open_unless_it_is_said(
 
 
 def test_an_empty_list_of_peers_is_nobody(helm: Helm, operator: Place) -> None:
-    closed = of_kind(
-        helm.render({"networkPolicy": {"operator": {"enabled": True, "from": [], "egress": []}}}), "NetworkPolicy"
-    )
+    closed = of_kind(helm.render({"networkPolicy": {"operator": {"from": [], "egress": []}}}), "NetworkPolicy")
     assert not may_connect(closed, MONITORING, operator, 8080)
     assert not may_leave(closed, operator, 443)
 
 
-def test_without_a_choice_there_are_none(helm: Helm) -> None:
-    assert of_kind(helm.render(), "NetworkPolicy") == []
+def test_nobody_has_to_choose_them_for_sparks_own_ports_to_be_closed_to_others(
+    helm: Helm, operator: Place, spark: dict[str, Place]
+) -> None:
+    by_default = of_kind(helm.render(IN_SHOP), "NetworkPolicy")
+    for target in spark.values():
+        for port in (7078, 7079, 4040):
+            assert not may_connect(by_default, STRANGER, target, port)
+        assert may_connect(by_default, spark["executor"], target, 7079)
+    assert may_connect(by_default, spark["executor"], spark["driver"], 7078)
+    assert may_connect(by_default, MONITORING, spark["driver"], 7080), "metrics are for the cluster by default"
+    assert not may_connect(by_default, STRANGER, operator, 9999)
+
+
+def test_a_release_that_leaves_drivers_to_another_leaves_their_policy_to_it_too(helm: Helm) -> None:
+    """Both would have one name, and helm refuses to install the second."""
+    of_shard = of_kind(helm.render(example("shard")), "NetworkPolicy")
+    assert [policy["metadata"]["namespace"] for policy in of_shard] == ["eo"], "the operator's own alone"
+
+
+def test_who_does_not_want_them_has_none(helm: Helm) -> None:
+    off = {"networkPolicy": {"operator": {"enabled": False}, "drivers": {"enabled": False}}}
+    assert of_kind(helm.render({**IN_SHOP, **off}), "NetworkPolicy") == []
+
+
+def test_the_notes_do_not_pretend_that_they_are_enforced(helm: Helm) -> None:
+    said = "Nothing here can tell whether this cluster's network plugin enforces them"
+    shown = ("install", "it", str(CHART), "--dry-run=client", "--namespace=eo")
+    assert said in helm.run(*shown, values=IN_SHOP)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.control.driver_accounts import driver_account
+from exactlyonce.control.driver_accounts import driver_account, driver_policy
 from scripts.chart_values import CHART
 from tests.cluster.charts import Document, Helm, HelmFailed, of_kind, only
 
@@ -126,7 +126,8 @@ def test_security_contexts_and_the_history_are_those_of_the_values(helm: Helm) -
 
 def test_the_account_of_drivers_is_the_same_by_the_chart_and_by_the_command(helm: Helm) -> None:
     documents = helm.render({"watch": {"namespaces": ["shop"]}})
-    for made in map(deepcopy, driver_account("shop", "exactlyonce-driver")):
+    commanded = [*driver_account("shop", "exactlyonce-driver"), driver_policy("shop", "exactlyonce-driver")]
+    for made in map(deepcopy, commanded):
         (charted,) = [
             document
             for document in of_kind(documents, made["kind"])
@@ -134,7 +135,7 @@ def test_the_account_of_drivers_is_the_same_by_the_chart_and_by_the_command(helm
         ]
         labels = made["metadata"].pop("labels")
         assert labels.items() <= charted["metadata"].pop("labels").items()
-        del charted["metadata"]["annotations"]
+        charted["metadata"].pop("annotations", None)
         assert made == charted
 
 

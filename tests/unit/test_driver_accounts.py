@@ -12,6 +12,7 @@ from exactlyonce.cli.main import main
 from tests.api_server_in_memory import ApiServerInMemory
 
 RBAC = "apis/rbac.authorization.k8s.io/v1/namespaces/shop"
+POLICIES = "apis/networking.k8s.io/v1/namespaces/shop/networkpolicies"
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def init(server: ApiServerInMemory, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("account", ["exactlyonce-driver", "spark"])
-def test_an_account_a_role_and_their_binding_are_made_and_made_again(server: ApiServerInMemory, account: str) -> None:
+def test_what_drivers_need_is_made_and_made_again(server: ApiServerInMemory, account: str) -> None:
     for _ in range(2):
         result = init(server, "shop", *([] if account == "exactlyonce-driver" else ["--service-account", account]))
         assert (result.exit_code, result.stderr) == (0, "")
@@ -36,6 +37,7 @@ def test_an_account_a_role_and_their_binding_are_made_and_made_again(server: Api
             f"api/v1/namespaces/shop/serviceaccounts/{account}",
             f"{RBAC}/roles/{account}",
             f"{RBAC}/rolebindings/{account}",
+            f"{POLICIES}/{account}",
         }
     bound = server.applied[f"{RBAC}/rolebindings/{account}"]
     assert bound["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
@@ -43,6 +45,16 @@ def test_an_account_a_role_and_their_binding_are_made_and_made_again(server: Api
     (rule,) = server.applied[f"{RBAC}/roles/{account}"]["rules"]
     assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
     assert server.applied[f"api/v1/namespaces/shop/serviceaccounts/{account}"]["automountServiceAccountToken"] is False
+
+
+def test_a_person_with_policies_of_their_own_keeps_them(server: ApiServerInMemory) -> None:
+    server.conflicting = {"networkpolicies"}
+    result = init(server, "shop")
+    assert result.exit_code == 1
+    assert "Cannot make NetworkPolicy shop/exactlyonce-driver: it is there and somebody else" in result.stderr
+    assert result.stderr.rstrip().endswith("or leave it as it is with --no-network-policy.")
+    assert init(server, "shop", "--no-network-policy").exit_code == 0
+    assert not any(path.startswith(POLICIES) for path in server.applied)
 
 
 def test_a_namespace_that_is_not_there_is_not_made_and_the_command_says_how(server: ApiServerInMemory) -> None:

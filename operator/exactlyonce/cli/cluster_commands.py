@@ -221,24 +221,32 @@ restart = _wish(
     examples=(
         ("init shop", "the account that the chart's own values name"),
         ("init shop --service-account spark", "where drivers.serviceAccount.name of the chart is another"),
+        ("init shop --no-network-policy", "where NetworkPolicies of your own say who may connect to drivers"),
     ),
 )
 @click.argument("namespace", callback=_namespace, shell_complete=namespaces)
 @click.option(
     "--service-account", "account", default="exactlyonce-driver", show_default=True, help="The name of the account."
 )
+@click.option(
+    "--network-policy/--no-network-policy",
+    default=True,
+    show_default=True,
+    help="Whether to make the NetworkPolicy of drivers and executors too.",
+)
 @_CONTEXT
 @_KUBECONFIG
-def init(namespace: str, account: str, context: str | None, kubeconfig: Path | None) -> None:
+def init(namespace: str, account: str, context: str | None, kubeconfig: Path | None, *, network_policy: bool) -> None:
     """Make the service account of drivers in NAMESPACE, with a role that lets it handle the pods of executors there.
 
-    The chart does the same for the namespaces that its values name. It may be repeated at any time. It takes the rights to
-    patch and create serviceaccounts, roles and rolebindings, as the role admin of the namespace has them.
+    A NetworkPolicy lets nobody but drivers and executors of the namespace connect to them, except to a driver's metrics. The
+    chart does the same for the namespaces that its values name. It may be repeated at any time. It takes the rights to patch
+    and create serviceaccounts, roles, rolebindings and networkpolicies, as the role admin of the namespace has them.
     """
     from exactlyonce.control.driver_accounts import make_driver_account
     from exactlyonce.control.looking import ClusterLook
 
-    make_driver_account(ClusterLook.connect(kubeconfig, context), namespace, account)
+    make_driver_account(ClusterLook.connect(kubeconfig, context), namespace, account, network_policy=network_policy)
     click.echo(f"The drivers of namespace {namespace} run as {account}. The operator has to watch the namespace too.")
 
 
