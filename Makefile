@@ -8,7 +8,7 @@ SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
-	format soak mutants bench bench-operator bench-monitor requirements build clean
+	format soak mutants bench bench-operator bench-monitor bench-network requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-operator: cluster-tools ## what a launch by the operator takes, on a clust
 
 bench-monitor: setup ## what measuring 1,000 streams takes, with one client a store and with one a stream
 	@$(RUN) -m bench.monitor
+
+bench-network: setup ## what encrypting Spark's own network takes
+	@$(RUN) -m bench.network
 
 requirements: setup ## pin the requirements anew (needs uv)
 	@sh scripts/pin_requirements.sh

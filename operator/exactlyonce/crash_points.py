@@ -22,6 +22,7 @@ POINTS = (
     "pass.acted",
     "pass.driver-recorded",
     "start.config-map-created",
+    "start.network-secret-created",
     "start.pod-created",
     "pass.running-recorded",
     "ending.seen",

@@ -29,6 +29,10 @@ _ARGUMENTS = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
+_AUTHENTICATES = "-Dspark.authenticate.secret.file="
+_ON_KUBERNETES = "-Dspark.master=k8s://"
+"""Spark 4.2 reads that file only where the master is Kubernetes (SecurityManager), and does not tell an executor its master
+before it has authenticated itself. From then on the driver's own setting holds."""
 _NUMBERED_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 
@@ -56,6 +60,8 @@ def executor_command(java: Sequence[str], spark_classpath: Sequence[str], enviro
     classpath = ":".join(filter(None, [environment.get("SPARK_CLASSPATH"), *spark_classpath]))
     arguments = [word for option, name in _ARGUMENTS.items() for word in (option, environment[name])]
     options = [value for _, value in numbered]
+    if any(option.startswith(_AUTHENTICATES) for option in options):
+        options.append(_ON_KUBERNETES)
     return [*java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, _BACKEND, *arguments]
 
 

@@ -38,6 +38,18 @@ _SERVLET = {
 }
 
 
+_ENCRYPTED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # The handshake whose keys are derived from the whole of it, and a cipher that notices what was changed on the way.
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    # Otherwise whoever begins with Spark's older handshake (SASL) is let in, and nothing it exchanges is encrypted.
+    "spark.network.crypto.saslFallback": "false",
+}
+"""How driver and executors talk. The cost is measured by bench/network.py; docs/adr/0023."""
+
+
 class NotInAPod(Refused):
     """The process is not where the document says that it is."""
 
@@ -66,6 +78,7 @@ def kubernetes_settings(place: KubernetesPlace, environment: Mapping[str, str]) 
         **_LEAST_RIGHTS,
         **_executors(place),
         **_ui(place),
+        **_network(place),
     }
 
 
@@ -97,6 +110,13 @@ def _executors(place: KubernetesPlace) -> dict[str, str]:
             "spark.dynamicAllocation.maxExecutors": str(place.most_executors),
         }
     return settings
+
+
+def _network(place: KubernetesPlace) -> dict[str, str]:
+    """With a file for the secret, Spark puts it into no variable of an executor's pod."""
+    if place.network_secret_file is None:
+        return {}
+    return {**_ENCRYPTED, "spark.authenticate.secret.file": place.network_secret_file}
 
 
 def _ui(place: KubernetesPlace) -> dict[str, str]:

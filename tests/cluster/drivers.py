@@ -166,5 +166,6 @@ LAUNCHER_RIGHTS = {
     "pods": ["create", "get", "list", "patch", "delete"],
     "configmaps": ["create", "get", "list", "delete"],
     "services": ["create", "get", "delete"],
+    "secrets": ["create"],
 }
 """What `KubernetesLauncher` may need at most in the namespace of its streams; nodes are not among it."""

@@ -88,6 +88,8 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
     stream.streams.delete(stream.name)
     eventually(lambda: stream.kubectl("get", "eos", "--output=name") == "", "the resource is gone", 60)
     eventually(lambda: stream.pods("driver") == [], "its pods are gone", 60)
+    of_the_stream = ("--selector", f"exactlyonce.dev/stream={stream.name}", "--output=name")
+    eventually(lambda: stream.kubectl("get", "secrets", *of_the_stream) == "", "and its attempts' secrets", 60)
     assert rig.sql("select count(*) from exactlyonce.streams") == [(1,)], "deletionPolicy is Retain: the ledger stays"
 
 
@@ -290,6 +292,14 @@ def assert_no_secret_is_shown(stream: WholeStream) -> None:
     login = stream.rig.password
     assert login is not None
     assert login not in shown
+    of_the_stream = ("--selector", f"exactlyonce.dev/stream={stream.name}", "--output=json")
+    found = json.loads(stream.kubectl("get", "secrets", *of_the_stream))["items"]
+    assert found, "each attempt has a secret of Spark's network"
+    for encoded in (value for secret in found for value in secret["data"].values()):
+        assert encoded not in shown
+        assert base64.b64decode(encoded).decode() not in shown
+    assert "-Dspark.authenticate=true" in shown, "executors are told to authenticate themselves"
+    assert "_SPARK_AUTH_SECRET" not in shown, "and not by a variable, which whoever looks at pods can read"
 
 
 def _is_gone(cluster: Cluster, namespace: str) -> bool:

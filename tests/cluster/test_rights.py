@@ -31,6 +31,7 @@ OF_STREAMS = {
     *(("configmaps", verb, "") for verb in ("create", "get", "list", "delete")),
     *(("services", verb, "") for verb in ("create", "get", "delete")),
     *(("events", verb, "") for verb in ("create", "get", "patch")),
+    ("secrets", "create", ""),
     ("secrets", "get", "warehouse"),
     ("secrets", "get", "lake"),
 }
@@ -135,6 +136,10 @@ OPERATOR_MAY_NOT: dict[str, Ask] = {
     "read a secret of its own namespace": lambda user: user.core.read_namespaced_secret("warehouse", SYSTEM),
     "read a secret that is not named": lambda user: user.core.read_namespaced_secret("private", WATCHED),
     "list secrets": lambda user: user.core.list_namespaced_secret(WATCHED),
+    "delete a secret": lambda user: user.core.delete_namespaced_secret("warehouse", WATCHED),
+    "change a secret": lambda user: user.core.patch_namespaced_secret("warehouse", WATCHED, secret("warehouse", {})),
+    "create a secret in another namespace": lambda user: user.core.create_namespaced_secret(OTHER, secret("mine", {})),
+    "create a secret in its own namespace": lambda user: user.core.create_namespaced_secret(SYSTEM, secret("mine", {})),
     "list pods of another namespace": lambda user: user.core.list_namespaced_pod(OTHER),
     "delete a pod of another namespace": lambda user: user.core.delete_namespaced_pod("somebody", OTHER),
     "create a pod in another namespace": lambda user: user.core.create_namespaced_pod(OTHER, ANOTHER),

@@ -64,6 +64,8 @@ def test_of_every_valid_resource_manifests_can_be_made(name: str) -> None:
 @pytest.mark.parametrize("case", cases())
 def test_everything_goes_with_the_stream(case: str) -> None:
     for manifest in yaml.safe_load_all(made(case)):
+        if manifest["kind"] == "Secret":
+            continue  # it goes with the ConfigMap, whose uid the API server gives: tests/unit/test_spark_network.py
         (owner,) = manifest["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("ExactlyOnceStream", OWNER_UID, True)
 
@@ -85,7 +87,11 @@ def test_every_container_reads_secrets_as_files_from_the_folder_it_is_told(case:
             for mount in main["volumeMounts"]
             if "secret" in volumes[mount["name"]]
         }
-        assert mounted == {f"{folder}/{secret}": secret for secret in named}
+        own = pod_of(documents)["metadata"]["name"].replace("-driver-", "-network-")
+        if case == "longest-name":
+            own = mounted["/etc/exactlyonce/network"]  # a name that is cut has a hash
+        assert mounted.pop("/etc/exactlyonce/network") == own
+        assert mounted == {f"{folder}/{secret}": secret for secret in named - {own}}
 
 
 @pytest.mark.parametrize("case", cases())
@@ -113,8 +119,8 @@ def test_a_config_map_and_a_pod_of_an_attempt_have_its_name_and_the_map_never_ch
 
 def test_what_is_created_last_is_the_pod_so_that_all_it_needs_is_there() -> None:
     kinds = [entry["kind"] for entry in manifests({"spec.sparkUi": {"enabled": True}}).all()]
-    assert kinds == ["Service", "ConfigMap", "Pod"]
-    assert [entry["kind"] for entry in manifests().all()] == ["ConfigMap", "Pod"]
+    assert kinds == ["Service", "ConfigMap", "Secret", "Pod"]
+    assert [entry["kind"] for entry in manifests().all()] == ["ConfigMap", "Secret", "Pod"]
 
 
 def test_the_grace_period_is_longer_than_the_drain_timeout() -> None:
@@ -181,13 +187,15 @@ def test_the_reconciliation_in_a_pod_has_every_login_that_a_template_gives_to_th
     assert (token in reconcile["volumeMounts"], reconcile["envFrom"]) == (True, [more])
     names = [entry["name"] for entry in driver["env"] if entry not in reconcile["env"]]
     assert names == ["SPARK_LOCAL_DIRS", "EXACTLYONCE_POD_IP"], "what is Spark's own"
-    assert reconcile["volumeMounts"] == driver["volumeMounts"]
+    not_shared = [mount["name"] for mount in driver["volumeMounts"] if mount not in reconcile["volumeMounts"]]
+    assert not_shared == ["exactlyonce-network"], "the secret of Spark's network"
+    assert [mount for mount in reconcile["volumeMounts"] if mount not in driver["volumeMounts"]] == []
 
 
 def test_a_volume_is_given_to_the_images_group_in_drivers_and_executors() -> None:
     documents = list(yaml.safe_load_all(made("claim")))
     executor = yaml.safe_load(documents[0]["data"]["executor.yaml"])
-    for pod in (documents[1], executor):
+    for pod in (pod_of(documents), executor):
         assert pod["spec"]["securityContext"]["fsGroup"] == 65532, "the group in the Dockerfile"
     assert "fsGroup" not in manifests().pod["spec"]["securityContext"]
 

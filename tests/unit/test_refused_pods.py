@@ -34,20 +34,25 @@ class Server:
         """Return an object."""
         return self.objects.get((kind, name))
 
-    def create(self, manifest: dict[str, Any], *, dry_run: bool = False) -> None:
+    def create(self, manifest: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """Create all but pods; a dry run is answered in the same way and creates nothing."""
         if manifest["kind"] == "Pod" and self.status is not None:
             raise Answered(self.status, "no service account, no pod")
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        found = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-of-{kind}"}}
         if not dry_run:
-            self.objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
+            self.objects[kind, name] = found
+        return found
 
     def list(self, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return the objects of a kind."""
         return [found for (kept, _), found in self.objects.items() if kept == kind]
 
     def delete(self, found: dict[str, Any], kind: str, grace_seconds: int | None = None) -> None:
-        """Delete an object."""
+        """Delete an object, and the Secret with its owner, as the garbage collector does."""
         del self.objects[kind, found["metadata"]["name"]]
+        if kind == "ConfigMap":
+            self.objects = {key: value for key, value in self.objects.items() if key[0] != "Secret"}
 
 
 def launcher(server: Server) -> KubernetesLauncher:

@@ -94,7 +94,13 @@ S3A_TUNING = tuple(
 )  # fmt: skip
 """The settings of all buckets that change how fast something is read, and never from where."""
 
+_ENCRYPTED = "drivers and executors always authenticate each other and encrypt what they send; the operator says how"
+
 PREFIXES = {
+    "spark.authenticate": _ENCRYPTED,
+    "spark.network.crypto.": _ENCRYPTED,
+    "spark.network.sasl.": _ENCRYPTED,
+    "spark.ssl.rpc.": _ENCRYPTED,
     "spark.hadoop.fs.defaultFS": _MOVES,
     "spark.hadoop.fs.default.name": _MOVES,
     "spark.hadoop.fs.file.": _MOVES,

@@ -26,7 +26,7 @@ _PIECE = 65_536  # bytes
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 _BAD_REQUEST, _TOO_LARGE, _INVALID, _TOO_MANY, _SERVER_ERROR = 400, 413, 422, 429, 500
 
-_PLURALS = {"Pod": "pods", "ConfigMap": "configmaps", "Service": "services", "Node": "nodes"}
+_PLURALS = {"Pod": "pods", "ConfigMap": "configmaps", "Service": "services", "Secret": "secrets", "Node": "nodes"}
 _JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 
 
@@ -79,11 +79,14 @@ class ApiServer:
             query["continue"] = following
         raise ApiServerUnreachable(f"There are more than {len(found)} objects of kind {kind} with {selector}.")
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> None:
-        """Create an object; a field that the API server does not know is an error. A dry run stops short of storing it."""
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Manifest:
+        """Create an object and return it as it stands; a field that the API server does not know is an error.
+
+        A dry run stops short of storing it.
+        """
         path = _path(manifest["kind"], manifest["metadata"]["namespace"])
         query = {"fieldValidation": "Strict"}
-        self._asked("POST", path, {**query, "dryRun": "All"} if dry_run else query, manifest)
+        return self._asked("POST", path, {**query, "dryRun": "All"} if dry_run else query, manifest)
 
     def delete(self, found: Manifest, kind: str, grace_seconds: int | None = None) -> None:
         """Delete the very object that was read; one that is gone by now, or is another, is left as it is."""

@@ -54,7 +54,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlace:
-    """Where a driver pod runs and what its executors are made of; `executor_template` is a file in the driver's pod."""
+    """Where a driver pod runs and what its executors are made of; `executor_template` is a file in the driver's pod.
+
+    `network_secret_file` is a file of driver and executors; an operator of an earlier release gives none.
+    """
 
     namespace: str
     pod_name: str
@@ -65,6 +68,7 @@ class KubernetesPlace:
     executors: int
     most_executors: int | None
     ui: bool
+    network_secret_file: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the place as it stands in the document."""
@@ -85,6 +89,7 @@ class KubernetesPlace:
                 "cpuLimit": self.executor.cpu_limit,
             },
             "sparkUi": self.ui,
+            "networkSecretFile": self.network_secret_file,
         }
 
     @classmethod
@@ -106,6 +111,7 @@ class KubernetesPlace:
             executors=document["executors"]["instances"],
             most_executors=document["executors"]["maxInstances"],
             ui=document["sparkUi"],
+            network_secret_file=document.get("networkSecretFile"),
         )
 
 

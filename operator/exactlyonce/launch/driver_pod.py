@@ -1,4 +1,4 @@
-"""What an attempt is on Kubernetes: a ConfigMap, the driver's pod, and a template of its executors'. Performs no I/O.
+"""What an attempt is on Kubernetes: a ConfigMap, a Secret, the driver's pod, a template of its executors'. Performs no I/O.
 
 The ConfigMap is immutable and holds everything that was resolved, so an upgrade of the operator changes no attempt that runs.
 Credentials are mounted from their secrets as files; none stands in an argument, a variable or the ConfigMap.
@@ -25,6 +25,7 @@ from exactlyonce.launch.driver_document import (
     KubernetesPlace,
     Size,
 )
+from exactlyonce.launch.network_secret import NETWORK_FILE, network_mount, network_secret, network_volume
 from exactlyonce.launch.pod_names import (
     DRIVER,
     ENDING_FINALIZER,
@@ -37,6 +38,7 @@ from exactlyonce.launch.pod_names import (
     executor_prefix,
     label_value,
     labels_of,
+    network_secret_name,
     ui_service_name,
     volume_name,
 )
@@ -64,12 +66,13 @@ class Manifests:
     """What an attempt consists of, in the order in which it is created; `service` is there by choice."""
 
     config_map: Manifest
+    network_secret: Manifest
     pod: Manifest
     service: Manifest | None
 
     def all(self) -> list[Manifest]:
         """Return every manifest, in that order."""
-        return [entry for entry in (self.service, self.config_map, self.pod) if entry is not None]
+        return [entry for entry in (self.service, self.config_map, self.network_secret, self.pod) if entry is not None]
 
 
 def manifests_of(settings: PodSettings) -> Manifests:
@@ -81,6 +84,7 @@ def manifests_of(settings: PodSettings) -> Manifests:
     executor = merged(executor_template(settings), settings.executor_template, EXECUTOR_ROLE)
     return Manifests(
         _config_map(settings, executor),
+        network_secret(_metadata(settings, network_secret_name(settings.stream, settings.attempt))),
         with_reconciliation(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
         _ui_service(settings) if settings.ui else None,
     )
@@ -99,12 +103,12 @@ def executor_template(settings: PodSettings) -> Manifest:
                 "name": EXECUTOR,
                 "workingDir": SCRATCH,
                 "env": [*_variables(), *_checkpoint_secret(settings)],
-                "volumeMounts": _mounts(settings),
+                "volumeMounts": [*_mounts(settings), network_mount()],
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": OWN_SECURITY,
             }
         ],
-        "volumes": _volumes(settings),
+        "volumes": [*_volumes(settings), _network_volume(settings)],
     }
     metadata = {"labels": labels_of(settings.stream, settings.attempt, EXECUTOR), "annotations": _annotations(settings)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -138,6 +142,7 @@ def _driver_document(settings: PodSettings) -> DriverDocument:
         executors=settings.executors,
         most_executors=settings.most_executors,
         ui=settings.ui,
+        network_secret_file=NETWORK_FILE,
     )
     return DriverDocument(settings.stream_id, settings.spec, "k8s", {}, place).ordered(settings.orders)
 
@@ -152,7 +157,11 @@ def _driver_pod(settings: PodSettings) -> Manifest:
         "enableServiceLinks": False,
         "securityContext": _pod_security(settings),
         "containers": [_driver_container(settings)],
-        "volumes": [{"name": "attempt", "configMap": {"name": name}}, *_volumes(settings)],
+        "volumes": [
+            {"name": "attempt", "configMap": {"name": name}},
+            *_volumes(settings),
+            _network_volume(settings),
+        ],
     }
     if settings.image.pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in settings.image.pull_secrets]
@@ -176,7 +185,9 @@ def _driver_container(settings: PodSettings) -> Manifest:
         {"name": LOCAL_FOLDERS, "value": SCRATCH},
         {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
-    return _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
+    container = _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
+    container["volumeMounts"].append(network_mount())
+    return container
 
 
 def _reconcile_container(settings: PodSettings) -> Manifest:
@@ -275,6 +286,10 @@ def _volumes(settings: PodSettings) -> list[Manifest]:
     if settings.claim is not None:
         volumes.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": settings.claim.name}})
     return volumes
+
+
+def _network_volume(settings: PodSettings) -> Manifest:
+    return network_volume(network_secret_name(settings.stream, settings.attempt))
 
 
 def _mounts(settings: PodSettings) -> list[Manifest]:

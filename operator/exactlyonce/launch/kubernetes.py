@@ -17,6 +17,7 @@ from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
 from exactlyonce.launch.executor_pods import why_idle
+from exactlyonce.launch.network_secret import drawn
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
@@ -32,7 +33,12 @@ from exactlyonce.launch.pod_template import Manifest
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.offsets import Epoch
 
-_CREATED = {"ConfigMap": "start.config-map-created", "Pod": "start.pod-created"}
+_CREATED = {
+    "ConfigMap": "start.config-map-created",
+    "Secret": "start.network-secret-created",
+    "Pod": "start.pod-created",
+}
+_RECORDS = ("ConfigMap", "Pod")
 
 
 class NotCreated(LaunchFailed):
@@ -61,7 +67,7 @@ class KubernetesLauncher:
 
     def latest(self) -> Epoch:
         """Return the highest attempt of which something with this stream's name is there, whoever made it."""
-        return max((_attempt_of(found) for kind in _CREATED for found in self._listed(kind)), default=Epoch(0))
+        return max((_attempt_of(found) for kind in _RECORDS for found in self._listed(kind)), default=Epoch(0))
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, from its pod's record as it is now."""
@@ -91,15 +97,17 @@ class KubernetesLauncher:
             LaunchFailed: if the API server does not take it now, or something else has its name.
             Refused: if a pod template or a manifest cannot be taken as it is.
         """
+        made: dict[str, Manifest] = {}
         for manifest in self.manifests_of(attempt, orders).all():
+            kind = manifest["kind"]
             try:
-                self._create(manifest, attempt)
+                made[kind] = self._create(manifest, attempt, made.get("ConfigMap"))
             except (NotCreated, ManifestRefused):
-                if manifest["kind"] == "Pod":
+                if "ConfigMap" in made:
                     self._take_back(attempt)
                 raise
-            if manifest["kind"] in _CREATED:
-                reached(_CREATED[manifest["kind"]], self.namespace, self.stream)
+            if kind in _CREATED:
+                reached(_CREATED[kind], self.namespace, self.stream)
 
     def rehearse(self, attempt: Epoch) -> None:
         """Ask the API server whether it would create an attempt's objects now, and create nothing.
@@ -186,19 +194,22 @@ class KubernetesLauncher:
         except Answered as answer:
             raise ApiServerUnreachable(f"Pod {pod['metadata']['name']} cannot be let go: {answer}.") from answer
 
-    def _create(self, manifest: Manifest, attempt: Epoch) -> None:
+    def _create(self, manifest: Manifest, attempt: Epoch, config_map: Manifest | None) -> Manifest:
+        """Create an object and return it, or the one that is there already and is ours."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
+        owner_uid = self.owner_uid
+        if kind == "Secret" and config_map is not None:
+            manifest, owner_uid = drawn(manifest, config_map), config_map["metadata"]["uid"]
         try:
-            self.server.create(manifest)
+            return self.server.create(manifest)
         except Answered as answer:
             if answer.status == CONFLICT:
-                self._require_ours(kind, name, None if kind == "Service" else attempt)
-            elif answer.blames_manifest:
+                return self._require_ours(kind, name, None if kind == "Service" else attempt, owner_uid)
+            if answer.blames_manifest:
                 raise ManifestRefused(
                     f"The API server refuses {kind} {name}: {answer}; change the stream's resource."
                 ) from answer
-            else:
-                raise self._not_created(manifest, answer) from answer
+            raise self._not_created(manifest, answer) from answer
 
     def _not_created(self, manifest: Manifest, answer: Answered) -> NotCreated:
         return NotCreated(
@@ -206,7 +217,7 @@ class KubernetesLauncher:
         )
 
     def _take_back(self, attempt: Epoch) -> None:
-        """Remove the ConfigMap of an attempt whose pod was refused: it would say that the pod was there and got lost."""
+        """Remove the ConfigMap of an attempt that was refused, and its Secret with it: it would say that its pod got lost."""
         name = driver_name(self.stream, attempt)
         try:
             config_map = self._read("ConfigMap", name) if self._read("Pod", name) is None else None
@@ -215,19 +226,23 @@ class KubernetesLauncher:
         except ApiServerUnreachable:
             return  # the attempt is told as lost then, which costs a word only
 
-    def _require_ours(self, kind: str, name: str, attempt: Epoch | None) -> None:
+    def _require_ours(self, kind: str, name: str, attempt: Epoch | None, owner_uid: str) -> Manifest:
         found = self._read(kind, name)
         if found is None:
             raise LaunchFailed(f"{kind} {self.namespace}/{name} was there and is gone; it is made again.")
-        if not self._is_ours(found, attempt):
+        if not self._is_ours(found, attempt, owner_uid):
             raise LaunchFailed(
                 f"{kind} {self.namespace}/{name} exists and is not this stream's; delete it, or give the stream another name."
             )
+        return found
 
-    def _is_ours(self, found: Manifest, attempt: Epoch | None = None) -> bool:
-        """Whether an object belongs to this very resource, not to an older one of its name, and to `attempt`."""
+    def _is_ours(self, found: Manifest, attempt: Epoch | None = None, owner_uid: str | None = None) -> bool:
+        """Whether an object belongs to this very resource, not to an older one of its name, and to `attempt`.
+
+        `owner_uid` is given where its owner is not the resource itself.
+        """
         owners = found["metadata"].get("ownerReferences") or ()
-        owned = any(owner["uid"] == self.owner_uid for owner in owners)
+        owned = any(owner["uid"] == (owner_uid or self.owner_uid) for owner in owners)
         return owned and attempt in (None, _attempt_of(found))
 
     def _is_left_behind(self, executor: Manifest) -> bool:

@@ -28,6 +28,11 @@ def driver_name(stream: str, attempt: Epoch) -> str:
     return f"{stream}-driver-{attempt}"
 
 
+def network_secret_name(stream: str, attempt: Epoch) -> str:
+    """The name of the Secret with which the processes of an attempt know each other."""
+    return _dns_label(stream, f"-network-{attempt}", LABEL_MOST)
+
+
 def executor_prefix(stream: str, attempt: Epoch) -> str:
     """What the names of an attempt's executor pods start with: a DNS label, which has no dots."""
     return _dns_label(stream, f"-{attempt}", EXECUTOR_PREFIX_MOST)

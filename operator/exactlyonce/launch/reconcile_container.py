@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from exactlyonce.launch.driver_document import POD_IP
+from exactlyonce.launch.network_secret import NETWORK_FOLDER
 from exactlyonce.launch.pod_names import DRIVER, RECONCILE
 from exactlyonce.launch.pod_template import Manifest
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
-_OF_THE_DRIVER_ALONE = {LOCAL_FOLDERS, POD_IP}
-"""Variables of Spark's own, of which the reconciliation has no use."""
+_OF_THE_DRIVER_ALONE = {LOCAL_FOLDERS, POD_IP, NETWORK_FOLDER}
+"""Variables and a folder of Spark's own, of which the reconciliation has no use."""
 
 
 def with_reconciliation(pod: Manifest) -> Manifest:
