@@ -137,9 +137,9 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase="Completed"} == 1)
                 "ExactlyOnceSpecInvalid",
                 """max by (namespace, stream) (exactlyonce_stream_condition{type="Stalled",status="True"}) == 1
 unless on (namespace, stream) (exactlyonce_stream_phase{phase="Halted"} == 1)""",
-                f"The latest spec of {_STREAM} is refused; the last valid one stays in force, if there was one.",
-                "The condition Stalled of the stream says which field is wrong and what to write instead.",
-                "Stalled is True for a halted stream, which has its own alert, and for a spec that is refused.",
+                f"The latest spec of {_STREAM} is refused or was rolled back; the last good one is in force, if there was one.",
+                "The condition Stalled of the stream says what is wrong and what to write instead.",
+                "Stalled is True for a halted stream, which has its own alert, for a refused spec, and after a roll back.",
             ),
             Alert(
                 "ExactlyOnceDeadLetters",

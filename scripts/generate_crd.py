@@ -46,7 +46,7 @@ COLUMNS = (
     ("Attempt", "integer", ".status.attempt", "The latest launch of a driver.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "How long the resource has existed.", 0),
     ("Lag-Records", "integer", ".status.progress.lagRecords", "How many offsets have not landed.", 1),
-    ("Message", "string", ".status.message", "What a person should know now.", 1),
+    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "What a person should know now.", 1),
 )
 
 
@@ -226,7 +226,8 @@ def _phases() -> list[str]:
     lines = [
         "Exactly one of the conditions Ready, Reconciling and Stalled is True. Halted and BackingOff have the verdict or the",
         "driver's ending for a reason where one lies behind them; a spec that is invalid is Stalled with the reason",
-        "SpecInvalid in every phase.",
+        "SpecInvalid in every phase. A stream that was rolled back (`recovery.onBadUpdate`) is Stalled with the reason",
+        "RolledBack, unless it is Halted, Suspended or Completed.",
         "",
         "| Phase | Condition that is True | Reason | What it means |",
         "|---|---|---|---|",

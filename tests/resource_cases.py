@@ -134,6 +134,7 @@ FULL = document(
             "onBatchTooLarge": "Retry",
             "onSourceTruncated": "ResumeFromEarliest",
             "onTopicDeleted": "Forget",
+            "onBadUpdate": "Stay",
             "maxFailuresPerBatch": 9,
             "backoff": {"initial": "0s", "max": "1m30s"},
         },
@@ -645,6 +646,13 @@ CASES = (
     *(
         Refused(f"a drain timeout of {text!r}", {"spec.drainTimeout": text}, "spec.drainTimeout", DURATION)
         for text in ("5", "5 m", "1.5h", "-5m", "5m1h", "PT5M", "5M", "\u0665m", "12345h")
+    ),
+    Refused(
+        "another answer to a bad update",
+        {"spec.recovery": {"onBadUpdate": "Rollback"}},
+        "spec.recovery.onBadUpdate",
+        "is not one of",
+        "Unsupported value",
     ),
     Refused("a first wait that is none", {"spec.recovery.backoff": {"initial": "1x"}}, "backoff.initial", DURATION),
     Refused("no drain timeout", {"spec.drainTimeout": "0s"}, "spec.drainTimeout", "give a time from 1s to 24h"),

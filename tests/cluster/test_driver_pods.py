@@ -15,10 +15,9 @@ from kubernetes import client, config
 
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.launch.api_server import ApiServerUnreachable
-from exactlyonce.launch.kubernetes import ManifestRefused
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_endings import Patience
-from exactlyonce.launch.port import Ended, Gone, LaunchFailed, NeverStarted, Running
+from exactlyonce.launch.port import Ended, Gone, LaunchFailed, ManifestRefused, NeverStarted, Running
 from exactlyonce.offsets import Epoch
 from testbed.cluster import Cluster
 from testbed.images import Images

@@ -160,6 +160,14 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     stream.until_landed_all()
     rig.assert_exactly_once()
 
+    stream.change({"spec.driver.startTimeout": "10s", "spec.image": "registry.invalid/nothing:1"})
+    stream.until(lambda: stream.holding_condition == "Stalled: RolledBack", "it is gone back from")
+    rig.produce(500)
+    stream.until_landed_all()
+    assert stream.holding_condition == "Stalled: RolledBack", "it lands, and says that it is not what was asked for"
+    assert stream.reasons()["RolledBack"] == 1
+    rig.assert_exactly_once()
+
 
 def test_a_database_that_is_down_for_a_while_and_a_password_that_has_changed_cost_time_only(
     make_stream: MakeStream, make_operator: MakeOperator, postgres_18: Postgres, name: str

@@ -121,7 +121,7 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         of_executors = page(stream, "spark-ui", "/metrics/executors/prometheus")
         assert "metrics_executor_totalTasks_total{" in of_executors, of_executors
 
-        stream.change({"spec.image": NO_SUCH_IMAGE})
+        stream.change({"spec.image": NO_SUCH_IMAGE, "spec.recovery.onBadUpdate": "Stay"})
         stream.until(lambda: stream.status["attempt"] == 2 and bool(stream.pods("driver")), "no driver runs")
         rig.produce(1_000)
         rig.kafka.delete_records_before(rig.name, 0, 100)  # as retention does, of what has landed

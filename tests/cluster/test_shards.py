@@ -10,9 +10,10 @@ from kubernetes import client
 from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.cluster import Cluster
+from exactlyonce.control.following import Next
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.stream_pass import Next, StreamPasses
+from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing
 from exactlyonce.monitor.monitor import Monitor

@@ -14,11 +14,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.bulkheads import Bulkheads
+from exactlyonce.control.following import Next
 from exactlyonce.control.lease import Lease, LeaseRecord
 from exactlyonce.control.lifecycle import Operator
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.stream_pass import Next
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import StoreBusy
 from exactlyonce.monitor.monitor import Monitor

@@ -18,9 +18,9 @@ from exactlyonce.launch import kubernetes
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.driver_pod import Manifests, manifests_of
-from exactlyonce.launch.kubernetes import KubernetesLauncher, NotCreated
+from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_settings import resolve
-from exactlyonce.launch.port import Gone, LaunchFailed, NeverStarted
+from exactlyonce.launch.port import Gone, LaunchFailed, NeverStarted, NotCreated
 from exactlyonce.offsets import Epoch
 from exactlyonce_spark.executor import executor_command
 from exactlyonce_spark.session import session_settings

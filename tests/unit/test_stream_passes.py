@@ -15,6 +15,7 @@ from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
+from exactlyonce.control.following import WATCH_SECONDS, Next, next_look
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import driver_plan, what_a_person_asks
@@ -22,11 +23,8 @@ from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
-    WATCH_SECONDS,
-    Next,
     Parts,
     StreamPasses,
-    _next,
 )
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.last_words import Ending, LastWords
@@ -331,9 +329,9 @@ def test_the_spec_of_the_last_attempt_is_kept_to_only_while_the_lists_allow_it()
 
 def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:
     soon = datetime.now(UTC) + timedelta(seconds=15)
-    assert _next(Watching(Epoch(1), soon), Wanted.RUN).after_seconds == pytest.approx(15, abs=1)
-    assert _next(Watching(Epoch(1), soon + timedelta(hours=1)), Wanted.RUN) == Next(WATCH_SECONDS)
-    assert _next(Watching(Epoch(1)), Wanted.RUN) == Next(WATCH_SECONDS)
+    assert next_look(Watching(Epoch(1), soon), Wanted.RUN).after_seconds == pytest.approx(15, abs=1)
+    assert next_look(Watching(Epoch(1), soon + timedelta(hours=1)), Wanted.RUN) == Next(WATCH_SECONDS)
+    assert next_look(Watching(Epoch(1)), Wanted.RUN) == Next(WATCH_SECONDS)
 
 
 def test_an_operator_without_the_lease_writes_nothing() -> None:

@@ -29,6 +29,7 @@ BATCH_LIMITED = "BatchLimited"
 SPEC_INVALID = "SpecInvalid"
 NO_EXECUTOR = "NoExecutor"
 """The driver runs and has no executor, so that nothing lands."""
+ROLLED_BACK = "RolledBack"
 
 _MESSAGE_MAX_LENGTH = 32_768
 """metav1.Condition's own bound of a message."""
@@ -55,6 +56,10 @@ STANDINGS: Mapping[Phase, Standing] = {
     Phase.COMPLETED: Standing(READY, "Completed", "What the source held has landed."),
 }
 """What each phase means to who waits for a stream."""
+
+
+_AT_REST = (Phase.HALTED, Phase.SUSPENDED, Phase.COMPLETED)
+"""Phases that tell a person more than that an update was rolled back."""
 
 
 def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple[Condition, ...]:
@@ -89,11 +94,30 @@ def standing_of(status: StreamStatus) -> Standing:
     if status.spec_problem is not None:
         # The last valid spec is kept to, and its driver may run; but what the latest one asks for is not so.
         return Standing(STALLED, SPEC_INVALID, status.spec_problem)
+    rolled_back = rolled_back_words(status)
+    if rolled_back is not None and status.phase not in _AT_REST:
+        # The last good spec is in force, and its driver may run; but what the latest one asks for is not so.
+        return Standing(STALLED, ROLLED_BACK, rolled_back)
     driver = status.driver
     if status.phase is Phase.RUNNING and driver is not None and driver.idle_because is not None:
         return Standing(RECONCILING, NO_EXECUTOR, driver.idle_because)
     general = STANDINGS[status.phase]
     return Standing(general.holds, _reason(status) or general.reason, status.message or general.message)
+
+
+def rolled_back_words(status: StreamStatus) -> str | None:
+    """Return what a person should know of a stream that was rolled back, or None where it was not."""
+    bad, good = status.bad_update, status.last_good
+    if bad is None or good is None or not bad.rolled_back:
+        return None
+    image = "" if good.image is None else f" and its image {good.image}"
+    which = "the latest try" if bad.attempt is None else f"attempt {bad.attempt}"
+    times = "" if bad.failures == 1 else f"{bad.failures} times in a row; "
+    return (
+        f"What the resource asks for could not be started ({times}{which}: {bad.reason}, {bad.why.rstrip('.')}). In force "
+        f"instead: the spec of attempt {good.attempt}{image}. Correct the resource, or set another spec.restartNonce to try "
+        "it as it is."
+    )
 
 
 def rendered(status: StreamStatus, resource: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.conf_rules import CONF_RULES
 from exactlyonce.api.constraints import Rule, Unique, matches
+from exactlyonce.api.field_classes import remove
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
@@ -81,6 +82,13 @@ class OnTopicDeleted(StrEnum):
     FORGET = "Forget"
 
 
+class OnBadUpdate(StrEnum):
+    """What happens when the driver that a changed resource asks for cannot start."""
+
+    ROLL_BACK = "RollBack"
+    STAY = "Stay"
+
+
 class DeletionPolicy(StrEnum):
     """What becomes of what is kept when the resource is deleted."""
 
@@ -142,6 +150,12 @@ class Recovery(Model):
         description="When a topic that source.kafka.topicPattern matched was deleted. Forget goes on without it, and reads one "
         "that was made anew under its name from its first record; records of the deleted topic that had not landed are lost. A "
         "stream halts all the same if none of its topics is left, and if its query keeps state.",
+    )
+    on_bad_update: OnBadUpdate = Field(
+        OnBadUpdate.ROLL_BACK,
+        description="When drivers of a changed image, template, size or Spark setting end before Spark is up. RollBack "
+        "goes back to spec and image of the latest driver that did run Spark, until the resource is changed; Stay tries "
+        "the changed resource again and again. Nothing is rolled back where anything else was changed as well.",
     )
     max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")
@@ -255,7 +269,7 @@ class StreamSpec(Model):
         """
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         for path in without:
-            _remove(document, path.split("."))
+            remove(document, path)
         return document
 
 
@@ -267,25 +281,3 @@ def limit_words(spec: StreamSpec) -> str:
         seconds = spec.trigger.interval.total_seconds()
         return f"{kafka.max_rate_per_partition} records a second and partition for {seconds:g} s"
     return f"{kafka.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"
-
-
-OPERATORS_OWN = (
-    "recovery",
-    "history",
-    "deletionPolicy",
-    "objectives",
-    "suspend",
-    "drainTimeout",
-    "driver.startTimeout",
-    "source.kafka.start",
-)
-"""Fields that the operator alone reads: a change of them needs no other driver."""
-
-
-def _remove(document: dict[str, Any], path: list[str]) -> None:
-    """Remove a field, and what it stood in where nothing else does."""
-    inner = document.get(path[0])
-    if len(path) > 1 and inner is not None:
-        _remove(inner, path[1:])
-    if len(path) == 1 or inner == {}:
-        document.pop(path[0], None)

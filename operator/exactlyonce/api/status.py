@@ -86,6 +86,34 @@ class BatchLimit(StatusModel):
     since: datetime = Field(description="Since when the limit holds.")
 
 
+class GoodAttempt(StatusModel):
+    """The latest attempt whose driver is known to have run Spark."""
+
+    attempt: int = Field(description="Its attempt; its ConfigMap, which has its spec, is kept.")
+    plan: str = Field(description="What its driver was made of, as a hash.")
+    image: str | None = Field(None, description="The image that its driver ran.")
+
+
+class BadUpdate(StatusModel):
+    """A changed resource, or a new default image, whose drivers ended before Spark was up."""
+
+    plan: str = Field(description="What those drivers were made of, as a hash.")
+    image: str | None = Field(None, description="The image that they were to run.")
+    attempt: int | None = Field(
+        None, description="The latest of them; unset where the driver's pod was refused before."
+    )
+    at: datetime = Field(description="When the latest of them was counted.")
+    failures: int = Field(description="How many of them there were, in a row.")
+    tries: int = Field(description="How many it takes before the stream is rolled back; depends on how they ended.")
+    reason: str = Field(description="How the latest of them ended, in one word.")
+    why: str = Field(description="How the latest of them ended.")
+    rolled_back: bool = Field(
+        False,
+        description="Whether spec and image of `lastGood` are in force, until the resource is changed.",
+    )
+    stays: str | None = Field(None, description="Why the stream is not rolled back although they are enough.")
+
+
 class CheckpointStatus(StatusModel):
     """The checkpoint in use."""
 
@@ -143,6 +171,12 @@ class StreamStatus(StatusModel):
     trouble: Trouble = Field(Trouble(), description="Failures in a row.")
     batch_limit: BatchLimit | None = Field(
         None, description="The smaller limit of a batch that holds for now; unset where the resource's own does."
+    )
+    last_good: GoodAttempt | None = Field(
+        None, description="The latest attempt whose driver has run Spark; what a bad update is rolled back to."
+    )
+    bad_update: BadUpdate | None = Field(
+        None, description="What the resource asks for and could not be started; unset once it runs, or was changed."
     )
     acted_on: str | None = Field(
         None, description="What a person last asked for, as a hash: another one gives a halted stream another try."

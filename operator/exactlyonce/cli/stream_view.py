@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from exactlyonce.api.conditions import ROLLED_BACK, STALLED
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.ages import age, clock_time
 from exactlyonce.control.looking import Event
@@ -135,7 +136,12 @@ def phase_of(stream: Resource) -> str:
 
 
 def _message(status: Resource) -> str:
-    return str(status.get("specProblem") or status.get("message") or "")
+    rolled_back = (
+        it["message"]
+        for it in status.get("conditions") or []
+        if (it["type"], it["status"], it["reason"]) == (STALLED, "True", ROLLED_BACK)
+    )
+    return str(status.get("specProblem") or next(rolled_back, None) or status.get("message") or "")
 
 
 def _condition(status: Resource, kind: str) -> str:

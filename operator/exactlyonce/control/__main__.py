@@ -39,12 +39,14 @@ from exactlyonce.control.metrics_page import MetricsPage
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.orphans import release_orphans
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
+from exactlyonce.control.rollback import Rollback
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
+from exactlyonce.offsets import Epoch
 
 _IDLE_SECONDS = 0.5
 """How long kopf keeps a task with the last event of each object: the first list brings one of every object."""
@@ -90,6 +92,10 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     def last_made(document: Mapping[str, Any]) -> Stream | None:
         return still_admitted(parts.last_made(document), settings.allowlists, settings.defaults)
 
+    def made_by(document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
+        return still_admitted(parts.made_by(document, attempt), settings.allowlists, settings.defaults)
+
+    default = settings.defaults.image
     passes = StreamPasses(
         cluster,
         parts.of,
@@ -103,6 +109,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         last_made,
         parts.launcher_of,
         functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
+        Rollback(made_by, None if default is None else default.name),
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act, f"{settings.lease_namespace}/{settings.lease_name}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.model import SecretRef, parse_duration
-from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
+from exactlyonce.api.resource import Stream
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
@@ -25,6 +25,7 @@ from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.put_together import putting_together, rehearsing
 from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.rollback import defaults_in_force, stream_made_of
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.control.store_names import kafka_name, postgres_name
 from exactlyonce.control.stream_pass import Parts
@@ -128,7 +129,8 @@ class ClusterParts:
 
         @functools.lru_cache(maxsize=1)
         def manifests(attempt: Epoch, orders: Orders) -> Manifests:
-            return manifests_of(resolve(stream, attempt, uid, self.defaults, orders))
+            defaults = defaults_in_force(self.defaults, stream, statuses.read()[0])
+            return manifests_of(resolve(stream, attempt, uid, defaults, orders))
 
         def check() -> None:
             with putting_together():
@@ -160,7 +162,8 @@ class ClusterParts:
         )
 
         def clean_up(recorded: Epoch, keep: int) -> None:
-            launcher.clean_up(recorded, keep)
+            good = statuses.read()[0].last_good
+            launcher.clean_up(recorded, keep, None if good is None else Epoch(good.attempt))
             if not spec.spark_ui.enabled:
                 launcher.remove_service()
 
@@ -172,11 +175,15 @@ class ClusterParts:
         Raises:
             ApiServerUnreachable: if the API server does not answer.
         """
-        spec = self.launcher_of(document).latest_spec()
-        try:
-            return None if spec is None else parse_stream({**document, "spec": spec}, "the last attempt's ConfigMap")
-        except ResourceInvalid:
-            return None
+        return stream_made_of(document, self.launcher_of(document).latest_spec())
+
+    def made_by(self, document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
+        """Return a stream as the spec of one of its attempts has it, with the metadata of today; None where it cannot be had.
+
+        Raises:
+            ApiServerUnreachable: if the API server does not answer.
+        """
+        return stream_made_of(document, self.launcher_of(document).spec_of(attempt))
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a stream that is gone."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
+from exactlyonce.api.field_classes import OPERATORS_OWN
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
-from exactlyonce.api.spec import OPERATORS_OWN, StreamSpec
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import StreamStatus
 
 

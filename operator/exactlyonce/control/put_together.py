@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.kubernetes import NotCreated
-from exactlyonce.launch.port import LaunchFailed
+from exactlyonce.launch.port import LaunchFailed, NotCreated
 
 Lack = ExactlyOnceError | LaunchFailed
 """What tells that something is missing: a secret that is not there, or the API server that refuses a pod."""

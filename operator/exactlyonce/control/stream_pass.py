@@ -5,31 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, assert_never
 
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
+from exactlyonce.control.following import REST_SECONDS, WATCH_SECONDS, Next, next_look, wanted_of
 from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
 from exactlyonce.control.put_together import Lack, NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.rollback import InForce, Rollback, RunsOn
 from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.port import Launcher
 from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.bad_update import after_rehearsal, is_to_be_settled
 from exactlyonce.reconcile.loop import (
-    Done,
     Halted,
-    PassResult,
     StatusConflict,
     StreamLoop,
-    Waiting,
     Wanted,
     Watching,
     World,
@@ -37,8 +37,6 @@ from exactlyonce.reconcile.loop import (
 
 log = logging.getLogger("exactlyonce.operator")
 
-WATCH_SECONDS = 60.0
-REST_SECONDS = 300.0
 REFUSED_SECONDS = 30.0
 _NOT_LEADING_SECONDS = 2.0
 _MISSING_SECONDS = 15.0
@@ -64,14 +62,6 @@ class Parts:
     introduce: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True)
-class Next:
-    """When the stream is to be looked at again; None when only a change can matter. `outcome` is a word for the pass."""
-
-    after_seconds: float | None
-    outcome: str = field(default="", compare=False)
-
-
 PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], Parts]
 Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 
@@ -95,6 +85,7 @@ class StreamPasses:
     last_made: Callable[[Mapping[str, Any]], Stream | None] = lambda document: None
     launcher_of: Callable[[Mapping[str, Any]], Launcher] | None = None
     parse: Callable[[Mapping[str, Any]], Stream] = lambda document: parse_stream(document, "the resource")
+    rollback: Rollback = field(default_factory=Rollback)
     lacking: dict[Key, str] = field(default_factory=dict)
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
@@ -151,13 +142,28 @@ class StreamPasses:
         except ResourceInvalid as problem:
             return self._invalid(key, document, statuses, problem)
         self._begin_anew_if_asked(statuses, stream)
-        return self._looped(key, document, statuses, stream)
+        return self._in_force(key, document, statuses, stream)
+
+    def _in_force(
+        self, key: Key, document: Mapping[str, Any], statuses: ResourceStatus, stream: Stream, plan: str | None = None
+    ) -> Next:
+        """Run the loop over a stream as its spec asks, or as the last good one does where that one cannot be started."""
+        launcher = self._launcher(document)
+        found = self.rollback.in_force(document, statuses, stream, launcher, self._reporter(statuses))
+        match found:
+            case InForce(stream=made, plan=plan_of_good):
+                return self._looped(key, document, statuses, made, plan_of_good or plan)
+            case RunsOn():
+                self._seen(statuses, has_driver=hold(statuses, launcher, rests=wanted_of(document) is Wanted.REST))
+                return Next(WATCH_SECONDS, "held")
+            case _:
+                assert_never(found)
 
     def _looped(
         self, key: Key, document: Mapping[str, Any], statuses: ResourceStatus, stream: Stream, plan: str | None = None
     ) -> Next:
         """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
-        wanted = _wanted(document)
+        wanted = wanted_of(document)
         parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
         loop = StreamLoop(stream, parts.world)
         try:
@@ -165,13 +171,19 @@ class StreamPasses:
         except NotPutTogether as told:
             if loop.driver_is_over:  # what it has left may be what fills the quota that refuses the next one
                 self._clean_up_once(statuses, parts, stream.spec.history)
+            status = statuses.read()[0]
+            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.world.now())
+            if refused:
+                statuses.carry(status.model_copy(update=refused))
             return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
         self._clean_up_once(statuses, parts, stream.spec.history)
         self._show_lag(key, statuses)
         statuses.flush()
         lacks = self._lacks(key, parts, statuses)
         self._seen(statuses, has_driver=isinstance(result, Watching), lacks=lacks)
-        following = _next(result, wanted)
+        following = next_look(result, wanted)
+        if isinstance(result, Halted) and is_to_be_settled(statuses.read()[0], stream.spec.recovery):
+            following = Next(0.0, following.outcome)  # what was refused for good may be gone back from
         return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
     def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> Lack | None:
@@ -214,14 +226,19 @@ class StreamPasses:
         statuses.write(status.model_copy(update={"spec_problem": told}), version)
         if status.spec_problem != told:
             self._reporter(statuses)("SpecInvalid", told)
+        before = self.rollback.last_good(document, status)
+        if before is not None:
+            return self._looped(key, document, statuses, before.stream, before.plan)
         if status.driver is not None:
             stream = self.last_made(document)
             if stream is not None and is_last_valid(stream, status):
-                return self._looped(key, document, statuses, stream, status.driver.plan)
-        launcher = self.launcher_of(document) if self.launcher_of is not None else None
-        has_driver = hold(statuses, launcher, rests=_wanted(document) is Wanted.REST)
+                return self._in_force(key, document, statuses, stream, status.driver.plan)
+        has_driver = hold(statuses, self._launcher(document), rests=wanted_of(document) is Wanted.REST)
         self._seen(statuses, has_driver=has_driver)
         return Next(WATCH_SECONDS, "invalid")
+
+    def _launcher(self, document: Mapping[str, Any]) -> Launcher | None:
+        return None if self.launcher_of is None else self.launcher_of(document)
 
     def _not_put_together(self, statuses: ResourceStatus, problem: Lack, wanted: Wanted, *, has_driver: bool) -> Next:
         """Something is missing, such as a secret or a quota: no attempt is made until it is there; a running driver stays."""
@@ -284,27 +301,3 @@ def recorded_attempt(status: StreamStatus) -> Epoch:
         return Epoch(max(status.attempt - 1, 0))
     over = status.driver.ended is not None
     return Epoch(status.driver.attempt if over else status.driver.attempt - 1)
-
-
-def _wanted(document: Mapping[str, Any]) -> Wanted:
-    return Wanted.REST if (document.get("spec") or {}).get("suspend") is True else Wanted.RUN
-
-
-def _seconds_until(moment: datetime) -> float:
-    return max((moment - datetime.now(UTC)) / timedelta(seconds=1), 0.0)
-
-
-def _next(result: PassResult, wanted: Wanted) -> Next:
-    match result:
-        case Watching(until=until):
-            return Next(WATCH_SECONDS if until is None else min(_seconds_until(until), WATCH_SECONDS), "watching")
-        case Waiting(until=until):
-            return Next(_seconds_until(until), "waiting")
-        case Done(completed=False):
-            return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS, "at_rest")
-        case Done():
-            return Next(REST_SECONDS, "completed")
-        case Halted():
-            return Next(REST_SECONDS, "halted")
-        case _:
-            assert_never(result)

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from exactlyonce.crash_points import reached
-from exactlyonce.errors import Refused
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
 from exactlyonce.launch.executor_pods import why_idle
@@ -30,7 +29,17 @@ from exactlyonce.launch.pod_names import (
     ui_service_name,
 )
 from exactlyonce.launch.pod_template import Manifest
-from exactlyonce.launch.port import NO_ORDERS, DriverState, Gone, LaunchFailed, NeverStarted, Orders, Running
+from exactlyonce.launch.port import (
+    NO_ORDERS,
+    DriverState,
+    Gone,
+    LaunchFailed,
+    ManifestRefused,
+    NeverStarted,
+    NotCreated,
+    Orders,
+    Running,
+)
 from exactlyonce.offsets import Epoch
 
 _CREATED = {
@@ -39,14 +48,6 @@ _CREATED = {
     "Pod": "start.pod-created",
 }
 _RECORDS = ("ConfigMap", "Pod")
-
-
-class NotCreated(LaunchFailed):
-    """The API server said no, so that nothing was created."""
-
-
-class ManifestRefused(Refused):
-    """The API server refuses a manifest for what is in it; the resource has to be changed."""
 
 
 @dataclass
@@ -127,14 +128,12 @@ class KubernetesLauncher:
 
     def latest_spec(self) -> Mapping[str, Any] | None:
         """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
-        found = max(self._config_maps(), key=_attempt_of, default=None)
-        if found is None:
-            return None
-        try:
-            spec = json.loads(found["data"][STREAM_FILE])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return spec if isinstance(spec, dict) else None
+        return _spec_in(max(self._config_maps(), key=_attempt_of, default=None))
+
+    def spec_of(self, attempt: Epoch) -> Mapping[str, Any] | None:
+        """Return the spec that an attempt was made of; None where its ConfigMap is gone, or is not this stream's."""
+        found = self._read("ConfigMap", driver_name(self.stream, attempt))
+        return _spec_in(found if found is not None and self._is_ours(found, attempt) else None)
 
     def drain(self, attempt: Epoch) -> None:
         """Delete the driver's pod: its kubelet asks the driver to end, and waits for the grace period."""
@@ -148,12 +147,13 @@ class KubernetesLauncher:
         if pod is not None and self._is_ours(pod, attempt):
             self._delete(pod, "Pod", grace_seconds=1)
 
-    def clean_up(self, recorded: Epoch, keep: int) -> None:
+    def clean_up(self, recorded: Epoch, keep: int, good: Epoch | None = None) -> None:
         """Let go of the attempts up to `recorded`, whose endings are in the status, and keep the last `keep` for their logs.
 
         Their pods lose the finalizer; one that may still run is deleted; ended ones beyond `keep` are removed with
         their ConfigMaps, and so are executors that a driver has left behind. Doing it again is harmless. The newest ConfigMap
-        stays as long as any attempt is kept: it has the last spec that could be used.
+        stays as long as any attempt is kept: it has the last spec that could be used. That of the attempt `good` stays in any
+        case: it has the spec that a bad update is rolled back to.
         """
         pods = [pod for pod in self._listed("Pod") if _attempt_of(pod) <= recorded]
         drivers = [pod for pod in pods if _role_of(pod) == DRIVER and self._is_ours(pod)]
@@ -171,6 +171,8 @@ class KubernetesLauncher:
         config_maps = self._config_maps()
         if keep:
             kept |= {max(map(_attempt_of, config_maps), default=recorded)}
+        if good is not None:
+            kept |= {good}
         for config_map in config_maps:
             if _attempt_of(config_map) <= recorded and _attempt_of(config_map) not in kept:
                 self._delete(config_map, "ConfigMap")
@@ -284,6 +286,17 @@ class KubernetesLauncher:
         except Answered as answer:
             name = found["metadata"]["name"]
             raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be deleted: {answer}.") from answer
+
+
+def _spec_in(config_map: Manifest | None) -> Mapping[str, Any] | None:
+    """Return the spec in an attempt's ConfigMap, or None where it has none that can be read."""
+    if config_map is None:
+        return None
+    try:
+        spec = json.loads(config_map["data"][STREAM_FILE])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return spec if isinstance(spec, dict) else None
 
 
 def _attempt_of(found: Manifest) -> Epoch:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.field_classes import OPERATORS_OWN
 from exactlyonce.api.pods import Driver, Executor
 from exactlyonce.api.resource import API_VERSION, KIND, Stream
-from exactlyonce.api.spec import OPERATORS_OWN
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import Image, Size
 from exactlyonce.launch.port import NO_ORDERS, Orders

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from exactlyonce.errors import Refused
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.launch.pod_verdict import PodVerdict
 from exactlyonce.offsets import Epoch
@@ -127,3 +128,11 @@ class Launcher(Protocol):
 
 class LaunchFailed(Exception):
     """A driver could not be started; the message says why in one sentence."""
+
+
+class NotCreated(LaunchFailed):
+    """Whoever is to run the driver said no, so that nothing was created; it may say yes later."""
+
+
+class ManifestRefused(Refused):
+    """What the driver is made of is refused for what it says; the resource has to be changed."""

@@ -11,6 +11,7 @@ from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import BatchNumber
+from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
 from exactlyonce.reconcile.progress import progress_of
 from exactlyonce.reconcile.recorded import (
@@ -69,7 +70,8 @@ class Endings(Step):
         ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
         goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        status = status.model_copy(update={"progress": progress_of(view, status.progress), "batch_limit": limit})
+        known = {"progress": progress_of(view, status.progress), "batch_limit": limit}
+        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, world.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
             step, told = after_shrinking(status.trouble, world.now()), f"{told} {smaller.why}"
             status = status.model_copy(update={"batch_limit": smaller})

@@ -10,6 +10,7 @@ from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.act import act
+from exactlyonce.reconcile.bad_update import after_proof
 from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.identity import before_the_raise
@@ -29,6 +30,7 @@ from exactlyonce.reconcile.verdicts import Decision, FirstStart, Launch
 from exactlyonce.reconcile.world import (
     Halted,
     PassResult,
+    Waiting,
     Watching,
 )
 
@@ -49,6 +51,11 @@ class Launching(Step):
             foreign = before_the_raise(request, row, is_gone)
             if foreign is not None:
                 return self._leave_to_its_owner(status, version, Decision(foreign))
+        proven = after_proof(status, before)
+        if proven:
+            # It was given up before Spark was up, and came up before it was fenced: what it was made of is no bad update.
+            status, version = self.write(status, version, **proven)
+            return Waiting(world.now(), f"Attempt {status.attempt} did run Spark; what it was made of is gone on with.")
         known = Epoch(0) if before is None else before.stream.epoch
         # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
         attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)

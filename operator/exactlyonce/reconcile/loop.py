@@ -10,13 +10,14 @@ from typing import assert_never
 
 from exactlyonce.api.conditions import NO_EXECUTOR
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import Phase, StreamStatus
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.port import Ended, Gone, LaunchFailed, NeverStarted, Running
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.offsets import Epoch
+from exactlyonce.reconcile.bad_update import after_refusal, after_running, was_up
 from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings
 from exactlyonce.reconcile.launching import Launching
@@ -79,12 +80,12 @@ class StreamLoop:
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
             self._step.world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
-            return self._put_off(str(problem))
+            return self._put_off(str(problem), problem)
         except Refused as problem:
             self._step.world.troubled(problem)
             if isinstance(problem, RefusedOutside) and self._step.world.asks_again:
-                return self._put_off(str(problem))
-            return self._halt(str(problem))
+                return self._put_off(str(problem), problem)
+            return self._halt(str(problem), problem)
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:
         status, version = self._step.world.statuses.read()
@@ -161,6 +162,9 @@ class StreamLoop:
                 return changes  # a driver that runs is not touched for what is only shown
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
             changes |= self._grown_back(status, view)
+            driver = changes.get("driver")
+            if isinstance(driver, DriverStatus) and was_up(status.attempt, view):
+                changes |= after_running(status, driver)
         return changes
 
     def _grown_back(self, status: StreamStatus, view: LedgerView | None) -> dict[str, object]:
@@ -168,23 +172,25 @@ class StreamLoop:
         limit = still_needed(status.batch_limit, view, self._step.stream.spec.recovery)
         return {} if limit == status.batch_limit else {"batch_limit": limit}
 
-    def _put_off(self, reason: str) -> PassResult:
+    def _put_off(self, reason: str, problem: Exception) -> PassResult:
         """Something did not answer: nothing is known, so nothing is decided; try again later."""
         try:
             status, version = self._step.world.statuses.read()
             step = after_trouble(status.trouble, self._step.stream.spec.recovery, self._step.world.now())
             runs = status.phase is Phase.RUNNING and not self._is_over
             phase = Phase.RUNNING if runs else Phase.BACKING_OFF
-            self._step.write(status, version, phase=phase, message=reason, trouble=step.trouble)
+            changes = {"phase": phase, "message": reason, "trouble": step.trouble}
+            self._step.write(status, version, **changes, **after_refusal(status, problem, self._step.world.now()))
         except StatusConflict as problem:
             return Waiting(self._step.world.now(), str(problem))
         self._step.world.report("PutOff", reason)
         return Waiting(step.at, reason)
 
-    def _halt(self, reason: str) -> PassResult:
+    def _halt(self, reason: str, problem: Exception) -> PassResult:
         try:
             status, version = self._step.world.statuses.read()
-            self._step.write(status, version, phase=Phase.HALTED, message=reason)
+            told = after_refusal(status, problem, self._step.world.now())
+            self._step.write(status, version, phase=Phase.HALTED, message=reason, **told)
         except StatusConflict as problem:
             return Waiting(self._step.world.now(), str(problem))
         self._step.world.report("Halted", reason)
