@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from exactlyonce.control.__main__ import kopf_settings
 from exactlyonce.control.settings import read_settings
 from exactlyonce.control.sweeps import Sweeps
 from exactlyonce.control.wakeups import Key
 
-FLEET = [Key("shop", f"orders-{number}") for number in range(10_000)]
+FLEET = [Key("shop", f"orders-{number}") for number in range(3_000)]
 PERIOD_SECONDS = 300.0
 
 
@@ -24,6 +26,14 @@ def test_a_later_sweep_looks_at_each_stream_once_and_never_at_many_in_the_same_s
     of_second = [sum(second <= after < second + 1 for after in due.values()) for second in range(int(PERIOD_SECONDS))]
     assert sum(of_second) == len(FLEET)
     assert max(of_second) <= len(FLEET) / PERIOD_SECONDS + 1
+
+
+def test_a_sweep_over_a_large_fleet_takes_longer_rather_than_all_of_a_core() -> None:
+    sweeps, fleet = Sweeps(PERIOD_SECONDS), [Key("shop", f"orders-{number}") for number in range(10_000)]
+    sweeps.due(fleet, now=0.0)
+    assert sweeps.due(fleet, now=999.0) == {}
+    due = sorted(sweeps.due(fleet, now=1_000.0).values())
+    assert (len(due), due[-1]) == (10_000, pytest.approx(999.9))
 
 
 def test_a_stream_that_was_created_while_the_watch_was_down_is_looked_at_with_the_next_list() -> None:

@@ -10,7 +10,8 @@ from typing import Any, assert_never
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, Waiting, Wanted, Watching
 
 WATCH_SECONDS = 60.0
-REST_SECONDS = 300.0
+AT_REST: float | None = None
+"""Only a change can matter to a stream at rest; the sweep over all streams looks at it now and then."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ def next_look(result: PassResult, wanted: Wanted) -> Next:
         case Waiting(until=until):
             return Next(_seconds_until(until), "waiting")
         case Done(completed=False):
-            return Next(0.0 if wanted is Wanted.RUN else REST_SECONDS, "at_rest")
+            return Next(0.0 if wanted is Wanted.RUN else AT_REST, "at_rest")
         case Done():
-            return Next(REST_SECONDS, "completed")
+            return Next(AT_REST, "completed")
         case Halted():
-            return Next(REST_SECONDS, "halted")
+            return Next(AT_REST, "halted")
         case _:
             assert_never(result)

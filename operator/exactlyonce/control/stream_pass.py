@@ -12,7 +12,7 @@ from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
-from exactlyonce.control.following import REST_SECONDS, WATCH_SECONDS, Next, next_look, wanted_of
+from exactlyonce.control.following import AT_REST, WATCH_SECONDS, Next, next_look, wanted_of
 from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.observer import Observer
@@ -247,7 +247,7 @@ class StreamPasses:
         if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):
             statuses.flush()
             self._seen(statuses, has_driver=has_driver, lacks=problem)
-            return Next(REST_SECONDS, "not_put_together")  # what a person has to know, or was told, is not written over
+            return Next(AT_REST, "not_put_together")  # what a person has to know, or was told, is not written over
         phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
         told = status.model_copy(update={"message": str(problem), "phase": status.phase if has_driver else phase})
         if told != status:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from exactlyonce.control.wakeups import Key
 
 PERIOD_SECONDS = 300.0
+APART_SECONDS = 0.1
+"""The least time between two streams of one sweep: with more than 3,000 of them a sweep takes longer than the period."""
 
 
 @dataclass
@@ -15,7 +17,7 @@ class Sweeps:
     """Decides for one operator process, list after list, from when it begins to lead.
 
     All streams of the first list are due at once: drivers may have ended while nobody led. Later every stream is due once
-    in each period, at a moment of its own, so that a large fleet never takes all workers at the same time. A stream that no
+    in each sweep, at a moment of its own, so that a large fleet never takes all workers at the same time. A stream that no
     earlier list had was created while the watch was down, or a moment ago; one that has left the list is gone. Both are
     due at once.
     """
@@ -34,10 +36,11 @@ class Sweeps:
             self._begun = now
             return dict.fromkeys(keys, 0.0)
         changed = dict.fromkeys(self._known ^ known, 0.0)
-        if now - self._begun < self.period_seconds:
+        period_seconds = max(self.period_seconds, len(keys) * APART_SECONDS)
+        if now - self._begun < period_seconds:
             return changed
         self._begun = now
-        apart_seconds = self.period_seconds / max(len(keys), 1)
+        apart_seconds = period_seconds / max(len(keys), 1)
         return {key: number * apart_seconds for number, key in enumerate(keys)} | changed
 
     def end(self) -> None:
