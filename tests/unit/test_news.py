@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -45,3 +46,14 @@ def test_a_resource_made_again_under_its_name_is_news() -> None:
     news(heard, "ADDED")
     assert news(heard, "DELETED")
     assert news(heard, "ADDED", uid="u-2")
+
+
+def test_a_stream_that_is_created_goes_before_the_many_that_were_there_when_the_watch_began() -> None:
+    async def first() -> Key:
+        heard, created = operator(), Key("shop", "created")
+        for number in range(100):
+            heard.hear(Key("shop", f"orders-{number}"), None, META)
+        heard.hear(created, "ADDED", META)
+        return (await heard.wakeups.next()).key
+
+    assert asyncio.run(first()) == Key("shop", "created")

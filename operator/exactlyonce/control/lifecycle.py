@@ -67,17 +67,22 @@ class Operator:
         async def stream_changed(
             namespace: str | None, name: str | None, meta: Mapping[str, Any], **event: Any
         ) -> None:
-            if self._is_news(Key(namespace or "", name or ""), event["type"], meta):
-                self._woken(namespace, name)
+            self.hear(Key(namespace or "", name or ""), event["type"], meta)
 
         @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER}, registry=registry)
         async def pod_changed(
-            namespace: str | None, meta: Mapping[str, Any], status: Mapping[str, Any], **_: Any
+            namespace: str | None, meta: Mapping[str, Any], status: Mapping[str, Any], **event: Any
         ) -> None:
             is_on_its_way = status.get("phase") == "Pending" and "deletionTimestamp" not in meta
             for owner in meta.get("ownerReferences", []):
                 if owner["kind"] == KIND:
-                    self._woken(namespace, owner["name"], _ON_ITS_WAY_SECONDS if is_on_its_way else 0.0)
+                    key = Key(namespace or "", owner["name"])
+                    self._woken(key, event["type"], _ON_ITS_WAY_SECONDS if is_on_its_way else 0.0)
+
+    def hear(self, key: Key, kind: str | None, meta: Mapping[str, Any]) -> None:
+        """Hear of a resource from the watch; `kind` is None for what was there when the watch began."""
+        if self._is_news(key, kind, meta):
+            self._woken(key, kind)
 
     @property
     def lease_silent_seconds(self) -> float:
@@ -105,9 +110,11 @@ class Operator:
             await asyncio.to_thread(executor.shutdown)
             await asyncio.to_thread(self.lease.release)
 
-    def _woken(self, namespace: str | None, name: str | None, after_seconds: float = 0.0) -> None:
-        if namespace and name:
-            self.wakeups.wake(Key(namespace, name), after_seconds, 0.0 if after_seconds else _HEAD_START_SECONDS)
+    def _woken(self, key: Key, kind: str | None, after_seconds: float = 0.0) -> None:
+        """Wake a stream before those that are only looked at, unless the watch lists everything or it is to wait."""
+        has_head_start = kind is not None and not after_seconds
+        if all(key):
+            self.wakeups.wake(key, after_seconds, _HEAD_START_SECONDS if has_head_start else 0.0)
 
     def _is_news(self, key: Key, kind: str | None, meta: Mapping[str, Any]) -> bool:
         """Whether a person may have changed something: what changes in the status alone is what passes write."""
