@@ -25,6 +25,7 @@ def test_a_given_cluster_runs_what_needs_no_more_of_it_and_skips_the_rest_with_t
         **os.environ,
         "TEST_KUBECONFIG": str(cluster.kubeconfig),
         "TEST_HOST_ADDRESS": cluster.host_address,
+        "EVERY_MODE": "1",
         "TEST_IMAGES": f"{images.operator},{images.spark}",
         "PATH": f"{cluster.kubectl_program.parent}:{os.environ['PATH']}",
     }

@@ -20,9 +20,11 @@ from exactlyonce.api import refused_properties
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.api.status import (
+    BadUpdate,
     BatchLimit,
     CheckpointStatus,
     DriverStatus,
+    GoodAttempt,
     Phase,
     Progress,
     StreamStatus,
@@ -63,6 +65,18 @@ STATUS = StreamStatus(
     checkpoint=CheckpointStatus(generation=3, location="s3a://lake/checkpoints/orders/generation-000003-a17"),
     progress=Progress(batch=4215, committed_at=NOW, lag_records=77, lag_seconds=3),
     trouble=Trouble(endings=1, batch=8, batch_failures=1, retry_at=NOW),
+    last_good=GoodAttempt(attempt=17, plan="ab12", image="spark:1"),
+    bad_update=BadUpdate(
+        plan="ef56",
+        image="spark:2",
+        attempt=16,
+        at=NOW,
+        failures=1,
+        tries=2,
+        reason="ImageNotPullable",
+        why="The image spark:2 cannot be pulled.",
+        stays="It has failed once.",
+    ),
     acted_on="cd34",
 )
 
