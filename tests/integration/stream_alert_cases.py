@@ -213,7 +213,7 @@ STREAM_CASES = [
         ],
         "20m",
         "8m",
-        "The latest spec of shop/orders is refused; the last valid one stays in force, if there was one.",
+        "The latest spec of shop/orders is refused or was rolled back; the last good one is in force, if there was one.",
     ),
     case(
         "ExactlyOnceSpecInvalid",
