@@ -139,7 +139,7 @@ class Tenant:
         statuses: Any = SimpleNamespace(read=self.statuses.read, document=resource, cluster=unused)
         made = self.parts.of(stream, resource, statuses, self._report)
         made.introduce()
-        world = replace(made.world, launcher=self.drivers, statuses=self.statuses)
+        world = replace(made.world, launcher=self.drivers, statuses=self.statuses, rehearse=lambda: None)
         return StreamLoop(stream, world).run_pass()
 
     def _report(self, kind: str, words: str) -> None:
