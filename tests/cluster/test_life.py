@@ -227,8 +227,8 @@ def test_a_stream_without_its_secret_or_with_an_invalid_spec_says_so_keeps_its_d
     stream.change({"spec.restartNonce": 1})
     stream.until(lambda: "warehouse is not there; create it" in stream.status["message"], "it is told again")
     assert (stream.phase, stream.status["attempt"]) == ("Running", 1), "no driver is ended for one that cannot be made"
+    stream.change({"spec.restartNonce": None})  # before the secret is there: the driver that runs is what is asked for
     stream.kubectl("apply", "--filename=-", stdin=login)
-    stream.change({"spec.restartNonce": None})
     with without_rules():
         stream.change({"spec.delivery": "Sometimes"})
     stream.until(lambda: stream.holding_condition == "Stalled: SpecInvalid", "it is told")
