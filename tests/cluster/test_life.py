@@ -227,7 +227,10 @@ def test_a_stream_without_its_secret_or_with_an_invalid_spec_says_so_keeps_its_d
     stream.change({"spec.restartNonce": 1})
     stream.until(lambda: "warehouse is not there; create it" in stream.status["message"], "it is told again")
     assert (stream.phase, stream.status["attempt"]) == ("Running", 1), "no driver is ended for one that cannot be made"
-    stream.change({"spec.restartNonce": None})  # before the secret is there: the driver that runs is what is asked for
+    # The driver that runs is what is asked for again, and this is the last valid spec that the operator sees.
+    stream.change({"spec.restartNonce": None})
+    asked = stream.resource["metadata"]["generation"]
+    stream.until(lambda: stream.status["observedGeneration"] == asked, "the restart is taken back")
     stream.kubectl("apply", "--filename=-", stdin=login)
     with without_rules():
         stream.change({"spec.delivery": "Sometimes"})
