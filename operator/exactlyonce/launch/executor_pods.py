@@ -6,16 +6,13 @@ land batches: a driver that has fewer than it asked for is slow, not idle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
-Manifest = Mapping[str, Any]
+from exactlyonce.launch.pod_records import Manifest, condition, cut, held_back, moment
 
 PATIENCE = timedelta(seconds=90)
 """How long a driver may run without an executor, and an executor's pod may wait, before that is told."""
-
-_TOLD_MOST = 400
 
 
 def why_idle(executors: Sequence[Manifest], started_at: datetime | None, now: datetime) -> str | None:
@@ -26,7 +23,7 @@ def why_idle(executors: Sequence[Manifest], started_at: datetime | None, now: da
     if started_at is None or now - started_at < PATIENCE or any(map(_runs, executors)):
         return None
     waiting = [pod for pod in executors if pod["status"].get("phase") == "Pending"]
-    if any(now - _created(pod) < PATIENCE for pod in waiting):
+    if any(now - moment(pod["metadata"]["creationTimestamp"]) < PATIENCE for pod in waiting):
         return None
     unplaced = [pod for pod in waiting if _unschedulable(pod) is not None]
     if unplaced:
@@ -48,25 +45,19 @@ def _runs(pod: Manifest) -> bool:
 
 
 def _unschedulable(pod: Manifest) -> str | None:
-    for condition in pod["status"].get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "no node takes it")
-    return None
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") != "False":
+        return None
+    return str(scheduled.get("message") or scheduled.get("reason") or "no node takes it")
 
 
 def _held_back(pod: Manifest) -> str | None:
     """What keeps the containers of a pod that has a node from starting, such as an image that cannot be pulled."""
-    for container in [*pod["status"].get("initContainerStatuses", ()), *pod["status"].get("containerStatuses", ())]:
-        waiting = container.get("state", {}).get("waiting", {})
-        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
-            return str(waiting.get("message") or waiting["reason"])
-    return None
-
-
-def _created(pod: Manifest) -> datetime:
-    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    status = pod["status"]
+    waiting = held_back([*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())])
+    return str(waiting.get("message") or waiting["reason"]) if waiting else None
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split()).rstrip(".")
-    return text if len(text) <= _TOLD_MOST else text[: _TOLD_MOST - 1] + "…"
+    """A text as the cluster says it, as a part of a sentence."""
+    return cut(text.strip().rstrip("."))

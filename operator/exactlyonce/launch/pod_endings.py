@@ -7,18 +7,15 @@ lost, whose containers may run on. Each ending has a reason, one CamelCase word,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
 from exactlyonce.launch.pod_names import DRIVER, RECONCILE
+from exactlyonce.launch.pod_records import TOLD_MOST, Manifest, condition, cut, held_back, moment
 from exactlyonce.launch.pod_verdict import PodVerdict, parse_pod_verdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
-
-Manifest = Mapping[str, Any]
 
 
 class Reason(StrEnum):
@@ -85,14 +82,13 @@ _PHASE_REASONS = {
 }
 _NOT_ITS_FAULT = {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_SHUT_DOWN, Reason.CANNOT_START, Reason.DELETED}
 _KILLED, _TERMINATED = 137, 143  # 128 + SIGKILL, 128 + SIGTERM
-_TOLD_MOST = 400
 
 
 def needs_node(pod: Manifest) -> bool:
     """Whether `state_of` wants to know the pod's node: its record alone does not say that the driver runs."""
     if _terminated(pod) is not None or not pod["spec"].get("nodeName"):
         return False
-    return _condition(pod, "Ready").get("status") != "True" or "deletionTimestamp" in pod["metadata"]
+    return condition(pod, "Ready").get("status") != "True" or "deletionTimestamp" in pod["metadata"]
 
 
 def is_over(pod: Manifest) -> bool:
@@ -158,11 +154,6 @@ def _word(pod: Manifest) -> PodVerdict | None:
     found: Manifest = next((entry for entry in statuses if entry["name"] == RECONCILE), {})
     terminated = found.get("state", {}).get("terminated") or {}
     return parse_pod_verdict(terminated.get("message") or "")
-
-
-def moment(text: str) -> datetime:
-    """Return a time of the API server's as a moment."""
-    return datetime.fromisoformat(text)
 
 
 def _ended(pod: Manifest, terminated: Manifest) -> Ended:
@@ -259,7 +250,7 @@ def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: dateti
     if deadline is not None:
         told = f"{_name(pod)} was to have ended by {deadline}, and node {name} has not said that it has."
         losses.append((moment(deadline) + patience.silent_kubelet, told))
-    ready = _condition(pod, "Ready")
+    ready = condition(pod, "Ready")
     since = ready.get("lastTransitionTime")
     seen_to_run = "running" in _driver(pod).get("state", {}) and not _driver_spec(pod).get("readinessProbe")
     if node is None and seen_to_run and ready.get("status") == "False" and since is not None:
@@ -277,22 +268,22 @@ def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gon
     waited = now - moment(pod["status"].get("startTime") or metadata["creationTimestamp"])
     if "deletionTimestamp" in metadata and not pod["spec"].get("nodeName"):
         return Gone(_sentence(f"{name} was deleted before it was given a node."), str(Reason.DELETED))
-    scheduled = _condition(pod, "PodScheduled")
+    scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
         return Running(_sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
     if scheduled.get("status") == "False":
         said = scheduled.get("message", "no node takes it")
-        return _waiting(f"No node takes {name}: {_cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start, now)
-    waiting = _waiting_state(pod)
+        return _waiting(f"No node takes {name}: {cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start, now)
+    waiting = held_back([*pod["status"].get("initContainerStatuses", ()), _driver(pod)])
     why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why in _PULL_FAILURES:
         image = _driver_spec(pod).get("image")
         limit = timedelta(0) if why in _HOPELESS_PULLS else min(patience.image, patience.start)
         return _waiting(
-            f"The image {image} cannot be pulled: {_cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit, now
+            f"The image {image} cannot be pulled: {cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit, now
         )
     if said:
-        return _waiting(f"{name} cannot start: {_cut(said)}", Reason.CANNOT_START, waited, patience.start, now)
+        return _waiting(f"{name} cannot start: {cut(said)}", Reason.CANNOT_START, waited, patience.start, now)
     return _waiting(f"{name} is being started", Reason.START_TIMED_OUT, waited, patience.start, now)
 
 
@@ -308,19 +299,10 @@ def _disruption(pod: Manifest) -> tuple[Reason, str] | None:
     reason = pod["status"].get("reason")
     if reason in _PHASE_REASONS:
         return _PHASE_REASONS[reason]
-    target = _condition(pod, "DisruptionTarget")
+    target = condition(pod, "DisruptionTarget")
     if target.get("status") == "True":
         return _DISRUPTIONS.get(target.get("reason", ""), (Reason.EVICTED, "the cluster ended it"))
     return None
-
-
-def _waiting_state(pod: Manifest) -> Manifest:
-    """What the driver's container waits for, or an init container before it."""
-    for container in [*pod["status"].get("initContainerStatuses", ()), _driver(pod)]:
-        waiting: Manifest = container.get("state", {}).get("waiting", {})
-        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
-            return waiting
-    return {}
 
 
 def _terminated(pod: Manifest) -> Manifest | None:
@@ -338,10 +320,6 @@ def _driver_spec(pod: Manifest) -> Manifest:
     return next((entry for entry in pod["spec"].get("containers", ()) if entry["name"] == DRIVER), {})
 
 
-def _condition(pod: Manifest, kind: str) -> Manifest:
-    return next((entry for entry in pod["status"].get("conditions", ()) if entry["type"] == kind), {})
-
-
 def _name(pod: Manifest) -> str:
     return f"pod {pod['metadata']['name']}"
 
@@ -351,16 +329,11 @@ def _sentence(text: str) -> str:
 
 
 def _note(pod: Manifest) -> str:
-    message = pod["status"].get("message") or _condition(pod, "DisruptionTarget").get("message")
-    return f" ({_cut(message).rstrip('.')})" if message else ""
+    message = pod["status"].get("message") or condition(pod, "DisruptionTarget").get("message")
+    return f" ({cut(message).rstrip('.')})" if message else ""
 
 
 def _said(terminated: Manifest) -> str:
     """The end of what the kubelet has of the container's message or log, as the end of a sentence."""
     message = (terminated.get("message") or "").strip()
-    return f"; the last it wrote: {_cut(message[-_TOLD_MOST:])}" if message else "."
-
-
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _TOLD_MOST else text[: _TOLD_MOST - 1] + "…"
+    return f"; the last it wrote: {cut(message[-TOLD_MOST:])}" if message else "."
