@@ -89,6 +89,7 @@ class Server:
     """An API server with the pods of a stream."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
+    lists: int = 0
 
     def read(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         """Return a pod; its node reports."""
@@ -98,14 +99,15 @@ class Server:
 
     def list(self, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return the pods with the labels of a selector."""
+        self.lists += 1
         wanted = dict(part.split("=") for part in selector.split(","))
         return [pod for pod in self.pods if wanted.items() <= pod["metadata"]["labels"].items()]
 
 
-def running_driver() -> dict[str, Any]:
-    """Return the record of a driver's pod that has run for an hour."""
+def running_driver(started_at: datetime = LONG_AGO) -> dict[str, Any]:
+    """Return the record of a driver's pod that has run for an hour, or since another moment."""
     pod: dict[str, Any] = made("5m").pod
-    running = {"running": {"startedAt": LONG_AGO.isoformat()}}
+    running = {"running": {"startedAt": started_at.isoformat()}}
     status = {"phase": "Running", "containerStatuses": [{"name": DRIVER, "state": running}]}
     metadata = {**pod["metadata"], "creationTimestamp": LONG_AGO.isoformat()}
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "node1"}, "status": status}
@@ -113,7 +115,11 @@ def running_driver() -> dict[str, Any]:
 
 def looked(*executors: dict[str, Any]) -> Running:
     """Return how a running driver is that has these executors."""
-    server = Server([running_driver(), *executors])
+    return look(Server([running_driver(), *executors]))
+
+
+def look(server: Server) -> Running:
+    """Return how the driver of an API server is."""
     launcher = KubernetesLauncher(
         cast(ApiServer, server), "shop", "orders", OWNER_UID, lambda attempt, orders: made("5m"), now=lambda: NOW
     )
@@ -125,6 +131,13 @@ def looked(*executors: dict[str, Any]) -> Running:
 def test_a_look_at_a_driver_that_runs_sees_whether_it_has_executors() -> None:
     assert looked(executor("Running")).idle_because is None
     assert NO_ROOM[:-1] in (looked(unschedulable()).idle_because or "")
+
+
+def test_a_driver_that_has_just_started_costs_no_list_of_its_executors() -> None:
+    for started_at, lists in ((NOW - PATIENCE + timedelta(seconds=1), 0), (NOW - PATIENCE, 1)):
+        server = Server([running_driver(started_at)])
+        look(server)
+        assert server.lists == lists
 
 
 def test_executors_of_another_attempt_do_not_count() -> None:

@@ -15,12 +15,17 @@ PATIENCE = timedelta(seconds=90)
 """How long a driver may run without an executor, and an executor's pod may wait, before that is told."""
 
 
+def has_just_started(started_at: datetime | None, now: datetime) -> bool:
+    """Whether the first executors of a driver may still be on their way, so that nobody needs to look for them."""
+    return started_at is None or now - started_at < PATIENCE
+
+
 def why_idle(executors: Sequence[Manifest], started_at: datetime | None, now: datetime) -> str | None:
     """Return why a driver that has run since `started_at` has no executor, as one sentence; None where it has one.
 
     None, too, while the first executors are still on their way.
     """
-    if started_at is None or now - started_at < PATIENCE or any(map(_runs, executors)):
+    if has_just_started(started_at, now) or any(map(_runs, executors)):
         return None
     waiting = [pod for pod in executors if pod["status"].get("phase") == "Pending"]
     if any(now - moment(pod["metadata"]["creationTimestamp"]) < PATIENCE for pod in waiting):

@@ -15,7 +15,7 @@ from typing import Any
 from exactlyonce.crash_points import reached
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
 from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
-from exactlyonce.launch.executor_pods import why_idle
+from exactlyonce.launch.executor_pods import has_just_started, why_idle
 from exactlyonce.launch.network_secret import drawn
 from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
 from exactlyonce.launch.pod_names import (
@@ -88,8 +88,11 @@ class KubernetesLauncher:
         """Look at the executors of a driver that runs: without any, it lands nothing and says nothing."""
         if not isinstance(state, Running) or not state.started or state.pod is None:
             return state
+        started_at, now = state.pod.started_at, self.now()
+        if has_just_started(started_at, now):
+            return state
         found = self._listed("Pod", f",{ATTEMPT_LABEL}={attempt},{ROLE_LABEL}={EXECUTOR}")
-        return replace(state, idle_because=why_idle(found, state.pod.started_at, self.now()))
+        return replace(state, idle_because=why_idle(found, started_at, now))
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Create what the attempt consists of; what is there already and is ours is left as it is.
