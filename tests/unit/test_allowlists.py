@@ -11,10 +11,10 @@ from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.control.allowlists import (
     NO_ALLOWLISTS,
     Allowlists,
-    AllowlistsUnusable,
     admitted_stream,
     parse_allowlists,
 )
+from exactlyonce.control.namespace_lists import ListUnusable
 from exactlyonce.control.settings import read_settings
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
@@ -158,7 +158,7 @@ def test_everything_that_is_refused_is_told_with_the_resource() -> None:
 def test_an_allowlist_that_cannot_be_read_ends_the_operator_with_a_sentence(
     text: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(AllowlistsUnusable) as refused:
+    with pytest.raises(ListUnusable) as refused:
         parse_allowlists(text)
     assert told in str(refused.value)
     with pytest.raises(SystemExit):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.control.namespace_lists import ListUnusable
 from exactlyonce.control.operator_locations import (
     NO_LOCATIONS,
-    LocationsUnusable,
     OperatorLocations,
     parse_locations,
 )
@@ -208,7 +208,7 @@ def test_each_entry_is_for_its_own_namespaces_alone() -> None:
 def test_what_an_administrator_wrote_wrong_is_refused_with_the_field_and_what_to_write(
     entry: dict[str, Any], at_field: str, said: str
 ) -> None:
-    with pytest.raises(LocationsUnusable) as refused:
+    with pytest.raises(ListUnusable) as refused:
         parse_locations(json.dumps([entry]))
     told = str(refused.value)
     assert told.startswith("checkpoints.locations (an administrator sets it): ")
@@ -219,7 +219,7 @@ def test_what_an_administrator_wrote_wrong_is_refused_with_the_field_and_what_to
 
 @pytest.mark.parametrize("text", ["{}", "[", "[1]", '"s3a://lake"', "s3a://lake"])
 def test_what_is_no_list_of_entries_is_refused(text: str) -> None:
-    with pytest.raises(LocationsUnusable):
+    with pytest.raises(ListUnusable):
         parse_locations(text)
 
 

@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from exactlyonce.api.constraints import matches
 from exactlyonce.api.model import Model
-from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream, sentences_of
-from exactlyonce.control.operator_locations import NamespacePattern, is_like
-from exactlyonce.errors import Refused
+from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
+from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
 from exactlyonce.launch.pod_settings import PodDefaults
 
 _CHARACTER = r"[!-)+-~]"  # what an image may be written with, without the *
 _IMAGES = rf"{_CHARACTER}+|({_CHARACTER}*[/:@])?\*"
 _NAMES = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?|([a-z0-9][-a-z0-9.]*)?\*"
-
-
-class AllowlistsUnusable(Refused):
-    """The allowlists are not in the form that they have to have."""
 
 
 class Kind(StrEnum):
@@ -146,15 +141,9 @@ def parse_allowlists(text: str) -> Allowlists:
     """Return what the operator is started with: a JSON list of allowlists, or nothing.
 
     Raises:
-        AllowlistsUnusable: with a sentence for each thing that is wrong.
+        ListUnusable: with a sentence for each thing that is wrong.
     """
-    if not text.strip():
-        return NO_ALLOWLISTS
-    try:
-        return Allowlists(_ENTRIES.validate_json(text))
-    except ValidationError as problem:
-        told = " ".join(sentences_of(problem))
-        raise AllowlistsUnusable(f"drivers.allowlists (an administrator sets it): {told}") from None
+    return Allowlists(entries_of(text, _ENTRIES, "drivers.allowlists"))
 
 
 _ENTRIES = TypeAdapter(tuple[Allowlist, ...])

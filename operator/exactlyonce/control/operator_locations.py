@@ -10,24 +10,18 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from exactlyonce.api.checkpoint import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, Checkpoint, has_no_dots
 from exactlyonce.api.constraints import Rule, matches
 from exactlyonce.api.model import DNS_LABEL, Model
-from exactlyonce.api.resource import sentences_of
-from exactlyonce.errors import Refused
+from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
 
 NAMESPACE = "{namespace}"
 """Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
 
 _FOLDER_OF_PREFIX = FOLDER.replace("*", "")
 _PREFIX = rf"s3a?://{BUCKET}(/({_FOLDER_OF_PREFIX}|\{{namespace\}}))*/?"
-_NAMESPACES = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9]?[-a-z0-9]*\*"
-
-
-class LocationsUnusable(Refused):
-    """The locations that an administrator allows are not in the form that they have to have."""
 
 
 Prefix = Annotated[
@@ -40,12 +34,6 @@ Prefix = Annotated[
     ),
     Rule("true", has_no_dots, "write the folder without . and .. as parts of it"),
 ]
-NamespacePattern = Annotated[
-    str,
-    Field(max_length=63),
-    matches(_NAMESPACES, "write a namespace's name, or how names begin followed by a *, such as team-*"),
-]
-
 ServiceAddress = Annotated[
     str,
     Field(max_length=1024),
@@ -117,15 +105,9 @@ def parse_locations(text: str) -> OperatorLocations:
     """Return what the operator is started with: a JSON list of allowances, or nothing.
 
     Raises:
-        LocationsUnusable: with a sentence for each thing that is wrong.
+        ListUnusable: with a sentence for each thing that is wrong.
     """
-    if not text.strip():
-        return NO_LOCATIONS
-    try:
-        return OperatorLocations(_ALLOWANCES.validate_json(text))
-    except ValidationError as problem:
-        told = " ".join(sentences_of(problem))
-        raise LocationsUnusable(f"checkpoints.locations (an administrator sets it): {told}") from None
+    return OperatorLocations(entries_of(text, _ALLOWANCES, "checkpoints.locations"))
 
 
 _ALLOWANCES = TypeAdapter(tuple[Allowance, ...])
@@ -142,11 +124,6 @@ def _split(location: str) -> tuple[str, ...] | None:
 def _is_canonical(folder: str) -> bool:
     """Whether a folder's name is told as it is: not empty, neither . nor .., and without a percent sign."""
     return has_no_dots(folder) and re.fullmatch(FOLDER, folder, re.ASCII) is not None
-
-
-def is_like(namespace: str, pattern: str) -> bool:
-    """Return whether a namespace is the one that a pattern names, or one whose name begins so."""
-    return namespace.startswith(pattern[:-1]) if pattern.endswith("*") else namespace == pattern
 
 
 def _canonical_endpoint(endpoint: str | None) -> str | None:

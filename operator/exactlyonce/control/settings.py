@@ -7,9 +7,10 @@ import os
 import socket
 from dataclasses import dataclass
 
-from exactlyonce.control.allowlists import Allowlists, AllowlistsUnusable, parse_allowlists
+from exactlyonce.control.allowlists import Allowlists, parse_allowlists
 from exactlyonce.control.lease import LeaseTimes
-from exactlyonce.control.operator_locations import LocationsUnusable, OperatorLocations, parse_locations
+from exactlyonce.control.namespace_lists import ListUnusable
+from exactlyonce.control.operator_locations import OperatorLocations, parse_locations
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 
@@ -79,7 +80,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     try:
         locations = parse_locations(given.checkpoint_locations)
         allowlists = parse_allowlists(given.allowlists)
-    except (LocationsUnusable, AllowlistsUnusable) as problem:
+    except ListUnusable as problem:
         parser.error(str(problem))
     image = (
         Image(given.image, given.image_pull_policy or None, _listed(given.image_pull_secrets)) if given.image else None
