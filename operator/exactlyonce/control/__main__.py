@@ -7,7 +7,7 @@ import functools
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,6 @@ from prometheus_client import (
 )
 
 from exactlyonce.api.conditions import rendered
-from exactlyonce.api.resource import Stream
 from exactlyonce.control.allowlists import admitted_stream, still_admitted
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.cluster import GROUP, LIST_PAGE, PLURAL, VERSION, Cluster
@@ -46,7 +45,6 @@ from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
-from exactlyonce.offsets import Epoch
 
 _IDLE_SECONDS = 0.5
 """How long kopf keeps a task with the last event of each object: the first list brings one of every object."""
@@ -88,14 +86,11 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         locations=settings.locations,
     )
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
-
-    def last_made(document: Mapping[str, Any]) -> Stream | None:
-        return still_admitted(parts.last_made(document), settings.allowlists, settings.defaults)
-
-    def made_by(document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
-        return still_admitted(parts.made_by(document, attempt), settings.allowlists, settings.defaults)
-
+    admitted = functools.partial(still_admitted, allowlists=settings.allowlists, defaults=settings.defaults)
     default = settings.defaults.image
+    rollback = Rollback(
+        lambda document, attempt: admitted(parts.made_by(document, attempt)), None if default is None else default.name
+    )
     passes = StreamPasses(
         cluster,
         parts.of,
@@ -106,10 +101,10 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         settings.selector,
         parts.forget,
         functools.partial(release_orphans, cluster, may_act),
-        last_made,
+        lambda document: admitted(parts.last_made(document)),
         parts.launcher_of,
         functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
-        Rollback(made_by, None if default is None else default.name),
+        rollback,
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act, f"{settings.lease_namespace}/{settings.lease_name}")

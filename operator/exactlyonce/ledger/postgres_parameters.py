@@ -7,6 +7,7 @@ reads a file, or changes a time limit is therefore refused; the operator's and t
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,11 +156,13 @@ def _sentence(key: str, where: str, reason: _Reason, so: str = "") -> str:
     return f"{sets}, because {reason.why}; whoever may write the secret has to {reason.instead}."
 
 
+def _refused(name: str, what: str, instead: str) -> SecretRefused:
+    return SecretRefused(f"Secret {name} {what}; whoever may write the secret has to {instead}.")
+
+
 def _servers(name: str, hosts: str, ports: str) -> tuple[str, str]:
     """Return the hosts and a port for each, or refuse what libpq would read as a socket or a default."""
-
-    def refused(what: str, instead: str) -> SecretRefused:
-        return SecretRefused(f"Secret {name} {what}; whoever may write the secret has to {instead}.")
+    refused = functools.partial(_refused, name)
 
     each_host = [host.strip().lower().rstrip(".") for host in hosts.split(",")]
     if any(not host for host in each_host):
@@ -182,9 +185,7 @@ def _servers(name: str, hosts: str, ports: str) -> tuple[str, str]:
 
 def _trust(name: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return what the server's certificate is checked against; a check that libpq would skip in silence is refused."""
-
-    def refused(what: str, instead: str) -> SecretRefused:
-        return SecretRefused(f"Secret {name} {what}; whoever may write the secret has to {instead}.")
+    refused = functools.partial(_refused, name)
 
     mode, text = values.get("sslmode"), values.get(CERTIFICATE)
     if text is not None:

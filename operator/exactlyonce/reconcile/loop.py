@@ -80,12 +80,12 @@ class StreamLoop:
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
             self._step.world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
-            return self._put_off(str(problem), problem)
+            return self._put_off(problem)
         except Refused as problem:
             self._step.world.troubled(problem)
             if isinstance(problem, RefusedOutside) and self._step.world.asks_again:
-                return self._put_off(str(problem), problem)
-            return self._halt(str(problem), problem)
+                return self._put_off(problem)
+            return self._halt(problem)
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:
         status, version = self._step.world.statuses.read()
@@ -172,8 +172,9 @@ class StreamLoop:
         limit = still_needed(status.batch_limit, view, self._step.stream.spec.recovery)
         return {} if limit == status.batch_limit else {"batch_limit": limit}
 
-    def _put_off(self, reason: str, problem: Exception) -> PassResult:
+    def _put_off(self, problem: Exception) -> PassResult:
         """Something did not answer: nothing is known, so nothing is decided; try again later."""
+        reason = str(problem)
         try:
             status, version = self._step.world.statuses.read()
             step = after_trouble(status.trouble, self._step.stream.spec.recovery, self._step.world.now())
@@ -181,18 +182,19 @@ class StreamLoop:
             phase = Phase.RUNNING if runs else Phase.BACKING_OFF
             changes = {"phase": phase, "message": reason, "trouble": step.trouble}
             self._step.write(status, version, **changes, **after_refusal(status, problem, self._step.world.now()))
-        except StatusConflict as problem:
-            return Waiting(self._step.world.now(), str(problem))
+        except StatusConflict as conflict:
+            return Waiting(self._step.world.now(), str(conflict))
         self._step.world.report("PutOff", reason)
         return Waiting(step.at, reason)
 
-    def _halt(self, reason: str, problem: Exception) -> PassResult:
+    def _halt(self, problem: Exception) -> PassResult:
+        reason = str(problem)
         try:
             status, version = self._step.world.statuses.read()
             told = after_refusal(status, problem, self._step.world.now())
             self._step.write(status, version, phase=Phase.HALTED, message=reason, **told)
-        except StatusConflict as problem:
-            return Waiting(self._step.world.now(), str(problem))
+        except StatusConflict as conflict:
+            return Waiting(self._step.world.now(), str(conflict))
         self._step.world.report("Halted", reason)
         return Halted(reason)
 
