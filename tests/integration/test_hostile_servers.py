@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -20,38 +17,23 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.following import Next
-from exactlyonce.control.lease import Lease, LeaseRecord
-from exactlyonce.control.lifecycle import Operator
-from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.observer import Observer
-from exactlyonce.control.wakeups import Key, WakeUps
+from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerRefused, StoreBusy, Unreachable
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
-from exactlyonce.monitor.monitor import Monitor
 from testbed.hostile_postgres import HostilePostgres, Manner
 from testbed.postgres import Postgres
 from tests.conftest import address_of
 from tests.ledgers import STREAM, ledger_on, started
+from tests.operator_in_process import running_operator, until
 
 WORKERS = 4
 SHORT = Limits(connect_seconds=2, lock_seconds=1, transaction_seconds=1, answer_seconds=1)
 HOSTILE = [Key("shop", f"orders-{number}") for number in range(6)]
 WELL = [Key("web", f"clicks-{number}") for number in range(12)]
-
-
-class FreeLease:
-    """A Lease that nobody else wants."""
-
-    def read(self) -> LeaseRecord:
-        return LeaseRecord(None, 0, "", None)
-
-    def write(self, record: LeaseRecord, duration_seconds: int) -> LeaseRecord:
-        return record
 
 
 @dataclass
@@ -107,32 +89,17 @@ def test_a_server_that_does_not_answer_is_given_up_and_passes_of_other_streams_e
         passes = Passes(Bulkheads(WORKERS, hangs_seconds=0.3), ledgers)
 
         async def scene() -> None:
-            wakeups = WakeUps(time.monotonic, passes.bulkheads.may_run)
-            given: Any = passes
-            observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))
-            lease = Lease("me", FreeLease(), time.monotonic)
-            operator = Operator(wakeups, given, lease, WORKERS, lambda: [], observer)
-            stop = asyncio.Event()
-            running = asyncio.create_task(operator.run(stop))
-            for key in [*HOSTILE, *WELL]:  # the hostile ones come first
-                wakeups.wake(key)
-            await until(
-                lambda: set(WELL) <= passes.meanwhile, "every other stream ends a pass while one of these is in hand"
-            )
-            await until(lambda: sum(passes.given_up.values()) >= 3, "the hostile server's passes come to an end")
-            stop.set()
-            await running
+            due = [*HOSTILE, *WELL]  # the hostile ones come first
+            async with running_operator(passes, passes.bulkheads, WORKERS, due):
+                await until(
+                    lambda: set(WELL) <= passes.meanwhile,
+                    "every other stream ends a pass while one of these is in hand",
+                )
+                await until(lambda: sum(passes.given_up.values()) >= 3, "the hostile server's passes come to an end")
 
         asyncio.run(scene())
         assert server.clients
         assert not any(passes.ended[key] for key in HOSTILE)
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
 
 
 def test_a_session_has_nothing_of_the_environment_or_the_home_of_the_process(

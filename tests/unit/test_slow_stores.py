@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.following import Next
-from exactlyonce.control.lease import Lease, LeaseRecord
-from exactlyonce.control.lifecycle import Operator
-from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.observer import Observer
-from exactlyonce.control.wakeups import Key, WakeUps
+from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreBusy
-from exactlyonce.monitor.monitor import Monitor
+from tests.operator_in_process import running_operator, until
 
 WORKERS = 4
 HUNG = [Key("shop", f"orders-{number}") for number in range(20)]
 WELL = [Key("web", f"clicks-{number}") for number in range(20)]
-
-
-class FreeLease:
-    """A Lease that nobody else wants."""
-
-    def read(self) -> LeaseRecord:
-        return LeaseRecord(None, 0, "", None)
-
-    def write(self, record: LeaseRecord, duration_seconds: int) -> LeaseRecord:
-        return record
 
 
 @dataclass
@@ -70,30 +53,14 @@ def passes() -> Iterator[Passes]:
     made.let_go.set()
 
 
-async def until(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
-
-
 def test_a_store_that_hangs_delays_its_own_streams_only_and_they_are_run_when_it_answers(passes: Passes) -> None:
     async def scene() -> None:
-        wakeups = WakeUps(time.monotonic, passes.bulkheads.may_run)
-        given: Any = passes
-        observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))
-        lease = Lease("me", FreeLease(), time.monotonic)
-        operator = Operator(wakeups, given, lease, WORKERS, lambda: [], observer)
-        stop = asyncio.Event()
-        running = asyncio.create_task(operator.run(stop))
-        for key in [*HUNG, *WELL]:  # those that will hang come first
-            wakeups.wake(key)
-        await until(lambda: all(passes.run_of[key] for key in WELL), "the others are run while the store hangs")
-        assert not any(passes.run_of[key] for key in HUNG)
-        await until(lambda: len(operator.pulse.in_hand) <= passes.bulkheads.share, "the other workers are free")
-        passes.let_go.set()
-        await until(lambda: all(passes.run_of[key] for key in HUNG), "its streams are run when it answers")
-        stop.set()
-        await running
+        due = [*HUNG, *WELL]  # those that will hang come first
+        async with running_operator(passes, passes.bulkheads, WORKERS, due) as operator:
+            await until(lambda: all(passes.run_of[key] for key in WELL), "the others are run while the store hangs")
+            assert not any(passes.run_of[key] for key in HUNG)
+            await until(lambda: len(operator.pulse.in_hand) <= passes.bulkheads.share, "the other workers are free")
+            passes.let_go.set()
+            await until(lambda: all(passes.run_of[key] for key in HUNG), "its streams are run when it answers")
 
     asyncio.run(scene())
