@@ -129,9 +129,9 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 "ExactlyOnceSecretMissing",
                 """max by (namespace, stream) (exactlyonce_stream_secret_missing) == 1
 unless on (namespace, stream) (exactlyonce_stream_phase{phase="Completed"} == 1)""",
-                f"A secret of {_STREAM}, or a key of it, is missing, or the operator may not read it.",
-                "The stream's latest event PutOff names the secret and the key: create it, or give the operator the right to "
-                "read it. No driver is started without it.",
+                f"A secret of {_STREAM}, or a key of it, is missing or refused, or the operator may not read it.",
+                "The stream's latest event PutOff names the secret and the key: create or correct it, or give the operator the "
+                "right to read it. No driver is started without it.",
             ),
             Alert(
                 "ExactlyOnceSpecInvalid",

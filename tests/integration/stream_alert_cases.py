@@ -188,14 +188,14 @@ STREAM_CASES = [
         [series("stream_secret_missing", ORDERS, "0x5 1x20 0x20"), series("stream_phase", RUNNING, "1x45")],
         "15m",
         "8m",
-        "A secret of shop/orders, or a key of it, is missing, or the operator may not read it.",
+        "A secret of shop/orders, or a key of it, is missing or refused, or the operator may not read it.",
     ),
     case(
         "ExactlyOnceSecretMissing",
         [series("stream_secret_missing", ORDERS, "0x5 1x20 0x20"), series("stream_phase", RUNNING, "1x45")],
         "15m",
         "30m",
-        "A secret of shop/orders, or a key of it, is missing, or the operator may not read it.",
+        "A secret of shop/orders, or a key of it, is missing or refused, or the operator may not read it.",
     ),
     case(
         "ExactlyOnceSecretMissing",

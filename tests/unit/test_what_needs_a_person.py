@@ -16,7 +16,7 @@ from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.wakeups import Key
-from exactlyonce.errors import ExactlyOnceError, LedgerUnreachable, SecretMissing
+from exactlyonce.errors import ExactlyOnceError, LedgerUnreachable, SecretMissing, SecretRefused
 from exactlyonce.launch.port import Gone, Running
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
@@ -81,6 +81,7 @@ def test_a_condition_that_changes_leaves_no_series_behind() -> None:
     [
         (None, 0),
         (SecretMissing("Secret shop/warehouse is not there; create it."), 1),
+        (SecretRefused("Secret warehouse may not set options; whoever may write the secret has to remove it."), 1),
         (ClusterRefused("The operator may not use Secret shop/warehouse."), 1),
         (ClusterUnreachable("The API server does not answer."), 0),
         (LedgerUnreachable("The database does not answer."), 0),
