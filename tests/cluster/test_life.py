@@ -162,7 +162,7 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     rig.assert_exactly_once()
 
     stream.change({"spec.driver.startTimeout": "10s", "spec.image": "registry.invalid/nothing:1"})
-    stream.until(lambda: stream.holding_condition == "Stalled: RolledBack", "it is gone back from")
+    stream.until(lambda: stream.holding_condition == "Stalled: RolledBack", "it is rolled back")
     rig.produce(500)
     stream.until_landed_all()
     assert stream.holding_condition == "Stalled: RolledBack", "it lands, and says that it is not what was asked for"

@@ -51,7 +51,7 @@ def test_a_person_with_policies_of_their_own_keeps_them(server: ApiServerInMemor
     server.conflicting = {"networkpolicies"}
     result = init(server, "shop")
     assert result.exit_code == 1
-    assert "Cannot make NetworkPolicy shop/exactlyonce-driver: it is there and somebody else" in result.stderr
+    assert "Cannot make NetworkPolicy shop/exactlyonce-driver: it exists, and somebody else" in result.stderr
     assert result.stderr.rstrip().endswith("or leave it as it is with --no-network-policy.")
     assert init(server, "shop", "--no-network-policy").exit_code == 0
     assert not any(path.startswith(POLICIES) for path in server.applied)
@@ -78,7 +78,7 @@ def test_what_another_has_settled_otherwise_is_not_overwritten(server: ApiServer
     server.conflicting = {"roles"}
     result = init(server, "shop")
     assert result.exit_code == 1
-    assert "somebody else has settled it otherwise" in result.stderr
+    assert "somebody else has set it up differently" in result.stderr
     assert "choose another name with --service-account" in result.stderr
 
 

@@ -33,8 +33,8 @@ def test_an_image_that_cannot_be_pulled_is_gone_back_from_and_the_stream_runs_on
     assert ready["status"] == "False", "what the resource asks for is not so"
     assert ready["message"] == (
         "What the resource asks for could not be started (2 times in a row; attempt 3: ImageNotPullable, The image cannot be "
-        f"pulled). In force instead: the spec of attempt 1 and its image {GOOD_IMAGE}. Correct the resource, or set another "
-        "spec.restartNonce to try it as it is."
+        f"pulled). The stream was rolled back to the spec of attempt 1 and its image {GOOD_IMAGE}. Correct the resource, or "
+        "change spec.restartNonce to try it again as it is."
     )
     assert life.status.verdict is not None
     assert life.status.verdict.attempt == good, "the start after the roll back reconciles first, as every start does"
@@ -97,7 +97,7 @@ def test_a_full_cluster_is_no_bad_update_unless_the_template_or_the_size_was_cha
     life.fail(BAD_IMAGE, 4, UNSCHEDULABLE)
     assert life.status.bad_update is not None
     assert not life.status.bad_update.rolled_back
-    assert "nothing that can bring this about was changed since attempt 1" in (life.status.bad_update.stays or "")
+    assert "nothing that can cause this has changed since attempt 1" in (life.status.bad_update.stays or "")
     assert life.server.events.count("NotRolledBack") == 1
 
     nowhere = {"spec": {"nodeSelector": {"disk": "none-such"}}}
@@ -209,12 +209,14 @@ def test_a_resource_that_is_set_back_by_hand_is_what_runs_already() -> None:
     assert (life.status.attempt, life.pods.drained, life.stalled) == (attempt, [1], ("False", "Running"))
 
 
-def test_a_change_of_what_is_read_or_written_is_never_gone_back_from() -> None:
+def test_a_change_of_what_is_read_or_written_is_never_rolled_back() -> None:
     transform = {"sql": "SELECT id FROM source"}
     life = updated({"spec.image": BAD_IMAGE, "spec.transform": transform})
     life.fail(BAD_IMAGE, 4)
     assert life.status.bad_update is not None
-    assert "the change is of transform as well" in (life.status.bad_update.stays or "")
+    assert "not rolled back to that of attempt 1, which ran: transform changed as well" in (
+        life.status.bad_update.stays or ""
+    )
     assert "RolledBack" not in life.server.events
     assert life.server.events.count("NotRolledBack") == 1
 
@@ -341,7 +343,7 @@ def test_the_spec_that_is_gone_back_to_is_kept_however_many_attempts_fail() -> N
     life.change(**{"spec.recovery": {}})
     life.fail(BAD_IMAGE, 1)
     assert life.status.bad_update is not None
-    assert "no longer there" in (life.status.bad_update.stays or ""), "without it nothing is gone back to"
+    assert "no longer there" in (life.status.bad_update.stays or ""), "without it nothing is rolled back"
 
 
 def test_a_new_default_image_that_cannot_start_is_gone_back_from_to_the_image_that_ran() -> None:
@@ -375,7 +377,7 @@ def _goes_on(life: Life) -> list[str]:
     assert (life.status.phase, life.stalled) == ("Running", ("True", "RolledBack"))
     assert set(life.pods.images.values()) == {GOOD_IMAGE, BAD_IMAGE}
     made = [life.pods.images[it] for it in sorted(life.pods.images)]
-    assert made.count(BAD_IMAGE) == 2, "no further attempt is made of what was gone back from"
+    assert made.count(BAD_IMAGE) == 2, "no further attempt is made of what was rolled back"
     assert life.machine.view().stream.epoch == life.status.attempt
     return list(life.machine.effects)
 

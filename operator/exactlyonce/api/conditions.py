@@ -114,9 +114,9 @@ def rolled_back_words(status: StreamStatus) -> str | None:
     which = "the latest try" if bad.attempt is None else f"attempt {bad.attempt}"
     times = "" if bad.failures == 1 else f"{bad.failures} times in a row; "
     return (
-        f"What the resource asks for could not be started ({times}{which}: {bad.reason}, {bad.why.rstrip('.')}). In force "
-        f"instead: the spec of attempt {good.attempt}{image}. Correct the resource, or set another spec.restartNonce to try "
-        "it as it is."
+        f"What the resource asks for could not be started ({times}{which}: {bad.reason}, {bad.why.rstrip('.')}). The stream "
+        f"was rolled back to the spec of attempt {good.attempt}{image}. Correct the resource, or change spec.restartNonce to "
+        "try it again as it is."
     )
 
 

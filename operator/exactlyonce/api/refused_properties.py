@@ -70,7 +70,7 @@ _WITH_WORD = " || ".join(f"name.contains('{word}')" for word in SECRET_WORDS)
 _NOTHING_ELSE = Rule(
     f"self.all(name, name in {cel_list((*ALLOWED, *REFUSED))} || {_WITH_WORD})",
     lambda properties: all(_is_known(name) for name in properties),
-    f"properties may set nothing but {', '.join(ALLOWED)}; remove the others, which whoever may change the stream can do",
+    f"properties may set nothing but {', '.join(ALLOWED)}; whoever may change the stream has to remove the others",
 )
 """What is refused for a reason of its own is told by that rule alone."""
 

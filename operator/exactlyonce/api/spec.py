@@ -153,9 +153,9 @@ class Recovery(Model):
     )
     on_bad_update: OnBadUpdate = Field(
         OnBadUpdate.ROLL_BACK,
-        description="When drivers of a changed image, template, size or Spark setting end before Spark is up. RollBack "
-        "goes back to spec and image of the latest driver that did run Spark, until the resource is changed; Stay tries "
-        "the changed resource again and again. Nothing is rolled back where anything else was changed as well.",
+        description="What to do when drivers with a changed image, pod template, size or Spark setting end before Spark is "
+        "up: RollBack returns to the spec and the image of the latest driver that ran Spark, until the resource is changed; "
+        "Stay keeps trying the changed resource. Nothing is rolled back if anything else was changed as well.",
     )
     max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
     backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")

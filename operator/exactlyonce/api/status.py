@@ -61,7 +61,7 @@ class DriverStatus(StatusModel):
     image: str | None = Field(None, description="The image that it runs.")
     started_at: datetime | None = Field(None, description="When it was started.")
     idle_because: str | None = Field(
-        None, description="Why it cannot work although it runs: it has no executor. Unset where it can."
+        None, description="Why the running driver cannot work: it has no executor. Unset while it can."
     )
 
 
@@ -100,18 +100,20 @@ class BadUpdate(StatusModel):
     plan: str = Field(description="What those drivers were made of, as a hash.")
     image: str | None = Field(None, description="The image that they were to run.")
     attempt: int | None = Field(
-        None, description="The latest of them; unset where the driver's pod was refused before."
+        None, description="The latest such attempt; unset where the API server refused the pod, so that none was made."
     )
     at: datetime = Field(description="When the latest of them was counted.")
-    failures: int = Field(description="How many of them there were, in a row.")
-    tries: int = Field(description="How many it takes before the stream is rolled back; depends on how they ended.")
+    failures: int = Field(description="How many of them have failed in a row.")
+    tries: int = Field(description="How many failures roll the stream back; this depends on how they ended.")
     reason: str = Field(description="How the latest of them ended, in one word.")
     why: str = Field(description="How the latest of them ended.")
     rolled_back: bool = Field(
         False,
-        description="Whether spec and image of `lastGood` are in force, until the resource is changed.",
+        description="Whether the spec and the image of `lastGood` are in force until the resource is changed.",
     )
-    stays: str | None = Field(None, description="Why the stream is not rolled back although they are enough.")
+    stays: str | None = Field(
+        None, description="Why the stream is not rolled back, although enough drivers have failed."
+    )
 
 
 class CheckpointStatus(StatusModel):
@@ -173,10 +175,11 @@ class StreamStatus(StatusModel):
         None, description="The smaller limit of a batch that holds for now; unset where the resource's own does."
     )
     last_good: GoodAttempt | None = Field(
-        None, description="The latest attempt whose driver has run Spark; what a bad update is rolled back to."
+        None, description="The latest attempt whose driver has run Spark: a bad update is rolled back to its spec."
     )
     bad_update: BadUpdate | None = Field(
-        None, description="What the resource asks for and could not be started; unset once it runs, or was changed."
+        None,
+        description="What the resource asks for but could not be started; unset once it runs or the resource has changed.",
     )
     acted_on: str | None = Field(
         None, description="What a person last asked for, as a hash: another one gives a halted stream another try."

@@ -36,7 +36,7 @@ def of_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _namespace(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
     if re.fullmatch(DNS_LABEL, text) is None or len(text) > _NAMESPACE_MAX_LENGTH:
-        raise click.BadParameter(f"{text!r} is no namespace's name.")
+        raise click.BadParameter(f"{text!r} is not a valid namespace name.")
     return text
 
 
@@ -240,8 +240,8 @@ def init(namespace: str, account: str, context: str | None, kubeconfig: Path | N
     """Make the service account of drivers in NAMESPACE, with a role that lets it handle the pods of executors there.
 
     A NetworkPolicy lets nobody but drivers and executors of the namespace connect to them, except to a driver's metrics. The
-    chart does the same for the namespaces that its values name. It may be repeated at any time. It takes the rights to patch
-    and create serviceaccounts, roles, rolebindings and networkpolicies, as the role admin of the namespace has them.
+    chart does the same for the namespaces that its values name. You can repeat this at any time. You need the rights to patch
+    and create serviceaccounts, roles, rolebindings and networkpolicies; the role admin of the namespace has them.
     """
     from exactlyonce.control.driver_accounts import make_driver_account
     from exactlyonce.control.looking import ClusterLook

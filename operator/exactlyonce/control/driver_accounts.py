@@ -107,7 +107,7 @@ def _told(answer: Answered, what: str, namespace: str) -> LookRefused:
         )
     if answer.status == CONFLICT:
         return LookRefused(
-            f"Cannot make {what}: it is there and somebody else has settled it otherwise ({answer}); remove it, or choose "
+            f"Cannot make {what}: it exists, and somebody else has set it up differently ({answer}); remove it, or choose "
             f"another name with --service-account{_OR_NO_POLICY if 'NetworkPolicy' in what else ''}."
         )
     return LookRefused(

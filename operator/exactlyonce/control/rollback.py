@@ -1,6 +1,6 @@
 """Which spec the next attempt is made of: the latest, or, after a bad update, that of the latest attempt that ran Spark.
 
-What is gone back to is the spec of that attempt as a whole, with its image; of the latest one come only the fields that the
+A roll back takes the spec of that attempt as a whole, with its image; of the latest one come only the fields that the
 operator alone reads, such as `suspend` and `recovery`. docs/adr/0024
 """
 
@@ -116,28 +116,28 @@ class Rollback:
     def _gone_back_to(
         self, document: Mapping[str, Any], latest: Stream, bad: BadUpdate, good: GoodAttempt
     ) -> Stream | str:
-        """Return the stream with the last good spec, or why there is no going back to it."""
+        """Return the stream with the last good spec, or why the stream cannot be rolled back to it."""
         before = self.made_by(document, Epoch(good.attempt))
         if before is None or driver_plan(before.spec) != good.plan:
             return (
-                f"The latest spec cannot be started, and that of attempt {good.attempt}, which ran, is not gone back to: it is "
-                "no longer there, no longer valid or no longer allowed. Correct the resource."
+                f"The latest spec cannot be started, and the stream cannot be rolled back to that of attempt {good.attempt}, "
+                "which ran: it is no longer there, no longer valid or no longer allowed. Correct the resource."
             )
         was, asked = (it.spec.differences(*OPERATORS_OWN) for it in (before, latest))
         changed = {name for name in was.keys() | asked.keys() if was.get(name) != asked.get(name)}
         others = sorted(changed.difference(HOW_DRIVERS_RUN))
         if others:
             return (
-                f"The latest spec cannot be started, and that of attempt {good.attempt}, which ran, is not gone back to: the "
-                f"change is of {', '.join(others)} as well, and what is read and written is changed by a person alone. Correct "
-                "the resource."
+                f"The latest spec cannot be started, and the stream is not rolled back to that of attempt {good.attempt}, "
+                f"which ran: {', '.join(others)} changed as well, and only a person may change what is read and written. "
+                "Correct the resource."
             )
         if None not in (good.image, bad.image) and good.image != bad.image:
             changed.add("image")  # that of the operator, where the spec names none
         if not changed.intersection(_CAUSES.get(bad.reason, _ANY)):
             return (
-                f"The latest spec cannot be started ({bad.reason}), and nothing that can bring this about was changed since "
-                f"attempt {good.attempt}, which ran; going back to its spec would not help."
+                f"The latest spec cannot be started ({bad.reason}), and nothing that can cause this has changed since attempt "
+                f"{good.attempt}, which ran; rolling back to its spec would not help."
             )
         spec = before.spec.differences()
         for path in OPERATORS_OWN:
@@ -145,7 +145,9 @@ class Rollback:
         try:
             return parse_stream({**document, "spec": spec}, f"the spec of attempt {good.attempt}")
         except ResourceInvalid as problem:
-            return f"The spec of attempt {good.attempt} is not gone back to: {' '.join(problem.problems)}"
+            return (
+                f"The stream cannot be rolled back to the spec of attempt {good.attempt}: {' '.join(problem.problems)}"
+            )
 
 
 def stream_made_of(document: Mapping[str, Any], spec: Mapping[str, Any] | None) -> Stream | None:

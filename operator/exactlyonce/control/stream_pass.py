@@ -183,7 +183,7 @@ class StreamPasses:
         self._seen(statuses, has_driver=isinstance(result, Watching), lacks=lacks)
         following = next_look(result, wanted)
         if isinstance(result, Halted) and is_to_be_settled(statuses.read()[0], stream.spec.recovery):
-            following = Next(0.0, following.outcome)  # what was refused for good may be gone back from
+            following = Next(0.0, following.outcome)  # what was refused for good may be rolled back
         return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
     def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> Lack | None:
@@ -241,7 +241,7 @@ class StreamPasses:
         return None if self.launcher_of is None else self.launcher_of(document)
 
     def _not_put_together(self, statuses: ResourceStatus, problem: Lack, wanted: Wanted, *, has_driver: bool) -> Next:
-        """Something is missing, such as a secret or a quota: no attempt is made until it is there; a running driver stays."""
+        """Something is missing, such as a secret or room in a quota: no attempt is made without it; a running driver stays."""
         self.observer.metrics.troubled(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):

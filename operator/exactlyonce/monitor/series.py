@@ -134,8 +134,8 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge(
             "secret_missing",
-            "Whether a secret that the stream names, or one of its keys, is missing, has a value that no stream may set, or may "
-            "not be read by the operator. A running driver's secrets are read again every 15 minutes.",
+            "Whether a secret that the stream names, or one of its keys, is missing, has a value that no stream may set, or "
+            "may not be read by the operator. A running driver's secrets are read again every 15 minutes.",
         ),
         _life(lambda life: int(life.secret_missing)),
     ),

@@ -108,7 +108,7 @@ def after_proof(status: StreamStatus, view: LedgerView | None) -> dict[str, obje
 
 
 def is_due(status: StreamStatus, recovery: Recovery) -> bool:
-    """Whether enough attempts of a changed resource have failed for the last good one to be gone back to."""
+    """Whether enough attempts of a changed resource have failed to roll back to the last good one."""
     bad = status.bad_update
     if bad is None or status.last_good is None or bad.failures < bad.tries:
         return False
@@ -122,7 +122,7 @@ def is_due(status: StreamStatus, recovery: Recovery) -> bool:
 
 
 def is_to_be_settled(status: StreamStatus, recovery: Recovery) -> bool:
-    """Whether the next pass has to find out if there is a going back."""
+    """Whether the next pass has to find out if the stream can be rolled back."""
     bad = status.bad_update
     return bad is not None and is_due(status, recovery) and not bad.rolled_back and bad.stays is None
 

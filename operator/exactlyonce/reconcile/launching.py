@@ -55,7 +55,7 @@ class Launching(Step):
         if proven:
             # It was given up before Spark was up, and came up before it was fenced: what it was made of is no bad update.
             status, version = self.write(status, version, **proven)
-            return Waiting(world.now(), f"Attempt {status.attempt} did run Spark; what it was made of is gone on with.")
+            return Waiting(world.now(), f"Attempt {status.attempt} did run Spark, so what it was made of is kept.")
         known = Epoch(0) if before is None else before.stream.epoch
         # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
         attempt = Epoch(max(status.attempt, known, world.launcher.latest()) + 1)
