@@ -23,7 +23,7 @@ from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, Orders
 from exactlyonce.offsets import Epoch
 from testbed.cluster import Cluster, KubectlFailed
 from tests.cluster.streams import Streams
-from tests.resource_cases import document
+from tests.resource_documents import document
 from tests.rig import TookTooLong, eventually
 
 State = TypeVar("State")

@@ -25,7 +25,7 @@ from testbed.cluster import Cluster, KubectlFailed
 from tests.cluster.drivers import ACCOUNT, DRIVER_RIGHTS, rights, secret
 from tests.cluster.pods import apply
 from tests.cluster.streams import Streams
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 from tests.rig import QUICK_JVM, Rig, TookTooLong
 
 SECONDS = 300.0

@@ -25,7 +25,7 @@ from testbed.cluster import Cluster
 from tests.api_server_in_memory import driver_pod
 from tests.cluster.pods import apply
 from tests.cluster.streams import Streams, make_namespace
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 NAMESPACE, NAME, WATCHER = f"command-tests-{uuid.uuid4().hex[:8]}", "orders", "watcher"
 AT = (NAME, "-n", NAMESPACE)

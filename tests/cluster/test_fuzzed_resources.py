@@ -20,7 +20,8 @@ from tests.cluster.conftest import WithoutRules
 from tests.cluster.operators import MakeOperator, MakeStream
 from tests.cluster.streams import ServerRefused, Streams
 from tests.combinations import EVERY_MODE
-from tests.resource_cases import VALID, Document, Refused, changed, document, refused
+from tests.resource_cases import refused
+from tests.resource_documents import VALID, Document, Refused, changed, document
 from tests.rig import TookTooLong, eventually
 
 SEED = int(os.environ.get("FUZZ_SEED", "7"))

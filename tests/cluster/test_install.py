@@ -23,7 +23,7 @@ from testbed.cluster import Cluster
 from testbed.images import Images
 from tests.cluster.charts import Document, Helm, Release
 from tests.cluster.operators import WholeStream, watching_drivers
-from tests.resource_cases import changed
+from tests.resource_documents import changed
 from tests.rig import eventually
 
 pytestmark = pytest.mark.timeout(1500)

@@ -33,7 +33,8 @@ from exactlyonce.api.status import (
 )
 from scripts import generate_crd
 from tests.cluster.streams import ServerRefused, Streams, install, make_namespace, published_schema
-from tests.resource_cases import FULL, KAFKA, POSTGRES, VALID, Changes, Refused, changed, document, refused
+from tests.resource_cases import refused
+from tests.resource_documents import FULL, KAFKA, POSTGRES, VALID, Changes, Refused, changed, document
 from tests.rig import eventually
 
 NAMESPACE = f"resource-tests-{uuid.uuid4().hex[:8]}"

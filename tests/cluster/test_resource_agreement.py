@@ -19,7 +19,7 @@ from kubernetes import client, config
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from scripts import generate_crd
 from tests.cluster.streams import ServerRefused, Streams, install, make_namespace
-from tests.resource_cases import FULL, changed, document
+from tests.resource_documents import FULL, changed, document
 
 NAMESPACE = f"agreement-tests-{uuid.uuid4().hex[:8]}"
 SEED = int(os.environ.get("AGREEMENT_SEED", "4"))

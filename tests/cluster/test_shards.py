@@ -19,7 +19,7 @@ from exactlyonce.errors import SecretMissing
 from exactlyonce.monitor.monitor import Monitor
 from tests.cluster.operators import FINALIZER, MakeOperator
 from tests.cluster.streams import Streams
-from tests.resource_cases import document
+from tests.resource_documents import document
 from tests.rig import eventually
 
 

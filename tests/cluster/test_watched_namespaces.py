@@ -11,7 +11,7 @@ from scripts.generate_crd import UNSEEN
 from testbed.cluster import Cluster
 from tests.cluster.operators import FINALIZER, MakeOperator
 from tests.cluster.streams import ServerRefused, Streams
-from tests.resource_cases import document
+from tests.resource_documents import document
 from tests.rig import eventually
 
 

@@ -36,7 +36,7 @@ from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Halted, PassResult, StreamLoop, Watching
 from exactlyonce.reconcile.observe import Stores
 from testbed.s3 import S3
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.source import MemoryTopic
 from tests.unit.passes import KEYS, Drivers, Statuses

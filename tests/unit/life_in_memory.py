@@ -43,7 +43,7 @@ from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.offsets import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
-from tests.resource_cases import changed
+from tests.resource_documents import changed
 from tests.unit.passes import KEYS, STREAM, Drivers, Machine
 from tests.unit.resource_in_memory import KEY, ServerInMemory, resource
 

@@ -15,7 +15,7 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 KEY = Key("shop", "orders")
 VALID = parse_stream(document(), "the test")

@@ -18,7 +18,7 @@ from exactlyonce.control.namespace_lists import ListUnusable
 from exactlyonce.control.settings import read_settings
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 DEFAULTS = PodDefaults("exactlyonce-driver", Image("registry.example/exactlyonce-spark:1"))
 

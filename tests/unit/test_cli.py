@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from exactlyonce import __version__
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.main import main
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 COMMANDS = sorted(main.commands)
 OF_A_FILE = sorted(

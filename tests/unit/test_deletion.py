@@ -14,7 +14,7 @@ from exactlyonce.control.lease import NotLeading
 from exactlyonce.errors import ExactlyOnceError, StoreBusy, Unreachable
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.offsets import Epoch
-from tests.resource_cases import changed
+from tests.resource_documents import changed
 from tests.unit.resource_in_memory import OneDriver, ServerInMemory, resource
 
 

@@ -16,7 +16,7 @@ from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_settings import resolve
 from exactlyonce.offsets import Epoch
 from scripts.make_golden_pods import DEFAULTS, OWNER_UID
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 FIRST = Epoch(1)
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from exactlyonce.cli.main import main
 from tests.api_server_in_memory import ApiServerInMemory, driver_pod
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 STREAM = document(
     {

@@ -27,7 +27,7 @@ from exactlyonce.launch.pod_template import TemplateRefused
 from exactlyonce.launch.port import Orders
 from exactlyonce.offsets import Epoch
 from scripts.make_golden_pods import ATTEMPT, DEFAULTS, GOLDEN, OWNER_UID, cases, made
-from tests.resource_cases import FULL, VALID, document
+from tests.resource_documents import FULL, VALID, document
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

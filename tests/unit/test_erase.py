@@ -17,7 +17,7 @@ from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.lease import NotLeading
 from exactlyonce.ledger.rows import Owner
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 OURS = Owner("cluster-1", "shop/orders/u-1")
 COPY = changed(document(), {"metadata.uid": "u-1"})

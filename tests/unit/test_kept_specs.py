@@ -15,7 +15,7 @@ from exactlyonce.launch.pod_settings import resolve
 from exactlyonce.launch.port import Orders
 from exactlyonce.offsets import Epoch
 from scripts.make_golden_pods import DEFAULTS, OWNER_UID
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 Stored = dict[tuple[str, str], dict[str, Any]]
 

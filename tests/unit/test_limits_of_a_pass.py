@@ -15,7 +15,7 @@ from exactlyonce.control.store_names import kafka_name, postgres_name
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import PassTooLong, StoreBusy
 from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 KEYS = {"host": "db.example", "port": "5432", "dbname": "shop", "user": "lands", "password": "p"}
 

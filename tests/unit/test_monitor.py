@@ -34,7 +34,7 @@ from exactlyonce.offsets import BatchNumber, TopicPartition
 from exactlyonce.reconcile.progress import Pace
 from exactlyonce.source.bounds import Bounds
 from exactlyonce.source.kafka_fleet import Answer
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = StreamKey("shop", "orders")

@@ -23,7 +23,7 @@ from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.monitor.targets import Target
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 KEY = Key("shop", "orders")
 RESOURCE = changed(

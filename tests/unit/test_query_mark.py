@@ -8,7 +8,7 @@ from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE, WATERM
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.observe import request_of
-from tests.resource_cases import BY_KEY, DELETING, Changes, document
+from tests.resource_documents import BY_KEY, DELETING, Changes, document
 
 
 def mark(changes: Changes) -> str:

@@ -15,7 +15,8 @@ from exactlyonce.api.immutable import update_rules
 from exactlyonce.api.resource import NAME_MAX_LENGTH, ResourceInvalid, parse_stream, read_streams
 from exactlyonce.api.status import Phase
 from scripts import generate_crd
-from tests.resource_cases import FULL, VALID, Refused, document, refused
+from tests.resource_cases import refused
+from tests.resource_documents import FULL, VALID, Refused, document
 
 SCHEMA: dict[str, Any] = generate_crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 SPEC, STATUS = SCHEMA["properties"]["spec"], SCHEMA["properties"]["status"]

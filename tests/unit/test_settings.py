@@ -10,7 +10,7 @@ import pytest
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.cli.local_stream import driver_document
 from exactlyonce_spark.settings import DriverSpec
-from tests.resource_cases import FULL, VALID, document
+from tests.resource_documents import FULL, VALID, document
 
 RESOURCES = {**{name: document(changes) for name, changes in VALID.items()}, "nearly every field": FULL}
 

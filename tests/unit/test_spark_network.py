@@ -26,7 +26,7 @@ from exactlyonce_spark.executor import executor_command
 from exactlyonce_spark.session import session_settings
 from exactlyonce_spark.settings import DriverSpec
 from scripts.make_golden_pods import DEFAULTS, OWNER_UID
-from tests.resource_cases import document
+from tests.resource_documents import document
 from tests.unit.test_executor import ENVIRONMENT
 from tests.unit.test_spark_settings import JARS, POD, here, in_a_pod
 

@@ -18,7 +18,7 @@ from exactlyonce_spark.s3_settings import CertificateUnusable, give_login, trust
 from exactlyonce_spark.session import session_settings
 from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
 from scripts.make_golden_pods import ATTEMPT, DEFAULTS, OWNER_UID
-from tests.resource_cases import FULL, document
+from tests.resource_documents import FULL, document
 
 JARS = Path("/jars")
 POD = {

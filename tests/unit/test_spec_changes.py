@@ -8,7 +8,7 @@ import pytest
 
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.control.plans import driver_plan
-from tests.resource_cases import document
+from tests.resource_documents import document
 
 
 def plan(changes: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from exactlyonce.cli.main import main
 from exactlyonce.cli.status import as_data, show_status
 from exactlyonce.cli.stream_view import detail, table
 from exactlyonce.control.looking import ClusterLook, ClusterSilent, Event
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 WIDE = 200
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

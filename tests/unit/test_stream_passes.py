@@ -35,7 +35,7 @@ from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.offsets import Epoch
 from exactlyonce.reconcile.loop import Wanted, Watching, World
 from exactlyonce.reconcile.observe import Stores
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMemory, resource
 
 

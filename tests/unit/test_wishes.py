@@ -14,7 +14,7 @@ from exactlyonce.cli.main import main
 from exactlyonce.control.looking import ClusterLook, ClusterSilent
 from exactlyonce.control.wishes import Outcome, Wish, Wished, changed_spec, outcome
 from tests.api_server_in_memory import ApiServerInMemory
-from tests.resource_cases import changed, document
+from tests.resource_documents import changed, document
 
 
 def stream(suspend: bool = False, **status: Any) -> dict[str, Any]:

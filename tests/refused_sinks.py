@@ -1,0 +1,229 @@
+"""What a resource may not say of where rows and checkpoints are kept: each case with its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refused
+
+DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
+_RESULTS: Mapping[str, Changes] = {
+    "Update": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
+    "Complete": {**POSTGRES},
+}
+"""The sink that each output mode beside Append may have."""
+
+REFUSED_SINKS = (
+    Refused(
+        "a table with two dots",
+        {"spec.sink.postgres.table": "a.b.c"},
+        "spec.sink.postgres.table",
+        "write it as table or schema.table, and a name with a dot in double quotes",
+    ),
+    Refused(
+        "keys with Append",
+        {"spec.sink.postgres.keys": ["id"]},
+        "spec.sink.postgres",
+        "keys belongs to write: Upsert and Merge, and they need it",
+    ),
+    Refused(
+        "an Upsert without keys",
+        {"spec.sink.postgres.write": "Upsert"},
+        "spec.sink.postgres",
+        "keys belongs to write: Upsert and Merge, and they need it",
+    ),
+    Refused(
+        "a key twice",
+        {"spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id", "id"]}},
+        "spec.sink.postgres.keys",
+        "id stands in it twice; name it once",
+        "Duplicate value",
+    ),
+    Refused(
+        "a Merge of nothing",
+        {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"]}},
+        "spec.sink.postgres",
+        "merge belongs to write: Merge, and write: Merge needs it",
+    ),
+    Refused(
+        "a Merge of a key",
+        {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"id": "Sum"}}},
+        "spec.sink.postgres",
+        "merge may not name a column of keys",
+    ),
+    Refused(
+        "a Merge by an average",
+        {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"a": "Average"}}},
+        "spec.sink.postgres.merge",
+        "is not one of",
+        "Unsupported value",
+    ),
+    Refused(
+        "a version with Append",
+        {"spec.sink.postgres.version": "v"},
+        "spec.sink.postgres",
+        "version belongs to write: Upsert",
+    ),
+    Refused(
+        "a version among the keys",
+        {"spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id", "v"], "version": "v"}},
+        "spec.sink.postgres",
+        "version may not be one of the keys",
+    ),
+    Refused(
+        "a ledger's schema in upper case",
+        {"spec.sink.postgres.ledgerSchema": "Ledger"},
+        "spec.sink.postgres.ledgerSchema",
+        "write a plain name: lowercase letters, digits and underscores, no digit first",
+    ),
+    Refused(
+        "a transaction a partition at least once",
+        {"spec.sink.postgres.commit": "Partition", "spec.delivery": "AtLeastOnce"},
+        "spec",
+        "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
+    ),
+    Refused("no such output mode", {"spec.outputMode": "Retract"}, "spec.outputMode", "is not one of", "Unsupported value"),
+    *(
+        Refused(
+            f"{mode} {delivery}",
+            {"spec.outputMode": mode, "spec.delivery": delivery, "spec.sink.postgres": sink},
+            "spec",
+            "outputMode: Update and Complete belong to delivery: ExactlyOnce",
+        )
+        for mode, sink in _RESULTS.items()
+        for delivery in ("AtLeastOnce", "AtMostOnce")
+    ),
+    *(
+        Refused(
+            f"{mode} a transaction a partition",
+            {"spec.outputMode": mode, "spec.sink.postgres": {**sink, "commit": "Partition"}},
+            "spec",
+            "outputMode: Update and Complete need sink.postgres.commit: Batch",
+        )
+        for mode, sink in _RESULTS.items()
+    ),
+    Refused(
+        "changed rows that are appended",
+        {"spec.outputMode": "Update"},
+        "spec",
+        "outputMode: Update emits a row again when it has changed, so it needs sink.postgres.write: Upsert or Merge",
+    ),
+    Refused(
+        "totals that are added to themselves",
+        {
+            "spec.outputMode": "Update",
+            "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Max", "total": "Sum"}},
+        },
+        "spec",
+        "outputMode: Update emits each total anew, and merge: Sum would add it to the former one; write Last",
+    ),
+    Refused(
+        "a whole result by key",
+        {"spec.outputMode": "Complete", "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]}},
+        "spec",
+        "outputMode: Complete replaces all rows of the table, so it needs sink.postgres.write: Append",
+    ),
+    Refused(
+        "tombstones that delete from a table that is appended to",
+        {**DELETING, "spec.sink.postgres": POSTGRES},
+        "spec",
+        DELETES,
+    ),
+    Refused(
+        "tombstones that delete from a table that is merged into",
+        {**DELETING, "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Sum"}}},
+        "spec",
+        DELETES,
+    ),
+    Refused(
+        "tombstones that delete beside a version",
+        {**DELETING, "spec.sink.postgres": {**BY_KEY, "version": "at"}},
+        "spec",
+        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps none, so an older record would "
+        "bring the row back",
+    ),
+    Refused(
+        "tombstones that delete rows of an aggregation",
+        {**DELETING, "spec.outputMode": "Update"},
+        "spec",
+        "source.format.onTombstone: Delete needs outputMode: Append, since a row of an aggregation belongs to no single record",
+    ),
+    Refused(
+        "tombstones that delete without a transform that says what",
+        {**DELETING, "spec.transform": None},
+        "spec",
+        "source.format.onTombstone: Delete needs a transform, which takes the keys of a deletion from _key",
+    ),
+    *(
+        Refused(
+            f"a checkpoint at {location}",
+            {"spec.checkpoint": {"location": location}},
+            "spec.checkpoint.location",
+            "write s3a://bucket/folder, an absolute path, or file:///path",
+        )
+        for location in (
+            "relative/path", "s3://bucket/folder", "s3a://bucket", "s3a://bucket/", "s3a://Bucket/x", "s3a://b.x/a b",
+            "file://host/path", "hdfs://name/path",
+        )
+    ),
+    *(
+        Refused(
+            f"a checkpoint at {location}",
+            {"spec.checkpoint": {"location": location}},
+            "spec.checkpoint.location",
+            "write the location without . and .. as parts of it",
+        )
+        for location in ("s3a://lake/a/../b", "s3a://lake/..", "s3a://lake/./a", "/c/../d", "/c/.", "file:///../c")
+    ),
+    Refused(
+        "an endpoint for a path",
+        {"spec.checkpoint": {"location": "/c", "endpoint": "http://s3:9000"}},
+        "spec.checkpoint",
+        "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+    ),
+    Refused(
+        "path style for a path",
+        {"spec.checkpoint": {"location": "/c", "pathStyle": True}},
+        "spec.checkpoint",
+        "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+    ),
+    Refused(
+        "an endpoint without a scheme",
+        {"spec.checkpoint.endpoint": "s3:9000"},
+        "spec.checkpoint.endpoint",
+        "write it as https://host:port",
+    ),
+    Refused(
+        "a region with a space",
+        {"spec.checkpoint.region": "my region"},
+        "spec.checkpoint.region",
+        "write a region's name, such as eu-central-1",
+    ),
+    Refused(
+        "a claim for a bucket",
+        {"spec.checkpoint.persistentVolumeClaim": {"claimName": "lake"}},
+        "spec.checkpoint",
+        "persistentVolumeClaim belongs to a location that is a path",
+    ),
+    Refused(
+        "a claim mounted elsewhere",
+        {
+            "spec.checkpoint": {
+                "location": "/checkpoints-of-orders",
+                "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/checkpoints"},
+            }
+        },
+        "spec.checkpoint",
+        "persistentVolumeClaim.mountPath is to be the location's folder or one above it",
+    ),
+    Refused(
+        "a mount path with a colon",
+        {
+            "spec.checkpoint": {
+                "location": "/a:b/c", "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/a:b"},
+            }
+        },
+        "spec.checkpoint.persistentVolumeClaim.mountPath",
+        "write an absolute path without a colon or a slash at its end",
+    ),
+)  # fmt: skip

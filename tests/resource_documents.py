@@ -1,0 +1,212 @@
+"""Resources as documents: the smallest, one with nearly every field, other valid ones, and changes that make one invalid."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from exactlyonce.api import refused_conf, refused_properties
+
+Document = dict[str, Any]
+Changes = Mapping[str, Any]
+
+GONE = object()
+"""In changes: the field is taken away."""
+
+KAFKA = {"bootstrapServers": "kafka:9092", "topics": ["orders"]}
+POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
+BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
+DELETING: Changes = {
+    "spec.source.format.onTombstone": "Delete",
+    "spec.transform": {"sql": "SELECT CAST(CAST(_key AS STRING) AS BIGINT) AS id, amount, _deleted FROM source"},
+    "spec.sink.postgres": BY_KEY,
+}
+"""A stream whose tombstones delete rows."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A change that makes the resource invalid, and the sentence told of it: here, and on the server where it differs."""
+
+    name: str
+    changes: Changes
+    at: str
+    sentence: str
+    on_server: str | None = None
+
+    @property
+    def server_sentence(self) -> str:
+        """What the API server says."""
+        return self.sentence if self.on_server is None else self.on_server
+
+
+def document(changes: Changes | None = None, *, name: str = "orders", namespace: str = "shop") -> Document:
+    """Return the smallest resource, with changes: values by paths with dots, such as `spec.delivery`."""
+    made: Document = {
+        "apiVersion": "exactlyonce.dev/v1alpha1",
+        "kind": "ExactlyOnceStream",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "source": {"kafka": dict(KAFKA), "format": {"schema": "id BIGINT, amount DECIMAL(12,2)"}},
+            "sink": {"postgres": dict(POSTGRES)},
+            "checkpoint": {"location": "s3a://lake/checkpoints/orders"},
+        },
+    }
+    return changed(made, changes or {})
+
+
+def changed(before: Document, changes: Changes) -> Document:
+    """Return a copy with changes."""
+    made = copy.deepcopy(before)
+    for path, value in changes.items():
+        *folders, last = path.split(".")
+        place = made
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        if value is GONE:
+            del place[last]
+        else:
+            place[last] = copy.deepcopy(value)
+    return made
+
+
+_POD_TEMPLATE = {
+    "metadata": {"labels": {"team": "shop", "example.com/empty": ""}, "annotations": {"note": "hä? 100 %"}},
+    "spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "driver", "env": [{"name": "A", "value": "1"}]}]},
+}
+_POD = {"cores": 3, "memory": "2g", "memoryOverhead": "900m", "cpuRequest": "500m", "cpuLimit": "2.5"}
+
+FULL = document(
+    {
+        "spec.streamId": "Shop/orders_1.x-y",
+        "spec.delivery": "ExactlyOnce",
+        "spec.image": "registry.example:5000/team/spark@sha256:0123",
+        "spec.imagePullPolicy": "IfNotPresent",
+        "spec.imagePullSecrets": [{"name": "registry"}, {"name": "other.registry"}],
+        "spec.source.kafka": {
+            **KAFKA,
+            "start": {"from": "Offsets", "offsets": [{"topic": "orders", "partition": 0, "offset": 10**15}]},
+            "maxRatePerPartition": 10,
+            "properties": {"security.protocol": "SASL_SSL"},
+            "secretRef": {"name": "kafka-client"},
+        },
+        "spec.source.format": {
+            "type": "Csv",
+            "schema": "id BIGINT NOT NULL",
+            "onMalformed": "DeadLetter",
+            "onTombstone": "Skip",
+            "options": {"sep": ";"},
+        },
+        "spec.transform": {"python": {"module": "shop.orders", "function": "clean"}},
+        "spec.outputMode": "Append",
+        "spec.sink.postgres": {
+            **POSTGRES,
+            "write": "Upsert",
+            "keys": ["id", "Größe"],
+            "version": "v",
+            "commit": "Partition",
+            "transactionTimeout": "30m",
+            "ledgerSchema": "ledger_1",
+        },
+        "spec.checkpoint": {
+            "location": "s3a://lake/checkpoints/or-ders_(1)",
+            "secretRef": {"name": "lake"},
+            "endpoint": "https://s3.example:9000",
+            "region": "eu-central-1",
+            "pathStyle": True,
+        },
+        "spec.trigger": {"interval": "1h30m5s500ms", "availableNow": False},
+        "spec.recovery": {
+            "onCheckpointLost": "Halt",
+            "onBatchTooLarge": "Retry",
+            "onSourceTruncated": "ResumeFromEarliest",
+            "onTopicDeleted": "Forget",
+            "onBadUpdate": "Stay",
+            "maxFailuresPerBatch": 9,
+            "backoff": {"initial": "0s", "max": "1m30s"},
+        },
+        "spec.driver": {**_POD, "serviceAccountName": "spark", "startTimeout": "5m", "podTemplate": _POD_TEMPLATE},
+        "spec.executor": {**_POD, "instances": 2, "maxInstances": 8, "podTemplate": _POD_TEMPLATE},
+        "spec.sparkConf": {"spark.sql.shuffle.partitions": "16", "spark.speculation": " False"},
+        "spec.sparkUi": {"enabled": True},
+        "spec.drainTimeout": "24h",
+        "spec.suspend": True,
+        "spec.restartNonce": 7,
+        "spec.deletionPolicy": "Delete",
+        "spec.history": 0,
+        "spec.ledgerRetention": {
+            "batches": {"count": 200, "age": "1h"},
+            "closedFailures": {"age": "9999h"},
+            "lostFailures": {"age": "8760h"},
+            "deadLetters": {"age": "720h"},
+        },
+        "spec.objectives": {"lagSeconds": 300},
+    }
+)
+"""A resource with nearly every field, none at its default but outputMode: the others do not go with commit: Partition."""
+
+VALID: Mapping[str, Changes] = {
+    "as little as possible": {},
+    "a topic pattern": {"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "orders-(eu|us)"}},
+    "a topic pattern of all that is allowed": {
+        "spec.source.kafka": {
+            "bootstrapServers": "kafka:9092",
+            "topicPattern": r"^(?:[a-z]+\.)*?(orders|returns)-\d{2,4}[\w.-]?$|^(a){3}_\{\}$",
+        }
+    },
+    "chosen partitions": {
+        "spec.source.kafka": {"bootstrapServers": "k:1", "assign": [{"topic": "orders", "partitions": [0, 2]}]}
+    },
+    "a start at a moment": {
+        "spec.source.kafka.start": {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00.5+01:00"}
+    },
+    "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
+    "a merge": {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Sum"}}},
+    "changed rows by key": {
+        "spec.outputMode": "Update",
+        "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
+    },
+    "changed rows that are merged": {
+        "spec.outputMode": "Update",
+        "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Last", "top": "Max"}},
+    },
+    "the whole result": {"spec.outputMode": "Complete"},
+    "the state store of Spark's own default": {"spec.sparkConf": {refused_conf.STATE_STORE: refused_conf.IN_MEMORY}},
+    "the later watermark": {"spec.sparkConf": {"spark.sql.streaming.multipleWatermarkPolicy": "max"}},
+    "a table with quotes": {"spec.sink.postgres.table": '"my ""odd"" schema"."or.ders"'},
+    "another delivery": {"spec.delivery": "AtMostOnce"},
+    "a path": {"spec.checkpoint": {"location": "/var/lib/exactlyonce/orders"}},
+    "a claim": {"spec.checkpoint": {"location": "/c/orders", "persistentVolumeClaim": {"claimName": "lake"}}},
+    "a claim for several streams": {
+        "spec.checkpoint": {
+            "location": "file:///checkpoints/orders",
+            "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/checkpoints"},
+        }
+    },
+    "what is there now": {"spec.trigger": {"availableNow": True}},
+    "a name of 49 characters": {"metadata.name": "o" + 47 * "-" + "9"},
+    "a name of one character": {"metadata.name": "o"},
+    "settings of S3 that move no checkpoint": {
+        "spec.sparkConf": {
+            "spark.hadoop.fs.s3a.bucket.other.endpoint": "https://s3.example",
+            "spark.hadoop.fs.s3a.bucket.lakes.endpoint.region": "eu-central-1",
+            "spark.hadoop.fs.s3a.threads.max": "64",
+            "spark.sql.ansi.enabled": "true",
+            "spark.task.maxFailures": "8",
+            "spark.ui.retainedJobs": "10",
+        },
+    },
+    "every Kafka property that a stream may have": {
+        "spec.source.kafka.properties": dict.fromkeys(refused_properties.ALLOWED, "x"),
+    },
+    "nulls, which are no fields": {
+        "spec.transform": None,
+        "spec.delivery": None,
+        "spec.sparkConf": {"spark.x": None},
+        "spec.source.kafka.properties": {"client.id": None, "client.rack": "a"},
+        "spec.driver": {"podTemplate": {"metadata": {"labels": {"team": None}}}},
+    },
+    "lists that are empty": {"spec.imagePullSecrets": [], "spec.sink.postgres.keys": [], "spec.sparkConf": {}},
+}
