@@ -10,8 +10,8 @@ from kubernetes import client
 from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.following import Next
 from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.next_look import Next
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key

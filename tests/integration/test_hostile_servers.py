@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from exactlyonce.control.bulkheads import Bulkheads
-from exactlyonce.control.following import Next
+from exactlyonce.control.next_look import Next
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerRefused, StoreBusy, Unreachable
 from exactlyonce.ledger.postgres import PostgresLedger

@@ -15,8 +15,8 @@ from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
-from exactlyonce.control.following import Next
 from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.next_look import Next
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.put_together import rehearsing

@@ -15,8 +15,8 @@ from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
-from exactlyonce.control.following import WATCH_SECONDS, Next, next_look
 from exactlyonce.control.metrics import OperatorMetrics
+from exactlyonce.control.next_look import WATCH_SECONDS, Next, next_look
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import driver_plan, what_a_person_asks
 from exactlyonce.control.put_together import NotPutTogether

@@ -12,9 +12,9 @@ from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
-from exactlyonce.control.following import AT_REST, WATCH_SECONDS, Next, next_look, wanted_of
 from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
+from exactlyonce.control.next_look import AT_REST, WATCH_SECONDS, Next, next_look, wanted_of
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
 from exactlyonce.control.put_together import Lack, NotPutTogether
