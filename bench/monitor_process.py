@@ -10,26 +10,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import psycopg2.extensions
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from exactlyonce.api.source import KafkaSource
 from exactlyonce.api.status import Phase
-from exactlyonce.ledger.postgres import DEFAULT_SCHEMA, PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.postgres_fleet import Landed, PostgresFleet, TableSize
+from exactlyonce.assembly import LedgerKey, SourceKey
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.fleet import KafkaFleet
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.fleet import PostgresFleet
+from exactlyonce.connectors.postgres.ledger import DEFAULT_SCHEMA, PostgresLedger
+from exactlyonce.connectors.specs import Origins, SourceSpec
+from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Clients, Monitor
-from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
-from exactlyonce.offsets import BatchNumber, TopicPartition
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka import KafkaBounds
-from exactlyonce.source.kafka_fleet import Answer, KafkaFleet
+from exactlyonce.monitor.targets import Life, StreamKey, Target
+from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.source.connector import Answer
+from exactlyonce.source.port import Bounds
 
 NAMESPACE = "bench"
 LAG_OBJECTIVE_SECONDS = 300
@@ -44,24 +47,22 @@ def stream_name(number: int) -> str:
 class OwnBrokers:
     """The Kafka client of one stream; its client.id tells which topic it asks for. It dates no records."""
 
-    def __init__(self, key: BrokersKey) -> None:
-        properties = dict(key.properties)
+    def __init__(self, key: SourceKey) -> None:
+        properties = dict(key.parameters)
         source = KafkaSource(bootstrap_servers=properties["bootstrap.servers"], topics=(properties["client.id"],))
         self._source = KafkaBounds(source, {}, _PATIENCE_SECONDS)
-        self._bounds: Mapping[TopicPartition, Bounds] = {}
+        self._bounds: Mapping[Partition, Bounds] = {}
 
-    def topics(self) -> dict[str, int]:
-        """Return the one topic with its number of partitions; the bounds came with it."""
+    def origins(self, specs: Collection[SourceSpec]) -> Origins:
+        """Return the one topic with its partitions; the bounds came with it."""
         self._bounds = self._source.view().bounds
-        return dict(Counter(key.topic for key in self._bounds))
+        return {origin: [key.key for key in self._bounds] for origin in {key.origin for key in self._bounds}}
 
-    def bounds(self, partitions: frozenset[TopicPartition], *, committed_only: bool) -> Answer:
+    def bounds(self, partitions: frozenset[Partition], *, committed_only: bool) -> Answer:
         """Return what was asked before."""
         return Answer({key: self._bounds[key] for key in partitions}, {})
 
-    def timestamps(
-        self, positions: Mapping[TopicPartition, int], *, committed_only: bool
-    ) -> dict[TopicPartition, None]:
+    def timestamps(self, positions: Mapping[Partition, int], *, committed_only: bool) -> dict[Partition, None]:
         """Refuse: each stream would need a consumer too."""
         raise NotImplementedError("streams with clients of their own are measured where nothing waits")
 
@@ -72,7 +73,7 @@ class OwnBrokers:
 class OwnDatabase:
     """The connection of one stream."""
 
-    def __init__(self, key: DatabaseKey) -> None:
+    def __init__(self, key: LedgerKey) -> None:
         self._ledger = PostgresLedger(PostgresAddress(dict(key.parameters), key.shown))
 
     def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> dict[str, Landed]:
@@ -95,7 +96,7 @@ class OwnDatabase:
 
 
 SHARED = Clients(
-    lambda key: KafkaFleet(dict(key.properties), _PATIENCE_SECONDS),
+    lambda key: KafkaFleet(dict(key.parameters), _PATIENCE_SECONDS),
     lambda key: PostgresFleet(PostgresAddress(dict(key.parameters), key.shown), _PATIENCE_SECONDS),
 )
 OWN = Clients(OwnBrokers, OwnDatabase)
@@ -129,8 +130,8 @@ class Watching:
             StreamKey(NAMESPACE, name),
             f"{NAMESPACE}/{name}",
             KafkaSource(bootstrap_servers=self.brokers, topics=(name,)),
-            BrokersKey((("bootstrap.servers", self.brokers), *own_client)),
-            DatabaseKey(parameters, f"{own_connection}the benchmark"),
+            SourceKey("kafka", (("bootstrap.servers", self.brokers), *own_client), self.brokers),
+            LedgerKey("postgres", parameters, f"{own_connection}the benchmark"),
             DEFAULT_SCHEMA,
             LAG_OBJECTIVE_SECONDS,
         )

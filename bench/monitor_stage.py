@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.figures import Figure
 from bench.monitor_process import NAMESPACE, stream_name
 from bench.operator_stage import core_seconds
-from exactlyonce.ledger.postgres import DEFAULT_SCHEMA, PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.ledger import DEFAULT_SCHEMA, PostgresLedger
 from testbed import processes
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres

@@ -11,10 +11,10 @@ import psutil
 
 from bench.figures import Figure, compared
 from bench.operator_stage import Namespace, OperatorStage, Pods, core_seconds, in_threads, settled
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import claim_epoch
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 _APART_SECONDS = 0.5
 _MEGABYTE = 1_000_000

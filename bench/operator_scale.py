@@ -23,9 +23,6 @@ from testbed import processes
 
 _CREATED_MEANWHILE = 50
 _STEADY_SECONDS = 60
-_SETTING_UP_SECONDS = 3600.0
-"""How long the streams may take to be made and to come to rest, which is not what is measured."""
-
 _MEGABYTE = 1_000_000
 MEMORY_LIMIT = Figure("limit of memory with 10,000 streams", 500.0, "MB")
 START_LIMIT = Figure("limit of a start with 10,000 streams", 60.0, "s")
@@ -72,7 +69,7 @@ def scale(space: Namespace, streams: int, running: int) -> list[Figure]:
         with operator_process(stage, space, "exactlyonce.control") as operator:
             pods.until(drivers, "drivers")
             in_threads(space.runs, drivers, 4)
-            _until(lambda: space.phases() == expected, "every stream is at rest or runs", 20.0, _SETTING_UP_SECONDS)
+            _until(lambda: space.phases() == expected, "every stream is at rest or runs", apart_seconds=5.0)
             settled(operator, quiet=0.5)
         port, begun = processes.free_port(), time.monotonic()
         with operator_process(stage, space, "exactlyonce.control", port) as operator, peak_of(operator) as peak:
@@ -103,19 +100,8 @@ def scale(space: Namespace, streams: int, running: int) -> list[Figure]:
     ]
 
 
-def _all_are(space: Namespace, expected: dict[str, int]) -> bool:
-    phases = space.phases()
-    print(", ".join(f"{phase} {count:,}" for phase, count in sorted(phases.items())), flush=True)
-    return phases == expected
-
-
-def _until(
-    condition: Callable[[], bool],
-    what: str,
-    apart_seconds: float = 0.5,
-    patience_seconds: float = 2 * PATIENCE_SECONDS,
-) -> None:
-    deadline = time.monotonic() + patience_seconds
+def _until(condition: Callable[[], bool], what: str, apart_seconds: float = 0.5) -> None:
+    deadline = time.monotonic() + 2 * PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not in time"
         time.sleep(apart_seconds)

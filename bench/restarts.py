@@ -15,7 +15,7 @@ from bench.figures import Figure, compared
 from bench.stage import Stage
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.launch.local import LocalLauncher
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed import processes
 
 BATCH = 1000

@@ -15,7 +15,7 @@ from exactlyonce.control.__main__ import main
 from exactlyonce.control.guarded_stores import Opened
 from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.wakeups import Key
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.positions.ranges import Partition
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
@@ -30,8 +30,8 @@ def _opened(parts: ClusterParts, stream: Stream, document: Mapping[str, Any]) ->
     real = _real(parts, stream, document)
     key = Key(stream.metadata.namespace, stream.metadata.name)
     if key not in _kept:
-        topics = stream.spec.source.kafka.topics or ()
-        ends = {TopicPartition(topic, number): 100 for topic in topics for number in range(_PARTITIONS)}
+        topics = stream.spec.source.spec.selection().origins
+        ends = {Partition(topic, number): 100 for topic in topics for number in range(_PARTITIONS)}
         store = MemoryStore()
         store.location = real.checkpoints.location
         ledger = MemoryLedger(MemoryDatabase())

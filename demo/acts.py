@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from demo.stage import UNRESPONSIVE_SECONDS, Stage
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.local import LocalLauncher
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 Until = Callable[[Callable[[], bool], str], None]
 """Waits until a condition holds, while the screen goes on; the sentence says what is waited for."""

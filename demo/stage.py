@@ -18,7 +18,7 @@ import yaml
 
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, open_stream
 from exactlyonce.launch.last_words import LastWords, parse_last_words
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres

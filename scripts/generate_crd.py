@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from exactlyonce.api.conditions import STANDINGS
-from exactlyonce.api.constraints import VALIDATIONS
 from exactlyonce.api.immutable import update_rules
 from exactlyonce.api.resource import API_VERSION, KIND, NAME_RULE
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import StreamStatus
-from exactlyonce.api.structural_schema import Schema, structural_schema
+from exactlyonce.schema.constraints import VALIDATIONS
+from exactlyonce.schema.structural_schema import Schema, structural_schema
 from scripts.generated import ROOT, write_or_check
 
 GROUP, VERSION = API_VERSION.split("/")

@@ -19,7 +19,7 @@ from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.rows import Owner
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import ProvenDead
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from testbed.kafka import Kafka
 
 TOPIC = "golden"
@@ -37,7 +37,7 @@ Record = tuple[int, int]
 
 def positions(*offsets: int) -> Positions:
     """Return one position a partition, in order."""
-    return Positions({TopicPartition(TOPIC, partition): offset for partition, offset in enumerate(offsets)})
+    return Positions({Partition(TOPIC, partition): offset for partition, offset in enumerate(offsets)})
 
 
 START = positions(1, 0, 2)
@@ -56,7 +56,7 @@ def records_between(start: Positions, end: Positions) -> list[Record]:
     """Return every record from `start` up to `end`."""
     ranges = start.ranges_until(end)
     return sorted(
-        (key.partition, offset) for key, span in ranges.items() for offset in range(span.from_offset, span.until_offset)
+        (int(key.key), offset) for key, span in ranges.items() for offset in range(span.from_offset, span.until_offset)
     )
 
 

@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
 def driver_pod(stream: Mapping[str, Any], attempt: int, phase: str = "Succeeded", uid: str | None = None) -> Resource:
     """Return the pod of an attempt, as far as it is looked at; `uid` is that of its owner, if it is another stream's."""
     from exactlyonce.launch.pod_names import DRIVER, driver_name, labels_of
-    from exactlyonce.offsets import Epoch
+    from exactlyonce.positions.ranges import Epoch
 
     name = stream["metadata"]["name"]
     metadata = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from testbed.kafka import Kafka
 from testbed.pgbouncer import PgBouncer, PgBouncerUnavailable, ensure_program
 from testbed.postgres import Postgres

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from exactlyonce.ledger.rows import BatchRow
 
 

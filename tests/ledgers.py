@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from exactlyonce.connectors.postgres.connection import Limits
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits
 from exactlyonce.ledger.publish import Publication, publish
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, Owner
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.rig import eventually
 
 STREAM = "shop/orders"
-P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
 IDS = {"orders": "id-1"}
 
 PATIENT = Limits(connect_seconds=3, lock_seconds=60, patience_seconds=60, transaction_seconds=120)

@@ -20,7 +20,7 @@ from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, fence, rais
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.publish import Publication, publish
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, QueryMark
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.reconcile.observe import request_of
 from exactlyonce_spark.landing import PlannedBatch, Written, land_batch
 from tests.rig import Rig
@@ -35,13 +35,13 @@ class OfflineStream:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.opened: LocalStream = rig.open()
-        self._ids = dict(self.opened.stores.source.view().topic_ids)
+        self._ids = dict(self.opened.stores.source.view().origin_ids)
         self._stands = self.at(0, 0, 0, 0)
         self._seed()
 
     def at(self, *offsets: int) -> Positions:
         """Return one position a partition, in order."""
-        return Positions({TopicPartition(self.rig.name, number): offset for number, offset in enumerate(offsets)})
+        return Positions({Partition(self.rig.name, number): offset for number, offset in enumerate(offsets)})
 
     @property
     def folder(self) -> Path:
@@ -68,7 +68,7 @@ class OfflineStream:
     def land_in_part(self, batch: int, partition: int, *ends: int) -> None:
         """Land one partition of a batch, as a task does with `commit: Partition`, and record the batch in progress."""
         ranges = self._ranges(*ends)
-        key = TopicPartition(self.rig.name, partition)
+        key = Partition(self.rig.name, partition)
         row = BatchRow(BatchNumber(batch), Epoch(1), BatchStatus.IN_PROGRESS, ranges)
         with self.opened.ledger.transaction() as transaction:
             fence(transaction, self._permit, Lock.SHARE)

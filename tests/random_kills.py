@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exactlyonce.cli.local_stream import LocalStream
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.crash_points import TRACE
 from tests.rig import Rig, eventually, running
 

@@ -115,7 +115,7 @@ REFUSED_SINKS = (
             "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Max", "total": "Sum"}},
         },
         "spec",
-        "outputMode: Update emits each total anew, and merge: Sum would add it to the former one; write Last",
+        "outputMode: Update emits each total again, and merge: Sum would add it to the former one; write Last",
     ),
     Refused(
         "a whole result by key",

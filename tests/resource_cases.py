@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exactlyonce.api import refused_conf, refused_properties
+from exactlyonce.api import refused_conf
+from exactlyonce.connectors.kafka import client_properties
 from tests.refused_drivers import REFUSED_DRIVERS
 from tests.refused_sinks import REFUSED_SINKS
 from tests.refused_sources import REFUSED_SOURCES
@@ -51,7 +52,7 @@ def refused() -> Iterator[Refused]:
     for key in ("sasl.login.callback.handler.class", "ssl.engine.factory.class", "check.crcs", "Client.Id"):
         at = "spec.source.kafka.properties"
         yield Refused(f"the property {key}", {at: {key: "x"}}, at, "properties may set nothing but client.dns.lookup, ")
-    properties = {**refused_properties.REFUSED, **{f"ssl.{word}": "" for word in refused_properties.SECRET_WORDS}}
+    properties = {**client_properties.REFUSED, **{f"ssl.{word}": "" for word in client_properties.SECRET_WORDS}}
     for key, reason in properties.items():
         at, sentence = "spec.source.kafka.properties", f"properties may not set {f'{key}: {reason}' if reason else ''}"
         yield Refused(f"the property {key}", {at: {key: "canary"}}, at, sentence)

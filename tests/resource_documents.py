@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exactlyonce.api import refused_conf, refused_properties
+from exactlyonce.api import refused_conf
+from exactlyonce.connectors.kafka import client_properties
 
 Document = dict[str, Any]
 Changes = Mapping[str, Any]
@@ -199,7 +200,7 @@ VALID: Mapping[str, Changes] = {
         },
     },
     "every Kafka property that a stream may have": {
-        "spec.source.kafka.properties": dict.fromkeys(refused_properties.ALLOWED, "x"),
+        "spec.source.kafka.properties": dict.fromkeys(client_properties.ALLOWED, "x"),
     },
     "nulls, which are no fields": {
         "spec.transform": None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exactlyonce.offsets import Positions
+from exactlyonce.positions.ranges import Positions
 from testbed.golden import EARLIEST, ENDS, LATEST, START, positions
 
 Ran = list[tuple[int, Positions, Positions]]

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.cli.local_stream import LocalStream, open_stream
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Watching
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.kafka import Kafka

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from tests.simulation.files import MemoryStore
 
 PARTITIONS = 2
@@ -54,7 +54,7 @@ class StateFolder:
         del self.store.files[f"{self.folder}/{path}"]
 
     def _batch(self, batch: int) -> None:
-        end = Positions({TopicPartition("orders", 0): 10 * batch})
+        end = Positions({Partition("orders", 0): 10 * batch})
         self.write(f"offsets/{batch}", b'v1\n{"conf":{}}\n' + end.to_json().encode())
         ids: dict[str, list[list[str]]] = {"0": []}
         for partition in range(PARTITIONS):

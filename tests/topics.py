@@ -8,10 +8,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from exactlyonce.api.source import KafkaSource
-from exactlyonce.offsets import TopicPartition
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.port import Bounds
 from testbed.kafka import Kafka
 from tests.rig import eventually
 
@@ -41,7 +41,7 @@ def produced(kafka: Kafka, topic: str, count: int, partition: int = 0, *, at: in
 def bounds_of(kafka: Kafka, topic: str, properties: Mapping[str, str] | None = None) -> Bounds:
     """What partition 0 of a topic holds, as a source with these properties sees it."""
     view = source(kafka.bootstrap_servers, topics=[topic], properties=properties or {}).view()
-    return view.bounds[TopicPartition(topic, 0)]
+    return view.bounds[Partition(topic, 0)]
 
 
 @contextmanager

@@ -41,19 +41,23 @@ class OutcomeUnknown(ExactlyOnceError):
 
 
 class SourceUnreachable(Unreachable):
-    """The brokers did not answer in time."""
+    """The source did not answer in time."""
 
 
-class TopicMissing(RefusedOutside):
-    """A topic that the stream reads does not exist on the brokers."""
+class SourceRefused(RefusedOutside):
+    """The source refuses: its login, a right, or a setting of its client."""
+
+
+class OriginMissing(RefusedOutside):
+    """Something that the stream reads, such as a topic, does not exist in the source."""
 
 
 class StartInvalid(Refused):
-    """The start position asked for cannot be resolved against the topic as it is."""
+    """The start position asked for cannot be resolved against the source as it is."""
 
 
 class LedgerUnreachable(Unreachable):
-    """The ledger's database did not answer in time."""
+    """The ledger did not answer in time."""
 
 
 class TransactionTooLong(LedgerUnreachable):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.drain import Drain, beat, drain_with_parent
 
 EXIT_STATUS = {Ending.DRAINED: 0, Ending.COMPLETED: 0, Ending.FENCED: 3}

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import (
@@ -175,7 +175,7 @@ class BatchLoop:
             self._has_landed(planned)
             return None
         unread = {key: span for key, span in plan.ranges.items() if key not in begun.finished}
-        self._log.begin(Ranges(unread), planned.topic_ids, begun.fingerprints, epochs())
+        self._log.begin(Ranges(unread), planned.origin_ids, begun.fingerprints, epochs())
         if by_partition:
             self._require_partitions(batch, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
@@ -274,7 +274,7 @@ class BatchLoop:
                 batch.number,
                 tag,
                 lambda transaction: self._target.write_dead_letters(
-                    transaction, batch.number, letters, planned.topic_ids
+                    transaction, batch.number, letters, planned.origin_ids
                 ),
             )
         written, records_read = Written(rows, len(letters)), batch.records_read()
@@ -302,14 +302,14 @@ class BatchLoop:
         letters: Sequence[DeadLetter] = ()
         rows: int | None = None
         if remaining:
-            known = self._log.require(batch.number, remaining, planned.topic_ids)
+            known = self._log.require(batch.number, remaining, planned.origin_ids)
             letters = self._letters(batch, remaining, certain=True)
             job = tasks.PartitionJob(
                 batch.number,
                 self._permit,
                 plan.task_ranges,
                 begun.finished,
-                dict(planned.topic_ids),
+                dict(planned.origin_ids),
                 tuple(letters),
                 known,
             )
@@ -331,7 +331,7 @@ class BatchLoop:
         def write_all(transaction: LedgerTransaction) -> Written:
             rows = self._rows = write(transaction)
             if letters:
-                self._target.write_dead_letters(transaction, planned.number, letters, planned.topic_ids)
+                self._target.write_dead_letters(transaction, planned.number, letters, planned.origin_ids)
             return Written(rows, len(letters))
 
         land_batch(self._ledger, self._permit, self._marked(planned), write_all, records_read=records_read)
@@ -351,14 +351,14 @@ class BatchLoop:
         return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()
 
     def _check_source(self, planned: PlannedBatch, records_read: int | None) -> None:
-        self._log.require(planned.number, planned.ranges, planned.topic_ids, records_read)
+        self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
         """Return each topic's id, asked once a topic; the check before each commit compares with the source's."""
-        unknown = [key for key in ranges if key.topic not in self._topic_ids]
+        unknown = [key for key in ranges if key.origin not in self._topic_ids]
         if unknown:
-            self._topic_ids.update(self._source.now(unknown).topic_ids)
-        return {key.topic: self._topic_ids[key.topic] for key in ranges}
+            self._topic_ids.update(self._source.now(unknown).origin_ids)
+        return {key.origin: self._topic_ids[key.origin] for key in ranges}
 
 
 def _require_order(batch: BatchNumber, plan: ExecutedPlan) -> None:

@@ -13,21 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.api.format import OnMalformed, OnTombstone
 from exactlyonce.api.output_mode import OutputMode
-from exactlyonce.api.source import OnMalformed, OnTombstone
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.tables import WITNESSES_SINCE
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.fence import Permit, claim_epoch, release
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
-from exactlyonce.ledger.postgres_schema import WITNESSES_SINCE
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.offsets import BatchNumber, Epoch
-from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
+from exactlyonce_spark.connectors.chosen import kafka_of, postgres_of
+from exactlyonce_spark.connectors.postgres.deletions import without_deleted
+from exactlyonce_spark.connectors.postgres.fit import FittedColumn, YieldedColumn, fit_columns
+from exactlyonce_spark.connectors.postgres.replacing import ReplacingTarget
+from exactlyonce_spark.connectors.postgres.table import Table, read_table
+from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.driver_failure import Claimed, failed
@@ -36,11 +42,6 @@ from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.metrics import DriverMetrics, serve
-from exactlyonce_spark.postgres.deletions import without_deleted
-from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
-from exactlyonce_spark.postgres.replacing import ReplacingTarget
-from exactlyonce_spark.postgres.table import Table, read_table
-from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.settings import DriverSpec
 
 CHECK_SECONDS = 5.0  # how often a driver without a batch in hand asks whether it may still land
@@ -89,7 +90,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
 def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     """Take the epoch before anything else, and look at the target before Spark is started."""
     folder = Path(os.environ[SECRETS_FOLDER])
-    sink, kafka = driver.spec.sink.postgres, driver.spec.source.kafka
+    sink, kafka = postgres_of(driver.spec), kafka_of(driver.spec)
     address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
     ledger = PostgresLedger(
         address, sink.ledger_schema, Limits.of_batches(sink), application=f"exactlyonce {driver.stream_id}"
@@ -118,7 +119,7 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     watch(metrics.reached)
     if parts.driver.kubernetes is not None:
         serve(metrics, os.environ[POD_IP], METRICS_PORT)
-    secret = read_secret(Path(os.environ[SECRETS_FOLDER]), spec.source.kafka.secret_ref)
+    secret = read_secret(Path(os.environ[SECRETS_FOLDER]), kafka_of(spec).secret_ref)
     growth = Growth(parts.driver.limit)
 
     def rows_now() -> Any:
@@ -129,11 +130,11 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
     if deletes:
         yielded = without_deleted(yielded, parts.table)
-    columns = fit_columns(yielded, parts.table, spec.sink.postgres)
+    columns = fit_columns(yielded, parts.table, postgres_of(spec))
     target, plan = _target(parts, columns, deletes=deletes)
     settings = BatchSettings(
         spec.delivery,
-        spec.sink.postgres.commit,
+        postgres_of(spec).commit,
         spec.source.format.on_malformed is OnMalformed.DEAD_LETTER,
         deletes=deletes,
     )
@@ -141,7 +142,7 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     keep(loop)
     imports.join()
     with keeping_ledger_short(
-        parts.ledger.address, spec.sink.postgres.ledger_schema, parts.permit, spec.ledger_retention
+        parts.ledger.address, postgres_of(spec).ledger_schema, parts.permit, spec.ledger_retention
     ):
         return _Query(parts, session, rows, rows_now, columns, plan, loop, drain, metrics, growth).run()
 
@@ -149,7 +150,7 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
 def _target(
     parts: DriverParts, columns: tuple[FittedColumn, ...], *, deletes: bool
 ) -> tuple[PostgresTarget, TargetPlan]:
-    sink = parts.driver.spec.sink.postgres
+    sink = postgres_of(parts.driver.spec)
     plan = TargetPlan(
         parts.driver.stream_id,
         parts.permit.epoch,
@@ -194,7 +195,7 @@ class _Query:
         self._loop = loop
         self._drain = drain
         self._metrics = metrics
-        self._worker = WorkerPlan(plan, parts.driver.spec.source.kafka)
+        self._worker = WorkerPlan(plan, kafka_of(parts.driver.spec))
         self._started = threading.Event()
         self._problem: BaseException | None = None
         self._cut_short = False
@@ -253,15 +254,15 @@ class _Query:
                 raise _Draining  # noqa: TRY301 - it ends the query the same way as any other failure of a batch
             if self._plans is None:
                 self._plans = PlanReader(self._session, self._query)
-            source = self._parts.driver.spec.source
-            secret = read_secret(Path(os.environ[SECRETS_FOLDER]), source.kafka.secret_ref)
+            source, kafka = self._parts.driver.spec.source, kafka_of(self._parts.driver.spec)
+            secret = read_secret(Path(os.environ[SECRETS_FOLDER]), kafka_of(self._parts.driver.spec).secret_ref)
             batch = SparkBatch(
                 BatchNumber(number),
                 rows,
                 self._plans,
                 self._columns,
                 self._worker,
-                lambda ranges: malformed_records(self._session, source.kafka, source.format, secret, ranges),
+                lambda ranges: malformed_records(self._session, kafka, source.format, secret, ranges),
                 source.format.on_tombstone is OnTombstone.DELETE,
             )
             self._metrics.begun()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.ledger.fence import Fenced, Permit
-from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.failures import ending_of, is_too_large
 from exactlyonce_spark.landing import record_failure

@@ -13,7 +13,7 @@ from typing import assert_never, cast
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import StringType, StructField, StructType
 
-from exactlyonce.api.source import DELETED, Format, FormatType, OnMalformed, OnTombstone
+from exactlyonce.api.format import DELETED, Format, FormatType, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
 
 META_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exactlyonce.launch.port import ShrunkLimit
-from exactlyonce.offsets import Positions
+from exactlyonce.positions.ranges import Positions
 
 
 class Growth:

@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
 from exactlyonce.api.ledger_retention import LedgerRetention
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 
 LIMITS = Limits(lock_seconds=1, transaction_seconds=10, answer_seconds=10)
 """Of its connection: what takes longer is tried again later."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
-from exactlyonce.fingerprint import Fingerprint, is_other_topic
 from exactlyonce.ledger.fence import Fenced, Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
@@ -23,7 +22,8 @@ from exactlyonce.ledger.rows import (
     LedgerView,
     StreamRow,
 )
-from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint, is_other_origin
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.crash_points import reached
 
 Answer = TypeVar("Answer")
@@ -47,7 +47,7 @@ class BatchNotRecorded(LandingRefused):
     """The ledger does not know the batch in progress that a partition is of: a failover lost its record."""
 
 
-class TopicReplaced(LandingRefused):
+class OriginReplaced(LandingRefused):
     """A topic was deleted and made again since the stream first read it."""
 
 
@@ -65,9 +65,9 @@ class PlannedBatch:
 
     number: BatchNumber
     ranges: Ranges
-    topic_ids: Mapping[str, str]
+    origin_ids: Mapping[str, str]
     stateful: bool = False
-    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Begun:
     `fingerprints` are of the last landed record of each partition.
     """
 
-    finished: frozenset[TopicPartition] = frozenset()
-    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+    finished: frozenset[Partition] = frozenset()
+    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
 
 
 def begin_batch(
@@ -188,9 +188,9 @@ def land_partition(
     ledger: Ledger,
     permit: Permit,
     batch: BatchNumber,
-    partition: TopicPartition,
+    partition: Partition,
     offsets: OffsetRange,
-    topic_ids: Mapping[str, str],
+    origin_ids: Mapping[str, str],
     write: Callable[[LedgerTransaction], int],
     fingerprint: Fingerprint | None = None,
 ) -> int | AlreadyLanded:
@@ -215,7 +215,7 @@ def land_partition(
             )
         _require_recorded(transaction, permit.stream_id, batch, partition, offsets)
         kept = {} if fingerprint is None else {partition: fingerprint}
-        if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids), kept) != 1:
+        if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(origin_ids), kept) != 1:
             found = transaction.read_positions(permit.stream_id).positions.get(partition, 0)
             if found == offsets.until_offset:
                 return AlreadyLanded()
@@ -321,7 +321,7 @@ def _require_recorded(
     transaction: LedgerTransaction,
     stream_id: str,
     batch: BatchNumber,
-    partition: TopicPartition,
+    partition: Partition,
     offsets: OffsetRange,
 ) -> None:
     """The record of the batch in progress is what explains a partition that landed alone.
@@ -348,7 +348,7 @@ def _require_completed(transaction: LedgerTransaction, stream_id: str, before: B
 
 
 def _require_start(
-    landed: LandedPositions, batch: PlannedBatch, except_for: frozenset[TopicPartition] = frozenset()
+    landed: LandedPositions, batch: PlannedBatch, except_for: frozenset[Partition] = frozenset()
 ) -> None:
     """Every partition, empty ranges too, starts where the sink stands; one that the ledger does not know starts at 0."""
     absent = [str(key) for key in landed.positions if key not in batch.ranges]
@@ -360,15 +360,15 @@ def _require_start(
             raise PositionsDiffer(
                 f"Batch {batch.number} reads {key} from {offsets.from_offset}, the sink stands at {known}."
             )
-    for topic, topic_id in batch.topic_ids.items():
-        first = landed.topic_ids.get(topic)
-        if is_other_topic(first, topic_id):
-            raise TopicReplaced(
+    for topic, topic_id in batch.origin_ids.items():
+        first = landed.origin_ids.get(topic)
+        if is_other_origin(first, topic_id):
+            raise OriginReplaced(
                 f"Topic {topic} has the id {topic_id}, and {first} is the one whose records have landed."
             )
 
 
-def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[TopicPartition]:
+def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[Partition]:
     """The partitions of a batch in progress that have landed already."""
     ends = ranges.non_empty().ends
     return frozenset(key for key, end in ends.items() if landed.positions.get(key) == end)
@@ -383,7 +383,7 @@ def _advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch
             if key not in landed.positions or landed.positions[key] != offsets.until_offset
         }
     )
-    moved = transaction.advance_positions(stream_id, pending, dict(batch.topic_ids), batch.fingerprints)
+    moved = transaction.advance_positions(stream_id, pending, dict(batch.origin_ids), batch.fingerprints)
     if moved != len(pending):
         raise PositionsDiffer(f"Batch {batch.number} moved {moved} of {len(pending)} partitions; nothing was changed.")
 

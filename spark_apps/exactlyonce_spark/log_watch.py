@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from exactlyonce.fingerprint import Fingerprint
-from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
-from exactlyonce.source.bounds import LeaderEpochs
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.source.port import LeaderEpochs
 from exactlyonce_spark.source_check import KnownLog, Reading, SourceCheck, require_all_was_there, without_proof
 
 log = logging.getLogger("exactlyonce.batch")
@@ -18,11 +18,11 @@ class LogWatch:
 
     def __init__(self, source: SourceCheck) -> None:
         self._source = source
-        self._verified: dict[TopicPartition, int] = {}
+        self._verified: dict[Partition, int] = {}
         self._begun: LeaderEpochs = {}
-        self._landed: Mapping[TopicPartition, Fingerprint] = {}
+        self._landed: Mapping[Partition, Fingerprint] = {}
         self._reading: Reading | None = None
-        self._read: Mapping[TopicPartition, Fingerprint] = {}
+        self._read: Mapping[Partition, Fingerprint] = {}
         self._told = False
 
     def ask(self, ranges: Ranges) -> Callable[[], LeaderEpochs]:
@@ -33,8 +33,8 @@ class LogWatch:
     def begin(
         self,
         ranges: Ranges,
-        topic_ids: Mapping[str, str],
-        landed: Mapping[TopicPartition, Fingerprint],
+        origin_ids: Mapping[str, str],
+        landed: Mapping[Partition, Fingerprint],
         epochs: LeaderEpochs,
     ) -> None:
         """Begin to read the last record of each range; `landed` are the fingerprints of what landed before them.
@@ -44,10 +44,10 @@ class LogWatch:
         """
         self._landed, self._begun = landed, epochs
         self._reading, self._read = self._source.last_records(ranges), {}
-        if without_proof(ranges.non_empty(), topic_ids, epochs):
+        if without_proof(ranges.non_empty(), origin_ids, epochs):
             self.fingerprints(ranges)
 
-    def fingerprints(self, ranges: Ranges) -> Mapping[TopicPartition, Fingerprint]:
+    def fingerprints(self, ranges: Ranges) -> Mapping[Partition, Fingerprint]:
         """Return the fingerprints of the last records of the ranges, which takes a bounded time.
 
         One that could not be read is no failure: the partition lands without one, and that is told once.
@@ -64,15 +64,15 @@ class LogWatch:
         return self._read
 
     def require(
-        self, batch: BatchNumber, ranges: Ranges, topic_ids: Mapping[str, str], records_read: int | None = None
+        self, batch: BatchNumber, ranges: Ranges, origin_ids: Mapping[str, str], records_read: int | None = None
     ) -> KnownLog:
         """Require that the source still is what was read, and return what is known of it now.
 
         Raises:
-            RecordsLost, RecordsReplaced, TopicReplaced, LeaderChanged: nothing may be landed.
+            RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing may be landed.
         """
         read = self.fingerprints(ranges)
         known = KnownLog(self._verified, self._begun, self._landed, read)
-        epochs = require_all_was_there(self._source, batch, ranges, topic_ids, known, records_read)
+        epochs = require_all_was_there(self._source, batch, ranges, origin_ids, known, records_read)
         self._verified = {**self._verified, **epochs}
         return KnownLog(self._verified, epochs, self._landed, read)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from exactlyonce.errors import Refused
-from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark.batch import ExecutedPlan
 from exactlyonce_spark.target import TaskRange
 
@@ -131,7 +131,7 @@ def _nondeterministic(expression: Any, by_itself: Any) -> Iterator[Any]:
 
 def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...]) -> Ranges:
     """A partition that appears in this batch has no start but the one its first task reads from."""
-    first: dict[TopicPartition, int] = {}
+    first: dict[Partition, int] = {}
     for part in tasks:
         known = first.get(part.partition)
         first[part.partition] = part.offsets.from_offset if known is None else min(known, part.offsets.from_offset)
@@ -145,9 +145,7 @@ def _task_ranges(scan: Any) -> Iterator[TaskRange]:
     for partition in _items(scan.inputPartitions()):
         span = partition.offsetRange()
         key = span.topicPartition()
-        yield TaskRange(
-            TopicPartition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset())
-        )
+        yield TaskRange(Partition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset()))
 
 
 def _offsets(progress: Any) -> Positions:

@@ -12,15 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from exactlyonce.api.format import Format
 from exactlyonce.api.output_mode import OutputMode
-from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Format, KafkaSource
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.api.topic_pattern import for_java
 from exactlyonce.api.transform import Transform
+from exactlyonce.connectors.kafka.properties import java_properties
+from exactlyonce.connectors.kafka.spec import DEFAULT_BATCH_OFFSETS, KafkaSource
 from exactlyonce.errors import Refused
-from exactlyonce.offsets import Ranges
-from exactlyonce.source.kafka_properties import java_properties
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce.schema.name_pattern import for_java
 from exactlyonce_spark import formats
+from exactlyonce_spark.connectors.chosen import kafka_of
 
 VIEW = "source"
 
@@ -39,7 +41,7 @@ def streaming_rows(
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    kafka = spec.source.kafka
+    kafka = kafka_of(spec)
     options = _kafka_options(kafka, secret, with_headers=_may_read_headers(spec.transform))
     options |= _selection(kafka) | _limit(spec, partitions, most)
     # The start is never asked for: every checkpoint is seeded. A partition that appears later is read from its start.
@@ -164,7 +166,7 @@ def _limit(spec: StreamSpec, partitions: int, most: int | None) -> dict[str, str
 
 
 def _asked_limit(spec: StreamSpec, partitions: int) -> int:
-    kafka = spec.source.kafka
+    kafka = kafka_of(spec)
     if kafka.max_rate_per_partition is not None:
         assert spec.trigger.interval is not None, "the resource's rules ask for an interval"
         seconds = spec.trigger.interval.total_seconds()
@@ -180,7 +182,7 @@ def _may_read_headers(transform: Transform | None) -> bool:
 def _assignment(ranges: Ranges) -> str:
     chosen: dict[str, list[int]] = {}
     for partition in ranges:
-        chosen.setdefault(partition.topic, []).append(partition.partition)
+        chosen.setdefault(partition.origin, []).append(int(partition.key))
     return json.dumps(chosen)
 
 

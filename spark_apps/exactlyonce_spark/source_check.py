@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
-from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
-from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
-from exactlyonce.source.bounds import LeaderEpochs, SourceNow
-from exactlyonce_spark.landing import LandingRefused, TopicReplaced
+from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.source.port import LeaderEpochs, SourceNow
+from exactlyonce_spark.landing import LandingRefused, OriginReplaced
 
 
 class RecordsLost(ExactlyOnceError):
@@ -28,7 +28,7 @@ class LeaderChanged(SourceUnreachable):
 class Reading(Protocol):
     """Records that are being read while Spark reads the batch."""
 
-    def result(self) -> Mapping[TopicPartition, Fingerprint]:
+    def result(self) -> Mapping[Partition, Fingerprint]:
         """Return the fingerprints, after a bounded time; partitions of which none was read are left out. Never raises."""
         ...
 
@@ -41,15 +41,15 @@ class SourceCheck(Protocol):
         """What a person calls the source."""
         ...
 
-    def now(self, partitions: list[TopicPartition]) -> SourceNow:
+    def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the earliest offset of each partition, the id of each topic, and the leaders' epochs."""
         ...
 
-    def ask_leader_epochs(self, partitions: list[TopicPartition]) -> Callable[[], LeaderEpochs]:
+    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs as of now; the answer is awaited where it is called for."""
         ...
 
-    def records_at(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fingerprint | None]:
+    def records_at(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Fingerprint | None]:
         """Return the record at each offset, None where there is none; offsets that are not held are left out."""
         ...
 
@@ -73,22 +73,22 @@ class KnownLog:
 
     verified: LeaderEpochs = field(default_factory=dict)
     begun: LeaderEpochs = field(default_factory=dict)
-    landed: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
-    read: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+    landed: Mapping[Partition, Fingerprint] = field(default_factory=dict)
+    read: Mapping[Partition, Fingerprint] = field(default_factory=dict)
 
 
 def without_proof(
-    partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str], epochs: LeaderEpochs
-) -> frozenset[TopicPartition]:
+    partitions: Iterable[Partition], origin_ids: Mapping[str, str], epochs: LeaderEpochs
+) -> frozenset[Partition]:
     """Return the partitions of which an epoch proves nothing: it is not told, or no topic id shows that it began anew."""
-    return frozenset(key for key in partitions if key not in epochs or not is_topic_id(topic_ids.get(key.topic)))
+    return frozenset(key for key in partitions if key not in epochs or not is_origin_id(origin_ids.get(key.origin)))
 
 
 def require_all_was_there(
     source: SourceCheck,
     batch: BatchNumber,
     ranges: Ranges,
-    topic_ids: Mapping[str, str],
+    origin_ids: Mapping[str, str],
     log: KnownLog,
     records_read: int | None = None,
 ) -> LeaderEpochs:
@@ -100,21 +100,21 @@ def require_all_was_there(
     read of the former one may have been lost with it. Returns the leaders' epochs as of now.
 
     Raises:
-        RecordsLost, RecordsReplaced, TopicReplaced, LeaderChanged: nothing may be landed.
+        RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing may be landed.
     """
     read = list(ranges.non_empty())
     if not read:
         return {}
     now = source.now(read)
-    for topic, topic_id in now.topic_ids.items():
-        if is_other_topic(topic_ids.get(topic), topic_id):
-            raise TopicReplaced(f"Topic {topic} was made anew while batch {batch} was read.")
+    for topic, topic_id in now.origin_ids.items():
+        if is_other_origin(origin_ids.get(topic), topic_id):
+            raise OriginReplaced(f"Topic {topic} was made anew while batch {batch} was read.")
     gone = {key: ranges[key] for key in read if now.earliest[key] > ranges[key].from_offset}
     if gone:
         told = ", ".join(f"{key} from {span.from_offset} to {now.earliest[key]}" for key, span in gone.items())
         counted = "" if records_read is None else f" ({records_read} of {ranges.record_count} were read)"
         raise RecordsLost(f"Retention took records of batch {batch} while it was read: {told}{counted}.")
-    unproven = without_proof(read, now.topic_ids, now.leader_epochs)
+    unproven = without_proof(read, now.origin_ids, now.leader_epochs)
     led_anew = {key for key in read if log.verified.get(key) != now.leader_epochs.get(key)}
     _require_same_records(source, batch, led_anew | unproven, log.landed, "have landed", now)
     _require_same_records(source, batch, unproven, log.read, "were read", now)
@@ -122,7 +122,7 @@ def require_all_was_there(
     return now.leader_epochs
 
 
-def _require_same_leaders(batch: BatchNumber, read: list[TopicPartition], log: KnownLog, now: SourceNow) -> None:
+def _require_same_leaders(batch: BatchNumber, read: list[Partition], log: KnownLog, now: SourceNow) -> None:
     changed = [str(key) for key in read if key in log.begun and log.begun[key] != now.leader_epochs.get(key)]
     if changed:
         raise LeaderChanged(
@@ -134,8 +134,8 @@ def _require_same_leaders(batch: BatchNumber, read: list[TopicPartition], log: K
 def _require_same_records(
     source: SourceCheck,
     batch: BatchNumber,
-    partitions: Iterable[TopicPartition],
-    known: Mapping[TopicPartition, Fingerprint],
+    partitions: Iterable[Partition],
+    known: Mapping[Partition, Fingerprint],
     words: str,
     now: SourceNow,
 ) -> None:
@@ -144,13 +144,13 @@ def _require_same_records(
     if not offsets:
         return
     found = source.records_at(offsets)
-    absent = frozenset(key.topic for key in offsets if found.get(key) is None)
+    absent = frozenset(key.origin for key in offsets if found.get(key) is None)
     compacted = source.compacted(absent) if absent else frozenset()
     differences = {key: known[key].difference(found.get(key)) for key in offsets}
     told = ", ".join(
         f"{key} at {offsets[key]} ({difference})"
         for key, difference in differences.items()
-        if difference is not None and not (found.get(key) is None and key.topic in compacted)
+        if difference is not None and not (found.get(key) is None and key.origin in compacted)
     )
     if told:
         raise RecordsReplaced(

@@ -10,11 +10,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from exactlyonce.api.source import DELETED
-from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce.api.format import DELETED
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.connectors.postgres.fit import FittedColumn
 from exactlyonce_spark.plan import PlanReader
-from exactlyonce_spark.postgres.fit import FittedColumn
 from exactlyonce_spark.target import DeadLetter
 from exactlyonce_spark.tasks import Job, TaskReport
 from exactlyonce_spark.worker import REPORT_SCHEMA, WorkerPlan, task_function
@@ -69,7 +69,7 @@ class SparkBatch:
         found = self.find_malformed(ranges).collect()
         return [
             DeadLetter(
-                TopicPartition(row._topic, row._partition),
+                Partition(row._topic, row._partition),
                 row._offset,
                 row._timestamp,
                 None if row.key is None else bytes(row.key),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exactlyonce.offsets import BatchNumber, OffsetRange, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Moved:
 class TaskRange:
     """The range that a task reads, handed to it by the driver (`commit: Partition`)."""
 
-    partition: TopicPartition
+    partition: Partition
     offsets: OffsetRange
 
 
@@ -37,7 +37,7 @@ class TaskRange:
 class DeadLetter:
     """One malformed record."""
 
-    partition: TopicPartition
+    partition: Partition
     offset: int
     timestamp: str | None
     key: bytes | None
@@ -68,7 +68,7 @@ class Target(Protocol):
         ...
 
     def write_dead_letters(
-        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], topic_ids: Mapping[str, str]
+        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
     ) -> int:
         """Write malformed records to the ledger's table of them; one that is there already, of the same topic, is replaced."""
         ...

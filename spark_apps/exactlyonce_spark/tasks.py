@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
-from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import AlreadyLanded, land_partition
 from exactlyonce_spark.source_check import KnownLog, SourceCheck, require_all_was_there
@@ -84,8 +84,8 @@ class PartitionJob:
     batch: BatchNumber
     permit: Permit
     ranges: tuple[TaskRange, ...]
-    finished: frozenset[TopicPartition]
-    topic_ids: Mapping[str, str]
+    finished: frozenset[Partition]
+    origin_ids: Mapping[str, str]
     dead_letters: tuple[DeadLetter, ...] = ()
     log: KnownLog = field(default_factory=KnownLog)
 
@@ -100,9 +100,9 @@ class PartitionJob:
         def write(transaction: LedgerTransaction) -> int:
             count = tools.target.write(transaction, rows)
             mine_alone = Ranges({mine.partition: mine.offsets})
-            require_all_was_there(tools.source, self.batch, mine_alone, self.topic_ids, self.log)
+            require_all_was_there(tools.source, self.batch, mine_alone, self.origin_ids, self.log)
             if letters:
-                tools.target.write_dead_letters(transaction, self.batch, letters, self.topic_ids)
+                tools.target.write_dead_letters(transaction, self.batch, letters, self.origin_ids)
             return count
 
         landed = land_partition(
@@ -111,7 +111,7 @@ class PartitionJob:
             self.batch,
             mine.partition,
             mine.offsets,
-            self.topic_ids,
+            self.origin_ids,
             write,
             self.log.read.get(mine.partition),
         )

@@ -13,7 +13,7 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import BatchStatus, FailureRow
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import LandingRefused, PlannedBatch, Written, planned_row
 

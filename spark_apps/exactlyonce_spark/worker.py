@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from exactlyonce.api.source import KafkaSource
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
-from exactlyonce.source.kafka import KafkaBounds
-from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
 
 REPORT_SCHEMA = "tag bigint, rows bigint, known boolean"

@@ -20,7 +20,7 @@ from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed.cluster import Cluster, KubectlFailed
 from tests.cluster.streams import Streams
 from tests.resource_documents import document

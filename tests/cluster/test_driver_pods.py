@@ -18,7 +18,7 @@ from exactlyonce.launch.api_server import ApiServerUnreachable
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.port import Ended, Gone, LaunchFailed, ManifestRefused, NeverStarted, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed.cluster import Cluster
 from testbed.images import Images
 from tests.cluster.drivers import ACCOUNT, DRIVER_RIGHTS, LAUNCHER_RIGHTS, WAITS, Drivers, rights, secret

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from exactlyonce.api import refused_properties
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.api.status import (
@@ -31,6 +30,7 @@ from exactlyonce.api.status import (
     Trouble,
     VerdictStatus,
 )
+from exactlyonce.connectors.kafka import client_properties
 from scripts import generate_crd
 from tests.cluster.streams import ServerRefused, Streams, install, make_namespace, published_schema
 from tests.resource_cases import refused
@@ -162,7 +162,7 @@ def test_the_largest_resource_is_within_the_budget_of_its_rules(streams: Streams
             "spec.source.kafka": {
                 **KAFKA,
                 "topics": [f"{number:03}-{240 * 'x'}" for number in range(1000)],
-                "properties": dict.fromkeys(refused_properties.ALLOWED, 1000 * "x"),
+                "properties": dict.fromkeys(client_properties.ALLOWED, 1000 * "x"),
                 "start": {
                     "from": "Offsets",
                     "offsets": [{"topic": 10 * "x", "partition": at, "offset": at} for at in range(10_000)],

@@ -11,7 +11,7 @@ import pytest
 
 from exactlyonce.launch.last_words import Ending, parse_last_words
 from exactlyonce.launch.local import MARKER, Unresponsive
-from exactlyonce.offsets import Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import Epoch, Partition, Positions
 from exactlyonce_spark.crash_points import LET_GO
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
@@ -152,7 +152,7 @@ def test_a_foreign_process_writes_into_the_checkpoint(rig: Rig) -> None:
         eventually(lambda: fired(rig), "batch 2 is planned", 90)
         offsets = rig.generations()[0] / "offsets" / "2"
         lines = offsets.read_text().split("\n")
-        further = Positions({TopicPartition(rig.name, number): 1700 for number in range(4)})
+        further = Positions({Partition(rig.name, number): 1700 for number in range(4)})
         (offsets.parent / ".2.crc").unlink()
         offsets.write_text("\n".join([*lines[:2], further.to_json()]))
         (rig.generations()[0] / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":0}')

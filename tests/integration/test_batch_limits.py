@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from exactlyonce.offsets import Ranges
+from exactlyonce.positions.ranges import Ranges
 from exactlyonce.reconcile.loop import Done, Halted
 from tests.rig import Rig
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import Damaged, Readable, read_generation
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from testbed.golden import EARLIEST, LATEST, ROCKSDB, START, Batches, GoldenTopic, records_between, run_to_end
 from testbed.kafka import Kafka
 from testbed.spark import local_session
@@ -103,7 +103,7 @@ def test_spark_fails_on_what_this_project_names_as_damaged(
 def test_a_stateful_query_goes_on_with_its_state(spark: SparkSession, topic: GoldenTopic, tmp_path: Path) -> None:
     checkpoint = copy_of("stateful", tmp_path)
     found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
-    counted = [(key.partition, LATEST[key] - START[key]) for key in LATEST]
+    counted = [(key.key, LATEST[key] - START[key]) for key in LATEST]
     assert (found.ran, found.error) == ([(2, counted)], None), "records before the restart are counted in"
 
 
@@ -222,5 +222,5 @@ def test_a_stateful_query_starts_at_the_seed_of_batch_0(
 ) -> None:
     """Spark runs the empty batch 0 itself, from Kafka's start as written to the same end, and makes its state with it."""
     found = run_to_end(topic.read(spark).groupBy("partition").count(), seed(tmp_path, 0))
-    counted = [(key.partition, LATEST[key] - START[key]) for key in LATEST]
+    counted = [(key.key, LATEST[key] - START[key]) for key in LATEST]
     assert (found.ran, found.error) == ([(0, []), (1, counted)], None)

@@ -10,15 +10,15 @@ from contextlib import closing
 import psycopg2
 import pytest
 
+from exactlyonce.connectors.postgres import ledger as postgres
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.tables import MIGRATIONS, WITNESSES_SINCE
+from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger import postgres
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import LedgerTransaction
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_schema import MIGRATIONS, WITNESSES_SINCE
-from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.rows import BatchStatus
-from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce_spark.landing import LandingRefused, PlannedBatch, Written, begin_batch, land_batch
 from exactlyonce_spark.witnesses import RowsInDoubt, complete_taken, require_witnesses, write_under_fence
 from testbed.postgres import Postgres
@@ -67,7 +67,7 @@ def write_rows(transaction: LedgerTransaction) -> int:
 
 def forget_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commits be as the role has them, as a failover would lose them, too."""
-    monkeypatch.setattr("exactlyonce.ledger.postgres._COMMIT_ON_DISK", "select 1")
+    monkeypatch.setattr("exactlyonce.connectors.postgres.ledger._COMMIT_ON_DISK", "select 1")
 
 
 @pytest.mark.parametrize("of", ["database", "role"])

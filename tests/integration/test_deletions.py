@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from exactlyonce.api.sink import PostgresSink
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.offsets import BatchNumber, Epoch
-from exactlyonce_spark.postgres.deletions import DeletionUnclear, DeletionWithoutKey, without_deleted
-from exactlyonce_spark.postgres.fit import YieldedColumn
-from exactlyonce_spark.postgres.table import TargetUnfit, read_table
-from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.postgres.deletions import DeletionUnclear, DeletionWithoutKey, without_deleted
+from exactlyonce_spark.connectors.postgres.fit import YieldedColumn
+from exactlyonce_spark.connectors.postgres.table import TargetUnfit, read_table
+from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.target import Moved, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of

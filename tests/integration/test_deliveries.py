@@ -13,7 +13,7 @@ from exactlyonce.api.status import Phase
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import Ended, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark.crash_points import LET_GO
 from tests.rig import Rig, eventually, running

@@ -12,7 +12,7 @@ import pytest
 
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import Ended
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done
 from testbed.processes import free_port, port_answers, start
 from tests.rig import Rig, eventually, running

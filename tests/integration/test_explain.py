@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from exactlyonce.checkpoint.generation import MARKER
-from exactlyonce.offsets import Epoch
-from exactlyonce.source.kafka import KafkaBounds
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.positions.ranges import Epoch
 from testbed.processes import free_port
 from tests.offline import Everything, OfflineStream, command
 from tests.rig import Rig, eventually
@@ -83,12 +83,12 @@ def truncated_source(stream: OfflineStream) -> None:
 def remade_topic(stream: OfflineStream) -> None:
     resumable(stream)
     rig = stream.rig
-    before = rig.open().stores.source.view().topic_ids
+    before = rig.open().stores.source.view().origin_ids
     rig.kafka.delete_topic(rig.name)
     eventually(lambda: rig.open().stores.source.view().missing == (rig.name,), "the topic is gone")
     rig.kafka.create_topic(rig.name, rig.partitions)
-    eventually(lambda: rig.name in rig.open().stores.source.view().topic_ids, "the topic is there again")
-    assert rig.open().stores.source.view().topic_ids != before
+    eventually(lambda: rig.name in rig.open().stores.source.view().origin_ids, "the topic is there again")
+    assert rig.open().stores.source.view().origin_ids != before
 
 
 def location_of_another(stream: OfflineStream) -> None:

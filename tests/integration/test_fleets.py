@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from exactlyonce.connectors.kafka.fleet import KafkaFleet
+from exactlyonce.connectors.kafka.spec import KAFKAS_OWN
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.fleet import PostgresFleet
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import LedgerUnreachable, SourceUnreachable
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.postgres_fleet import PostgresFleet
-from exactlyonce.offsets import BatchNumber, TopicPartition
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka_fleet import KafkaFleet
-from exactlyonce.source.kafka_selection import KAFKAS_OWN
+from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.source.port import Bounds
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.processes import free_port
@@ -49,10 +49,10 @@ def test_bounds_of_many_topics_come_in_one_answer(kafka: Kafka, name: str) -> No
         if count:
             produced(kafka, f"{name}-{number}", count, partition=1)
     kafka.delete_records_before(f"{name}-2", 1, 2)
-    wanted = [TopicPartition(f"{name}-{number}", part) for number in range(3) for part in range(2)]
+    wanted = [Partition(f"{name}-{number}", part) for number in range(3) for part in range(2)]
     with fleet(kafka) as asked:
-        assert {topic: count for topic, count in asked.topics().items() if topic.startswith(name)} == {
-            f"{name}-{number}": 2 for number in range(3)
+        assert {topic: keys for topic, keys in asked.origins().items() if topic.startswith(name)} == {
+            f"{name}-{number}": {0, 1} for number in range(3)
         }
         answer = asked.bounds(wanted, committed_only=True)
     assert answer.problems == {}
@@ -64,12 +64,12 @@ def test_bounds_of_many_topics_come_in_one_answer(kafka: Kafka, name: str) -> No
 def test_a_topic_that_is_not_there_does_not_stand_in_the_way_of_others(kafka: Kafka, name: str) -> None:
     made(kafka, name)
     produced(kafka, name, 4)
-    there, missing = TopicPartition(name, 0), TopicPartition(f"{name}-missing", 0)
+    there, missing = Partition(name, 0), Partition(f"{name}-missing", 0)
     with fleet(kafka) as asked:
         answer = asked.bounds([there, missing], committed_only=True)
         assert answer.bounds == {there: Bounds(0, 4)}
         assert list(answer.problems) == [missing]
-        assert asked.topics().keys() >= {name}
+        assert asked.origins().keys() >= {name}
 
 
 def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafka: Kafka, name: str) -> None:
@@ -78,10 +78,10 @@ def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafk
         for number in range(4):
             produced(kafka, name, 1, partition=partition, at=NOON + partition * 1000 + number)
     kafka.delete_records_before(name, 2, 3)
-    positions = {TopicPartition(name, 0): 0, TopicPartition(name, 1): 2, TopicPartition(name, 2): 1}
+    positions = {Partition(name, 0): 0, Partition(name, 1): 2, Partition(name, 2): 1}
     with fleet(kafka) as asked:
         found = asked.timestamps(positions, committed_only=True)
-    assert {key.partition: round(at * 1000) - NOON for key, at in found.items() if at is not None} == {
+    assert {key.key: round(at * 1000) - NOON for key, at in found.items() if at is not None} == {
         0: 0,
         1: 1002,
         2: 2003,
@@ -97,11 +97,11 @@ def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka
         for number in range(8):
             producer.produce(name, os.urandom(20_000), partition=partition, timestamp=NOON + partition * 10 + number)
     assert producer.flush(60) == 0
-    positions = {TopicPartition(name, partition): 3 for partition in range(many)}
+    positions = {Partition(name, partition): 3 for partition in range(many)}
     with fleet(kafka, timeout=60) as asked:
         found = asked.timestamps(positions, committed_only=True)
         again = asked.timestamps(positions, committed_only=True)
-    assert {key.partition: round((at or 0) * 1000) - NOON for key, at in found.items()} == {
+    assert {key.key: round((at or 0) * 1000) - NOON for key, at in found.items()} == {
         partition: partition * 10 + 3 for partition in range(many)
     }
     assert again == found, "the same client answers again"
@@ -109,7 +109,7 @@ def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka
 
 def test_a_transactions_marker_is_no_record_and_an_open_transaction_is_not_read(kafka: Kafka, name: str) -> None:
     made(kafka, name)
-    partition = TopicPartition(name, 0)
+    partition = Partition(name, 0)
     with fleet(kafka) as asked, open_transaction(kafka, name, 3) as producer:
         assert asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 0)}
         assert asked.bounds([partition], committed_only=False).bounds == {partition: Bounds(0, 3)}
@@ -128,7 +128,7 @@ def test_kafkas_own_topics_are_those_that_a_pattern_passes_over(kafka: Kafka, na
 
     made(kafka, name)
     with open_transaction(kafka, name, 1), fleet(kafka) as asked:
-        names, admin = sorted(asked.topics()), kafka.admin()
+        names, admin = sorted(asked.origins()), kafka.admin()
         described = admin.describe_topics(TopicCollection(names))
         own = {topic for topic, future in described.items() if future.result(30).is_internal}
     assert own
@@ -138,7 +138,7 @@ def test_kafkas_own_topics_are_those_that_a_pattern_passes_over(kafka: Kafka, na
 def test_brokers_that_are_not_there_are_told_in_bounded_time() -> None:
     asked = KafkaFleet({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, timeout_seconds=2)
     with pytest.raises(SourceUnreachable, match="does not answer"):
-        asked.topics()
+        asked.origins()
     asked.close()
 
 
@@ -193,7 +193,7 @@ def test_all_streams_of_a_database_are_read_in_one_question(
     asked.close()
     assert len(found) == 300, "the last one has no row"
     assert all(
-        view.positions == {TopicPartition("orders", 0): number, TopicPartition("orders", 1): 5}
+        view.positions == {Partition("orders", 0): number, Partition("orders", 1): 5}
         for number, view in ((number, found[f"shop/{number}"]) for number in range(300))
     )
 
@@ -295,7 +295,7 @@ def test_a_connection_that_died_while_it_was_idle_is_made_again(
         (name,),
     )
     assert len(ended) == 1
-    assert asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"].positions == {TopicPartition("orders", 0): 3}
+    assert asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"].positions == {Partition("orders", 0): 3}
     asked.close()
 
 

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.next_look import Next
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerRefused, StoreBusy, Unreachable
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from testbed.hostile_postgres import HostilePostgres, Manner
 from testbed.postgres import Postgres
 from tests.conftest import address_of

@@ -13,13 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from exactlyonce.api.source import KafkaSource
-from exactlyonce.errors import SecretMissing, SourceUnreachable
-from exactlyonce.offsets import TopicPartition
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka import KafkaBounds
-from exactlyonce.source.kafka_admin import SourceRefused
-from exactlyonce.source.kafka_properties import java_properties
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.properties import java_properties
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.errors import SecretMissing, SourceRefused, SourceUnreachable
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.port import Bounds
 from exactlyonce_spark import jars
 from testbed.kafka import BROKER_LOCK, Kafka
 from testbed.processes import free_port
@@ -52,7 +51,7 @@ def test_an_unreachable_broker_is_an_error_and_never_an_empty_answer(
     with pytest.raises(SourceUnreachable, match=rf"Kafka at {unreachable} does not answer \(.+\); nothing was decided"):
         asked.view()
     with pytest.raises(SourceUnreachable, match=rf"Kafka at {unreachable} does not answer"):
-        asked.now([TopicPartition("orders", 0)])
+        asked.now([Partition("orders", 0)])
 
 
 @pytest.mark.timeout(120)
@@ -91,7 +90,7 @@ def test_a_login_with_quotes_and_backslashes_in_its_password_is_taken(kafka: Kaf
     assert '"' in QUOTING_PASSWORD
     assert "\\" in QUOTING_PASSWORD
     view = source(brokers, topics=[name], properties=SASL, secret=login(QUOTING_PASSWORD)).view()
-    assert view.bounds == {TopicPartition(name, 0): Bounds(0, 3)}
+    assert view.bounds == {Partition(name, 0): Bounds(0, 3)}
 
 
 def test_the_same_login_is_taken_from_a_java_client(kafka: Kafka, name: str, tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Partition as ConfluentPartition
 from pydantic import ValidationError
 
-from exactlyonce.api.source import KafkaSource
-from exactlyonce.errors import StartInvalid, TopicMissing
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka import KafkaBounds
-from exactlyonce.source.kafka_admin import KafkaAdmin
-from exactlyonce.source.kafka_properties import librdkafka_properties
+from exactlyonce.connectors.kafka.admin import KafkaAdmin
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.properties import librdkafka_properties
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.errors import OriginMissing, StartInvalid
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.source.port import Bounds
 from testbed.kafka import Kafka
 from tests.rig import eventually
 from tests.topics import bounds_of, made, open_transaction, produced, source
@@ -38,7 +38,7 @@ def test_earliest_and_latest_are_the_first_record_and_one_past_the_last(kafka: K
     produced(kafka, name, 7, partition=0)
     produced(kafka, name, 2, partition=2)
     view = source(kafka.bootstrap_servers, topics=[name]).view()
-    zero, one, two = (TopicPartition(name, number) for number in range(3))
+    zero, one, two = (Partition(name, number) for number in range(3))
     assert view.bounds == {zero: Bounds(0, 7), one: Bounds(0, 0), two: Bounds(0, 2)}
     assert view.earliest == Positions({zero: 0, one: 0, two: 0})
     assert view.latest == Positions({zero: 7, one: 0, two: 2})
@@ -79,7 +79,7 @@ def test_a_stream_that_starts_at_latest_does_not_skip_an_open_transaction(kafka:
     produced(kafka, name, 5)
     asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "Latest"})
     with open_transaction(kafka, name, 3):
-        assert asked.start(asked.view()) == Positions({TopicPartition(name, 0): 5})
+        assert asked.start(asked.view()) == Positions({Partition(name, 0): 5})
 
 
 def test_a_compacted_topic_keeps_its_bounds_while_records_go(kafka: Kafka, name: str) -> None:
@@ -131,17 +131,17 @@ def test_partitions_added_are_seen_at_the_next_look(kafka: Kafka, name: str) -> 
     kafka.add_partitions(name, 4)
     eventually(lambda: len(asked.view().selected) == 4, "the source that was asked before sees the new partitions")
     after = asked.view()
-    assert after.bounds[TopicPartition(name, 3)] == Bounds(0, 0)
-    assert after.topic_ids == before.topic_ids, "a topic that grows is the same topic"
+    assert after.bounds[Partition(name, 3)] == Bounds(0, 0)
+    assert after.origin_ids == before.origin_ids, "a topic that grows is the same topic"
 
 
 def test_a_driver_that_asks_for_partitions_alone_sees_those_added_since(kafka: Kafka, name: str) -> None:
     """Spark plans them at once, while the client that asks for their bounds remembers the topic as it was."""
     made(kafka, name, 2)
     asked = source(kafka.bootstrap_servers, topics=[name])
-    asked.now([TopicPartition(name, 0)])
+    asked.now([Partition(name, 0)])
     kafka.add_partitions(name, 4)
-    added = [TopicPartition(name, 2), TopicPartition(name, 3)]
+    added = [Partition(name, 2), Partition(name, 3)]
     eventually(lambda: len(source(kafka.bootstrap_servers, topics=[name]).view().selected) == 4, "they are there")
     assert asked.now(added).earliest == Positions(dict.fromkeys(added, 0))
 
@@ -150,16 +150,16 @@ def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: Kafka, na
     made(kafka, name)
     produced(kafka, name, 3)
     asked = source(kafka.bootstrap_servers, topics=[name])
-    first = asked.view().topic_ids[name]
-    assert asked.view().topic_ids[name] == first
+    first = asked.view().origin_ids[name]
+    assert asked.view().origin_ids[name] == first
     kafka.delete_topic(name)
     eventually(lambda: asked.view().missing == (name,), "the topic is gone")
-    assert asked.view(frozenset({TopicPartition(name, 0)})).bounds == {}, "what is gone has no bounds, not empty ones"
-    with pytest.raises(TopicMissing, match=f"Topic {name} is gone"):
-        asked.now([TopicPartition(name, 0)])
+    assert asked.view(frozenset({Partition(name, 0)})).bounds == {}, "what is gone has no bounds, not empty ones"
+    with pytest.raises(OriginMissing, match=f"Topic {name} is gone"):
+        asked.now([Partition(name, 0)])
     kafka.create_topic(name, 1)
     eventually(lambda: asked.view().missing == (), "the topic is there again")
-    assert asked.view().topic_ids[name] != first
+    assert asked.view().origin_ids[name] != first
 
 
 class Unsure(KafkaAdmin):
@@ -189,9 +189,9 @@ def test_one_answer_that_a_topic_is_not_known_is_not_believed(kafka: Kafka, name
     admin.left = answers_before
     view = asked.view()
     assert admin.left < 0, "it was given"
-    assert (view.missing, view.bounds) == ((), {TopicPartition(name, 0): Bounds(0, 5)})
+    assert (view.missing, view.bounds) == ((), {Partition(name, 0): Bounds(0, 5)})
     admin.left = answers_before
-    assert asked.now([TopicPartition(name, 0)]).earliest == Positions({TopicPartition(name, 0): 0})
+    assert asked.now([Partition(name, 0)]).earliest == Positions({Partition(name, 0): 0})
 
 
 def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kafka, name: str) -> None:
@@ -199,10 +199,10 @@ def test_what_a_batch_checks_before_its_commit_is_earliest_and_the_id(kafka: Kaf
     produced(kafka, name, 5, partition=1)
     kafka.delete_records_before(name, 1, 2)
     asked = source(kafka.bootstrap_servers, topics=[name])
-    zero, one = TopicPartition(name, 0), TopicPartition(name, 1)
+    zero, one = Partition(name, 0), Partition(name, 1)
     now = asked.now([zero, one])
     assert now.earliest == Positions({zero: 0, one: 2})
-    assert now.topic_ids == asked.view().topic_ids
+    assert now.origin_ids == asked.view().origin_ids
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_start_at_a_moment_is_the_first_record_at_or_after_it(
 ) -> None:
     start = {"from": "Timestamp", "timestamp": as_text(moment)}
     asked = source(kafka.bootstrap_servers, topics=[timed_topic], start=start)
-    zero, one = TopicPartition(timed_topic, 0), TopicPartition(timed_topic, 1)
+    zero, one = Partition(timed_topic, 0), Partition(timed_topic, 1)
     assert asked.start(asked.view()) == Positions({zero: expected[0], one: expected[1]})
 
 
@@ -243,7 +243,7 @@ def test_a_start_at_a_moment_inside_an_open_transaction_is_where_that_begins(kaf
         kafka.bootstrap_servers, topics=[name], start={"from": "Timestamp", "timestamp": as_text(NOON + 1000)}
     )
     with open_transaction(kafka, name, 3):
-        assert asked.start(asked.view()) == Positions({TopicPartition(name, 0): 2})
+        assert asked.start(asked.view()) == Positions({Partition(name, 0): 2})
 
 
 def test_a_start_at_given_offsets_has_to_fit_what_the_source_holds(kafka: Kafka, name: str) -> None:
@@ -256,8 +256,8 @@ def test_a_start_at_given_offsets_has_to_fit_what_the_source_holds(kafka: Kafka,
         asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "Offsets", "offsets": offsets})
         return asked.start(asked.view())
 
-    assert started((0, 2), (1, 0)) == Positions({TopicPartition(name, 0): 2, TopicPartition(name, 1): 0})
-    assert started((0, 5), (1, 0))[TopicPartition(name, 0)] == 5, "the end is where the next record will be"
+    assert started((0, 2), (1, 0)) == Positions({Partition(name, 0): 2, Partition(name, 1): 0})
+    assert started((0, 5), (1, 0))[Partition(name, 0)] == 5, "the end is where the next record will be"
     with pytest.raises(StartInvalid, match=rf"{name}-0 at 1; the source holds 2 to 5"):
         started((0, 1), (1, 0))
     with pytest.raises(StartInvalid, match=rf"{name}-0 at 6; the source holds 2 to 5"):
@@ -275,13 +275,15 @@ def test_a_pattern_selects_what_it_matches_as_a_whole_and_never_kafkas_own_topic
         pass  # the broker has made __transaction_state by now
     assert any(topic.startswith("__") for topic in kafka.admin().list_topics(timeout=10).topics)
     view = source(kafka.bootstrap_servers, topicPattern=f"{name}-.|__.*").view()
-    assert {partition.topic for partition in view.selected} == {f"{name}-a", f"{name}-b"}
-    assert set(view.topic_ids) == {f"{name}-a", f"{name}-b"}
+    assert {partition.origin for partition in view.selected} == {f"{name}-a", f"{name}-b"}
+    assert set(view.origin_ids) == {f"{name}-a", f"{name}-b"}
 
 
 def test_a_pattern_that_matches_nothing_or_is_none_says_so(kafka: Kafka, name: str) -> None:
     unmatched = source(kafka.bootstrap_servers, topicPattern=f"{name}-nothing-.*")
-    with pytest.raises(TopicMissing, match=rf"{kafka.bootstrap_servers} has no topic that matches {name}-nothing-\.\*"):
+    with pytest.raises(
+        OriginMissing, match=rf"{kafka.bootstrap_servers} has no topic that matches {name}-nothing-\.\*"
+    ):
         unmatched.start(unmatched.view())
     with pytest.raises(ValidationError, match=r"'\(orders' is no regular expression"):
         source(kafka.bootstrap_servers, topicPattern="(orders")
@@ -291,7 +293,7 @@ def test_assigned_partitions_are_read_and_others_are_not(kafka: Kafka, name: str
     made(kafka, name, 4)
     produced(kafka, name, 3, partition=2)
     asked = source(kafka.bootstrap_servers, assign=[{"topic": name, "partitions": [0, 2]}])
-    zero, two, three = (TopicPartition(name, number) for number in (0, 2, 3))
+    zero, two, three = (Partition(name, number) for number in (0, 2, 3))
     assert asked.start(asked.view()) == Positions({zero: 0, two: 0})
     with_one_more = asked.view(frozenset({three}))
     assert with_one_more.selected == {zero, two}
@@ -301,7 +303,7 @@ def test_assigned_partitions_are_read_and_others_are_not(kafka: Kafka, name: str
 def test_an_assigned_partition_that_does_not_exist_is_named(kafka: Kafka, name: str) -> None:
     made(kafka, name, 2)
     asked = source(kafka.bootstrap_servers, assign=[{"topic": name, "partitions": [0, 7]}])
-    with pytest.raises(TopicMissing, match=rf"{kafka.bootstrap_servers} has no partition {name}-7"):
+    with pytest.raises(OriginMissing, match=rf"{kafka.bootstrap_servers} has no partition {name}-7"):
         asked.start(asked.view())
 
 
@@ -310,8 +312,8 @@ def test_a_missing_topic_is_an_error_that_names_topic_and_brokers(kafka: Kafka, 
     asked = source(kafka.bootstrap_servers, topics=[name, f"{name}-absent"])
     view = asked.view()
     assert view.missing == (f"{name}-absent",)
-    assert set(view.bounds) == {TopicPartition(name, 0)}
-    with pytest.raises(TopicMissing) as caught:
+    assert set(view.bounds) == {Partition(name, 0)}
+    with pytest.raises(OriginMissing) as caught:
         asked.start(view)
     assert str(caught.value) == (
         f"Kafka at {kafka.bootstrap_servers} has no topic {name}-absent; create it, or correct source.kafka."

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.source_set import SourceSet
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -23,7 +22,6 @@ from exactlyonce.ledger.fence import (
     release,
 )
 from exactlyonce.ledger.port import Ledger, Lock
-from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost, record_query
 from exactlyonce.ledger.rows import (
     BatchStatus,
@@ -33,7 +31,9 @@ from exactlyonce.ledger.rows import (
     Owner,
     QueryMark,
 )
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.ledgers import IDS, P0, P1, STREAM, batch_row, new_stream, started
@@ -163,7 +163,7 @@ def test_a_fingerprint_stands_beside_the_position_it_was_kept_for_and_goes_when_
     started(ledger)
     first, second = Fingerprint(4, "first", 1, 0), Fingerprint(8, "second", None, None)
 
-    def landed() -> Mapping[TopicPartition, Fingerprint]:
+    def landed() -> Mapping[Partition, Fingerprint]:
         view = ledger.look(STREAM)
         assert view is not None
         with ledger.transaction() as transaction:
@@ -248,7 +248,7 @@ def test_positions_advance_from_where_they_stand_and_from_nowhere_else(ledger: L
 
 def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
-    fresh, late = TopicPartition("orders", 2), TopicPartition("orders", 3)
+    fresh, late = Partition("orders", 2), Partition("orders", 3)
     with ledger.transaction() as transaction:
         ranges = Ranges({fresh: OffsetRange(0, 0), late: OffsetRange(4, 9)})
         assert transaction.advance_positions(STREAM, ranges, IDS) == 1
@@ -409,16 +409,16 @@ def test_ranges_of_a_topic_that_is_gone_may_be_lost_again_under_the_same_offsets
     started(ledger)
     with ledger.transaction() as transaction:
         transaction.write_failures(STREAM, (lost(8, P0, 0, 5),))
-        transaction.write_failures(STREAM, (replace(lost(9, P0, 0, 5), topic_gone=True),))
-        transaction.write_failures(STREAM, (replace(lost(10, P0, 0, 5), topic_gone=True),))
+        transaction.write_failures(STREAM, (replace(lost(9, P0, 0, 5), origin_gone=True),))
+        transaction.write_failures(STREAM, (replace(lost(10, P0, 0, 5), origin_gone=True),))
     with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
         transaction.write_failures(STREAM, (lost(11, P0, 0, 5),))
 
 
 QUERIES = [
-    QueryMark(SourceSet(topics=frozenset({"orders", "refunds"})), "hash-1"),
-    QueryMark(SourceSet(pattern=r"o.*\\.'x"), "hash-2"),
-    QueryMark(SourceSet(partitions=frozenset({P0, P1})), "hash-3"),
+    QueryMark(Selection(origins=frozenset({"orders", "refunds"})), "hash-1"),
+    QueryMark(Selection(pattern=r"o.*\\.'x"), "hash-2"),
+    QueryMark(Selection(partitions=frozenset({P0, P1})), "hash-3"),
 ]
 
 
@@ -451,7 +451,7 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
     view = ledger.look(STREAM)
     assert view is not None
     assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0}), Positions({P1: 0}))
-    assert (view.retired.topic_ids, view.query) == (IDS, QUERIES[0])
+    assert (view.retired.origin_ids, view.query) == (IDS, QUERIES[0])
     with ledger.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 0
     raise_epoch(ledger, stream, Epoch(3))
@@ -479,7 +479,7 @@ def test_records_are_given_up_once(ledger: Ledger, stream: NewStream) -> None:
     ids=["it goes back", "the topic was made anew"],
 )
 def test_records_that_are_read_anew_may_be_given_up_anew(
-    ledger: Ledger, stream: NewStream, positions: dict[TopicPartition, int], ids: dict[str, str]
+    ledger: Ledger, stream: NewStream, positions: dict[Partition, int], ids: dict[str, str]
 ) -> None:
     started(ledger)
     move(ledger, stream, 2, {P0: 12, P1: 9}, IDS, lost(1, P0, 0, 7), lost(1, P1, 0, 9))
@@ -498,7 +498,7 @@ def test_a_partition_that_was_left_out_has_still_given_up_what_it_gave_up(ledger
         transaction.write_failures(STREAM, (lost(4, P1, 3, 4),))
 
 
-def lost(batch: int, partition: TopicPartition, begin: int, end: int) -> FailureRow:
+def lost(batch: int, partition: Partition, begin: int, end: int) -> FailureRow:
     return FailureRow(BatchNumber(batch), partition, begin, end, FailureStatus.LOST, "brokers", "retention")
 
 
@@ -506,7 +506,7 @@ def move(
     ledger: Ledger,
     stream: NewStream,
     epoch: int,
-    positions: dict[TopicPartition, int],
+    positions: dict[Partition, int],
     ids: dict[str, str],
     *given_up: FailureRow,
 ) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.ledger_retention import LedgerRetention
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger import expiry
 from exactlyonce.ledger.expiry import Deleted, delete_expired
 from exactlyonce.ledger.fence import Permit, fence, raise_epoch
 from exactlyonce.ledger.port import Ledger, Lock
-from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, Excess, FailureRow, FailureStatus, LedgerView
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, PATIENT, STREAM, batch_row, ledger_on, new_stream, started

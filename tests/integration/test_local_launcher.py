@@ -18,7 +18,7 @@ from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.local import MARKER, LocalLauncher, Unresponsive
 from exactlyonce.launch.port import Ended, Gone, NeverStarted, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from tests.command import files_that_hold
 from tests.ledger_processes import process
 from tests.rig import Rig, eventually

@@ -6,20 +6,21 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Partition as ConfluentPartition
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.launch.port import Running
 from exactlyonce.launch.secrets import read_secret
-from exactlyonce.ledger.postgres_connection import PostgresAddress
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.monitor.targets import StreamKey, target_of
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from tests.rig import Rig, eventually, running
@@ -32,8 +33,9 @@ class Measured:
         self._rig = rig
         self.monitor = Monitor()
         stream = rig.stream()
-        secret = read_secret(rig.secrets, stream.spec.sink.postgres.secret_ref)
-        self.monitor.watch(target_of(stream, {}, PostgresAddress.from_secret("warehouse", secret)))
+        secrets = partial(read_secret, rig.secrets)
+        source, ledger = source_address(stream.spec, secrets), ledger_address(stream.spec, secrets)
+        self.monitor.watch(target_of(stream, source, ledger))
         self._registry = CollectorRegistry()
         self._registry.register(StreamCollector(self.monitor, lambda: True, time.time))
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from exactlyonce.connectors.postgres.connection import Limits
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import LockHeldByOther
 from exactlyonce.ledger.fence import Fenced, Permit, fence, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction, Lock
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import PlannedBatch, Written, land_batch
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres

@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from exactlyonce.api.sink import PostgresSink
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
 from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.processes import free_port, port_answers

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from exactlyonce.api.sink import PostgresSink
+from exactlyonce.connectors.postgres import ledger as postgres
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION, Migration
+from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.fingerprint import Fingerprint
-from exactlyonce.ledger import postgres
 from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_schema import MIGRATIONS, SCHEMA_VERSION, Migration
-from exactlyonce.ledger.postgres_transaction import PostgresTransaction
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
+from exactlyonce_spark.connectors.postgres.table import read_table
+from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
-from exactlyonce_spark.postgres.table import read_table
-from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.target import DeadLetter, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
@@ -187,7 +187,7 @@ def test_a_driver_that_is_newer_than_the_ledger_lands_without_fingerprints(
     assert landed_fingerprints(ledger) == {}
 
 
-def landed_fingerprints(ledger: PostgresLedger) -> Mapping[TopicPartition, Fingerprint]:
+def landed_fingerprints(ledger: PostgresLedger) -> Mapping[Partition, Fingerprint]:
     view = ledger.look(STREAM)
     assert view is not None
     return view.landed.fingerprints

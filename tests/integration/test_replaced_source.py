@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from exactlyonce.fingerprint import ZERO_TOPIC_ID
-from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.source_check import RecordsReplaced
@@ -66,8 +66,8 @@ def test_a_running_driver_finds_that_its_log_lost_what_has_landed_before_it_land
     made(broker, topic)
     one_by_one(broker, topic, ["a", "b", "c", "d"])
     asked = source(broker.bootstrap_servers, topics=[topic])
-    key = TopicPartition(topic, 0)
-    ids = dict(asked.view().topic_ids)
+    key = Partition(topic, 0)
+    ids = dict(asked.view().origin_ids)
     watch, first, second = LogWatch(asked), Ranges({key: OffsetRange(0, 4)}), Ranges({key: OffsetRange(4, 6)})
     watch.begin(first, ids, {}, watch.ask(first)())
     landed = watch.require(batch, first, ids).read
@@ -92,7 +92,7 @@ def test_a_topic_made_anew_on_brokers_without_topic_ids_is_known_by_its_records(
     rig.produce(5)
     assert rig.run() == Done(completed=True), rig.story()
     rig.assert_exactly_once()
-    rig.sql("update exactlyonce.offsets set topic_id = %s", ZERO_TOPIC_ID)  # as such brokers tell it
+    rig.sql("update exactlyonce.offsets set topic_id = %s", ZERO_ORIGIN_ID)  # as such brokers tell it
 
     rig.kafka.delete_topic(rig.name)
     eventually(lambda: rig.name not in rig.kafka.admin().list_topics(timeout=10).topics, "the topic is gone")
@@ -110,7 +110,7 @@ def test_the_last_record_of_a_range_is_found_behind_a_transactions_marker_and_kn
     made(kafka, name)
     with open_transaction(kafka, name, 3) as producer:
         producer.commit_transaction(60)
-    asked, key = source(kafka.bootstrap_servers, topics=[name]), TopicPartition(name, 0)
+    asked, key = source(kafka.bootstrap_servers, topics=[name]), Partition(name, 0)
     (found,) = asked.last_records(Ranges({key: OffsetRange(0, 4)})).result().values()
     assert found.offset == 2, "the marker is at 3"
     assert asked.records_at({key: 2}) == {key: found}
@@ -135,7 +135,7 @@ def test_a_record_that_compaction_took_is_told_from_one_that_was_lost(kafka: Kaf
     for value in (b"old", b"new"):
         producer.produce(name, value, key=b"k", partition=0)
     assert producer.flush(30) == 0
-    asked, key = source(kafka.bootstrap_servers, topics=[name]), TopicPartition(name, 0)
+    asked, key = source(kafka.bootstrap_servers, topics=[name]), Partition(name, 0)
 
     def is_gone() -> bool:
         producer.produce(name, b"tick", key=b"tick", partition=0)  # a segment is closed by the next record

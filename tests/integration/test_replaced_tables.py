@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from exactlyonce.api.sink import PostgresSink
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.offsets import BatchNumber, Epoch
-from exactlyonce_spark.postgres import replacing
-from exactlyonce_spark.postgres.replacing import ReplacingTarget
-from exactlyonce_spark.postgres.table import TargetUnfit
-from exactlyonce_spark.postgres.target import TargetPlan
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.postgres import replacing
+from exactlyonce_spark.connectors.postgres.replacing import ReplacingTarget
+from exactlyonce_spark.connectors.postgres.table import TargetUnfit
+from exactlyonce_spark.connectors.postgres.target import TargetPlan
 from exactlyonce_spark.target import Staged
 from testbed.postgres import Postgres
 from tests.ledgers import STREAM, ledger_on

@@ -30,7 +30,7 @@ from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
 from exactlyonce.errors import SecretMissing, StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract
 
@@ -107,7 +107,7 @@ def test_a_folder_of_more_entries_than_one_answer_holds_is_listed_whole(
 
 def test_a_generation_is_seeded_and_read_back(store: S3LogStore) -> None:
     generation = Generation(3, Epoch(17))
-    positions = Positions({TopicPartition("orders", 0): 42, TopicPartition("orders", 1): 7})
+    positions = Positions({Partition("orders", 0): 42, Partition("orders", 1): 7})
     write_seed(store, generation, BatchNumber(9), positions, 8)
     assert list_generations(store) == (generation,)
     seeded = read_generation(store, generation.folder)

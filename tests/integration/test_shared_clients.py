@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from exactlyonce.api.source import KafkaSource
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.connector import KafkaAddress
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.connectors.postgres import pool as postgres_pool
+from exactlyonce.connectors.postgres.connector import PostgresLedgerAddress
+from exactlyonce.connectors.postgres.ledger import DEFAULT_SCHEMA, PostgresLedger
 from exactlyonce.control.shared_clients import UNUSED_SECONDS, SharedClients
-from exactlyonce.errors import LedgerRefused, LedgerUnreachable
-from exactlyonce.ledger import postgres_pool
-from exactlyonce.ledger.postgres import DEFAULT_SCHEMA, PostgresLedger
-from exactlyonce.source.kafka_admin import SourceRefused
+from exactlyonce.errors import LedgerRefused, LedgerUnreachable, SourceRefused
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from tests.conftest import SASL_PASSWORD, SASL_USER, address_of
@@ -39,6 +43,11 @@ def sessions(server: Postgres, database: str) -> int:
     return int(str(found[0]))
 
 
+def ledger_at(server: Postgres, database: str, *login: str) -> PostgresLedgerAddress:
+    """The ledger of a database, with a login of its own if one is given."""
+    return PostgresLedgerAddress(address_of(server, database, *login), DEFAULT_SCHEMA)
+
+
 def end_sessions(server: Postgres, database: str) -> None:
     """End every session of the database, and wait until they are gone."""
     server.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{database}'")
@@ -50,9 +59,9 @@ def test_streams_of_one_database_take_turns_on_as_many_connections_as_there_are_
 ) -> None:
     started(ledger_on(postgres_18, name))
     end_sessions(postgres_18, name)
-    clients, address = SharedClients(), address_of(postgres_18, name)
+    clients, address = SharedClients(), ledger_at(postgres_18, name)
     with ThreadPoolExecutor(3) as passes:
-        looks = list(passes.map(lambda _: clients.ledger(address, DEFAULT_SCHEMA).look(STREAM), range(60)))
+        looks = list(passes.map(lambda _: clients.ledger(address).look(STREAM), range(60)))
     assert all(looks)
     assert 1 <= sessions(postgres_18, name) <= 3
 
@@ -64,13 +73,13 @@ def test_a_rotated_password_is_used_by_the_next_attempt_and_the_old_one_is_not_t
     role = f"lands_{name}"
     postgres_18.execute(f"create role {role} login superuser password 'old'")
     clients = SharedClients()
-    assert clients.ledger(address_of(postgres_18, name, role, "old"), DEFAULT_SCHEMA).look(STREAM) is not None
+    assert clients.ledger(ledger_at(postgres_18, name, role, "old")).look(STREAM) is not None
     postgres_18.execute(f"alter role {role} password 'new'")
-    assert clients.ledger(address_of(postgres_18, name, role, "new"), DEFAULT_SCHEMA).look(STREAM) is not None
+    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).look(STREAM) is not None
     end_sessions(postgres_18, name)
     with pytest.raises(LedgerRefused, match="refuses the login"):
-        clients.ledger(address_of(postgres_18, name, role, "old"), DEFAULT_SCHEMA).look(STREAM)
-    assert clients.ledger(address_of(postgres_18, name, role, "new"), DEFAULT_SCHEMA).look(STREAM) is not None
+        clients.ledger(ledger_at(postgres_18, name, role, "old")).look(STREAM)
+    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).look(STREAM) is not None
 
 
 def test_connections_that_died_without_a_sign_are_not_noticed(
@@ -118,15 +127,15 @@ def test_a_client_that_nobody_asks_for_any_more_is_closed_and_so_is_what_was_sti
     started(ledger_on(postgres_18, name))
     end_sessions(postgres_18, name)
     clock = Clock()
-    clients, address = SharedClients(clock), address_of(postgres_18, name)
-    unused = clients.ledger(address, DEFAULT_SCHEMA)
+    clients, address = SharedClients(clock), ledger_at(postgres_18, name)
+    unused = clients.ledger(address)
     unused.look(STREAM)
     with unused.transaction():
         clock.now += UNUSED_SECONDS + 1
-        assert isinstance(clients.ledger(address, "another"), PostgresLedger)
+        assert isinstance(clients.ledger(replace(address, schema="another")), PostgresLedger)
         assert sessions(postgres_18, name) == 1, "the one in use"
     eventually(lambda: sessions(postgres_18, name) == 0, "no session is left")
-    assert clients.ledger(address, DEFAULT_SCHEMA) is not unused
+    assert clients.ledger(address) is not unused
 
 
 def test_streams_with_the_same_brokers_and_login_share_a_client_and_another_login_has_its_own(
@@ -139,9 +148,9 @@ def test_streams_with_the_same_brokers_and_login_share_a_client_and_another_logi
         {"bootstrapServers": servers, "topics": [name], "properties": SASL, "secretRef": {"name": "login"}}
     )
     login = {"username": SASL_USER, "password": SASL_PASSWORD}
-    right = clients.source(spec, login)
-    assert clients.source(spec, dict(login))._admin is right._admin
-    wrong = clients.source(spec, {**login, "password": "guessed"})
+    right = cast("KafkaBounds", clients.source(KafkaAddress(spec, login)))
+    assert cast("KafkaBounds", clients.source(KafkaAddress(spec, dict(login))))._admin is right._admin
+    wrong = cast("KafkaBounds", clients.source(KafkaAddress(spec, {**login, "password": "guessed"})))
     assert wrong._admin is not right._admin
     for _ in range(2):
         with pytest.raises(SourceRefused, match="refuses the login"):
@@ -156,5 +165,7 @@ def test_many_passes_ask_one_shared_client_at_once(kafka: Kafka, name: str) -> N
         KafkaSource.model_validate({"bootstrapServers": kafka.bootstrap_servers, "topics": [name]}),
     )
     with ThreadPoolExecutor(10) as passes:
-        views = list(passes.map(lambda _: clients.source(spec, {}).view(), range(50)))
+        views = list(
+            passes.map(lambda _: cast("KafkaBounds", clients.source(KafkaAddress(spec, {}))).view(), range(50))
+        )
     assert all(view == views[0] for view in views)

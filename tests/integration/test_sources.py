@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, Watching
 from tests.combinations import one_or_all
 from tests.rig import Rig, eventually, running

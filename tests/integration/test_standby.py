@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres_replica import PostgresPair
 from testbed.tcp_gate import TcpGate

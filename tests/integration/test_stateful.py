@@ -6,7 +6,7 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted
 from tests.rig import Rig, eventually, running
 

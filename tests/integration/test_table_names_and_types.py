@@ -6,13 +6,13 @@ import psycopg2
 import pytest
 from psycopg2 import sql
 
-from exactlyonce.api.model import SecretRef
-from exactlyonce.api.sink import Combine, PostgresSink, Write
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce_spark.postgres.fit import YieldedColumn, fit_columns
-from exactlyonce_spark.postgres.table import TargetUnfit, read_table
-from exactlyonce_spark.postgres.writes import Staged, count_staged, write_staged
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.schema.model import SecretRef
+from exactlyonce_spark.connectors.postgres.fit import YieldedColumn, fit_columns
+from exactlyonce_spark.connectors.postgres.table import TargetUnfit, read_table
+from exactlyonce_spark.connectors.postgres.writes import Staged, count_staged, write_staged
 
 NASTY = ('a"; drop table t; --', "{}", "per cent %", "%s", "%(batch)s")
 APPEND = PostgresSink(secret_ref=SecretRef(name="warehouse"), table="t")

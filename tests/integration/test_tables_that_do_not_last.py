@@ -10,14 +10,14 @@ import psycopg2.errors
 import pyarrow as pa
 import pytest
 
-from exactlyonce.api.sink import PostgresSink
+from exactlyonce.connectors.postgres.lasting import LEDGER_TABLES
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_lasting import LEDGER_TABLES
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.loop import Halted
-from exactlyonce_spark.postgres.table import TargetUnfit, read_table
-from exactlyonce_spark.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.connectors.postgres.table import TargetUnfit, read_table
+from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.target import Staged
 from testbed.postgres import Postgres
 from tests.ledgers import STREAM, ledger_on

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
-from exactlyonce.api.source import Format, OnTombstone
+from exactlyonce.api.format import Format, OnTombstone
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark import formats
 from testbed.spark import local_session

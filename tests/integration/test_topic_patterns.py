@@ -17,7 +17,7 @@ import pytest
 import re2
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from exactlyonce.api.topic_pattern import for_java, is_readable, selects
+from exactlyonce.schema.name_pattern import for_java, is_readable, selects
 
 SEED = int(os.environ.get("PATTERN_SEED", "1"))
 GROUPS = 2  # within each other; with more, Java backtracks for minutes over some patterns

@@ -17,7 +17,7 @@ from exactlyonce.reconcile.verdicts import (
     RebuildReason,
 )
 from exactlyonce_spark.batch import LedgerWentBack
-from exactlyonce_spark.landing import LandingRefused, StagedRowsLost, TopicReplaced
+from exactlyonce_spark.landing import LandingRefused, OriginReplaced, StagedRowsLost
 from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
 from exactlyonce_spark.tasks import SecondTry
 from exactlyonce_spark.witnesses import RowsInDoubt
@@ -53,7 +53,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     SourceUnreachable: frozenset({"brokers down", *_CUT}),
     LeaderChanged: frozenset({"leader moves", *_CUT}),
     RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
-    TopicReplaced: frozenset({"re-create"}),
+    OriginReplaced: frozenset({"re-create"}),
     OffsetChanged: _CUT,
     LedgerUnreachable: _SESSIONS_END,
     LockHeldByOther: _SESSIONS_END,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.positions.ranges import Partition
 from tests.simulation import foreign_writer
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
@@ -90,7 +90,7 @@ class Chaos:
             )
         world.topic.up = True
         world.journal.end("brokers down")
-        everything = frozenset(key.topic for key in world.topic.ends)
+        everything = frozenset(key.origin for key in world.topic.ends)
         if world.named != everything:
             world.journal.strike("topics changed")
         world.named = everything
@@ -243,7 +243,7 @@ class Chaos:
             world.most_records = world.random.randint(1, 4)
             world.simulation.tell(f"a batch of more than {world.most_records} records needs more memory than there is")
 
-    def _truncate(self, key: TopicPartition) -> None:
+    def _truncate(self, key: Partition) -> None:
         """A replica that lacks the last records is elected; what is produced from then on stands at their offsets."""
         world = self._world
         at = max(world.topic.earliest(key), world.topic.ends[key] - world.random.randint(1, 8))
@@ -254,7 +254,7 @@ class Chaos:
         self._grow_again(key, removed)
         world.struck_by("truncate", f"{key} is truncated at {at}")
 
-    def _grow_again(self, key: TopicPartition, removed: int) -> None:
+    def _grow_again(self, key: Partition, removed: int) -> None:
         """Producers go on, often before anybody looks: by its end alone the log then seems to have lost nothing."""
         if self._world.random.random() < 0.8:
             self._world.topic.ends[key] += removed + self._world.random.randint(0, 3)
@@ -268,7 +268,7 @@ class Chaos:
             else:
                 world.journal.strike("brokers down", lasts=True)
         if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
-            world.topic.ends[TopicPartition(TOPIC, len(world.topic.ends))] = 0
+            world.topic.ends[Partition(TOPIC, len(world.topic.ends))] = 0
         if world.strikes("limit changed", 0.1):
             world.limit = world.random.randint(1, world.batch_records)
             world.struck_by("limit changed", f"a batch may have {world.limit} records of a partition")
@@ -291,7 +291,7 @@ class Chaos:
         if world.strikes("truncate", 0.05):
             self._truncate(world.random.choice(list(world.topic.ends)))
         if world.strikes("re-create", 0.03):
-            before = {key: end for key, end in world.topic.ends.items() if key.topic == TOPIC}
+            before = {key: end for key, end in world.topic.ends.items() if key.origin == TOPIC}
             world.topic.make_anew(TOPIC)
             for key, end in before.items():
                 self._grow_again(key, end)

@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
-from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -29,7 +28,8 @@ from exactlyonce.ledger.rows import (
     StreamRow,
     Ticket,
 )
-from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
 from tests.simulation.server import GONE, Hooks, Key, MemoryDatabase
 
 __all__ = ["Hooks", "MemoryDatabase", "MemoryLedger", "MemoryTransaction"]
@@ -169,8 +169,8 @@ class MemoryTransaction:
         self,
         stream_id: str,
         ranges: Ranges,
-        topic_ids: dict[str, str],
-        fingerprints: Mapping[TopicPartition, Fingerprint] | None = None,
+        origin_ids: dict[str, str],
+        fingerprints: Mapping[Partition, Fingerprint] | None = None,
     ) -> int:
         """Compare-and-set each partition."""
         self._step("advance positions")
@@ -181,7 +181,7 @@ class MemoryTransaction:
             known = self._get(key)
             if known is None and self._get(("retired", stream_id, partition)) is not None:
                 continue
-            topic_id = topic_ids.get(partition.topic, "") if known is None else known[1]
+            topic_id = origin_ids.get(partition.origin, "") if known is None else known[1]
             if (0 if known is None else known[0]) == offsets.from_offset:
                 self.writes[key] = (offsets.until_offset, topic_id, (fingerprints or {}).get(partition))
                 moved += 1
@@ -200,7 +200,7 @@ class MemoryTransaction:
                 self.writes[("retired", *key[1:])] = self._get(key)
                 self.writes[key] = GONE
         for partition, offset in landed.positions.items():
-            topic_id = landed.topic_ids.get(partition.topic, "")
+            topic_id = landed.origin_ids.get(partition.origin, "")
             before = known.get(partition)
             if before is not None and (offset < before[0] or topic_id != before[1]):
                 self.writes[("stretch", stream_id, partition)] = self._stretch(stream_id, partition) + 1
@@ -259,7 +259,7 @@ class MemoryTransaction:
             given_up = ("given up", *key[1:])
             self.writes[key] = failure
             self.writes[given_up] = GONE
-            if failure.status is FailureStatus.LOST and not failure.topic_gone:
+            if failure.status is FailureStatus.LOST and not failure.origin_gone:
                 mine = (self._stretch(stream_id, failure.partition), failure.from_offset, failure.until_offset)
                 self._require_no_overlap(stream_id, failure.partition, mine)
                 self.writes[given_up] = mine
@@ -322,11 +322,11 @@ class MemoryTransaction:
         self.appended.update(rows)
         return len(rows)
 
-    def _stretch(self, stream_id: str, partition: TopicPartition) -> int:
+    def _stretch(self, stream_id: str, partition: Partition) -> int:
         """How often a partition's records began to be read anew."""
         return int(self._get(("stretch", stream_id, partition)) or 0)
 
-    def _require_no_overlap(self, stream_id: str, partition: TopicPartition, range_: tuple[int, int, int]) -> None:
+    def _require_no_overlap(self, stream_id: str, partition: Partition, range_: tuple[int, int, int]) -> None:
         stretch, begin, end = range_
         for key, value in self._rows().items():
             if key[0] == "given up" and (key[1], key[3]) == (stream_id, partition) and value is not GONE:
@@ -375,13 +375,13 @@ class MemoryTransaction:
 
 
 def _landed(rows: Mapping[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
-    positions: dict[TopicPartition, int] = {}
-    topic_ids: dict[str, str] = {}
-    fingerprints: dict[TopicPartition, Fingerprint] = {}
+    positions: dict[Partition, int] = {}
+    origin_ids: dict[str, str] = {}
+    fingerprints: dict[Partition, Fingerprint] = {}
     for key, value in rows.items():
         if key[0] == kind and key[1] == stream_id and value is not GONE:
             positions[key[2]] = value[0]
-            topic_ids[key[2].topic] = value[1]
+            origin_ids[key[2].origin] = value[1]
             if value[2] is not None:
                 fingerprints[key[2]] = value[2]
-    return LandedPositions(Positions(positions), topic_ids, fingerprints)
+    return LandedPositions(Positions(positions), origin_ids, fingerprints)

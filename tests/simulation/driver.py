@@ -10,7 +10,7 @@ from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import PlannedBatch, record_failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from tests.simulation.world import SimulatedWorld
 
 
@@ -25,13 +25,13 @@ def overwrite(world: SimulatedWorld) -> None:
         _write(world, path, {key: end for key, end in _ends(world, path).items() if key != left_out})
 
 
-def _ends(world: SimulatedWorld, path: str) -> dict[TopicPartition, int]:
+def _ends(world: SimulatedWorld, path: str) -> dict[Partition, int]:
     """What a plan says; nothing where it is torn or says nothing."""
     lines = world.store.files[path].decode().split("\n")
     return {} if len(lines) < 3 or lines[2] == "-" else dict(Positions.from_json(lines[2]))
 
 
-def _write(world: SimulatedWorld, path: str, ends: dict[TopicPartition, int]) -> None:
+def _write(world: SimulatedWorld, path: str, ends: dict[Partition, int]) -> None:
     if ends:
         lines = world.store.files[path].decode().split("\n")
         world.simulation.tell(f"{path} is overwritten")

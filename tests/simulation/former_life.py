@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.offsets import Epoch, OffsetRange, TopicPartition
+from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from tests.simulation.database import MemoryLedger
 from tests.simulation.resource import STREAM_ID
@@ -68,7 +68,7 @@ class _Topic:
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
 
-    def read(self, key: TopicPartition, offsets: OffsetRange) -> list[Hashable]:
+    def read(self, key: Partition, offsets: OffsetRange) -> list[Hashable]:
         """Return the former life's rows."""
         return [("former", row) for row in self._topic.read(key, offsets)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
 from tests.simulation.resource import Asked
 from tests.simulation.scheduler import Process

@@ -13,7 +13,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.reconcile.batch_limit import has_passed
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
@@ -153,7 +153,7 @@ def _check_lost_ledger(world: SimulatedWorld) -> None:
 
 
 def _check_record(
-    world: SimulatedWorld, record: Hashable, counts: Counter[Hashable], given_up: bool, key: TopicPartition
+    world: SimulatedWorld, record: Hashable, counts: Counter[Hashable], given_up: bool, key: Partition
 ) -> None:
     count = counts[record]
     match world.scenario.delivery:
@@ -274,7 +274,7 @@ def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
     return {world.topic.record(row.partition, offset) for offset in offsets}
 
 
-def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
+def _first_positions(world: SimulatedWorld) -> dict[Partition, int]:
     """Where the stream started: the first seed."""
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
     rows = [row for row in rows if row.batch >= first_batch(world)]
@@ -282,20 +282,20 @@ def _first_positions(world: SimulatedWorld) -> dict[TopicPartition, int]:
     return {} if first is None else dict(first.ranges.starts)
 
 
-def _landed(world: SimulatedWorld) -> dict[TopicPartition, int]:
+def _landed(world: SimulatedWorld) -> dict[Partition, int]:
     """Where the stream says that it stands, also in partitions that it no longer reads."""
     rows = world.database.tables.rows.items()
     stands = {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
     return {key: max(stands.get(key, 0), world.edited.get(key, 0)) for key in {**stands, **world.edited}}
 
 
-def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[TopicPartition, int]) -> bool:
+def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[Partition, int]) -> bool:
     assert isinstance(record, tuple)
     if record[0] == "emitted":
         return world.stateful
     if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
         return True
-    return any(key.partition == record[1] and record[2] < end for key, end in landed.items())
+    return any(key.key == record[1] and record[2] < end for key, end in landed.items())
 
 
 def _is_settled(world: SimulatedWorld) -> bool:
@@ -310,7 +310,7 @@ def _halted(world: SimulatedWorld) -> bool:
     return world.statuses.status.phase is Phase.HALTED
 
 
-def _stands_for_another(world: SimulatedWorld, key: TopicPartition, offset: int) -> bool:
+def _stands_for_another(world: SimulatedWorld, key: Partition, offset: int) -> bool:
     """Whether a record stands where a lost one stood that the stream had passed, and it had no chance to notice.
 
     It had passed one that landed, or one that retention had taken before it was read.
@@ -321,7 +321,7 @@ def _stands_for_another(world: SimulatedWorld, key: TopicPartition, offset: int)
     if offset not in world.topic.former.get(key, ()):
         return False
     counts = world.database.tables.target
-    others = [row for row in counts if isinstance(row, tuple) and row[1:] == (key.partition, offset)]
+    others = [row for row in counts if isinstance(row, tuple) and row[1:] == (key.key, offset)]
     passed = any(counts[row] for row in others) or _stood_elsewhere(world, world.topic.record(key, offset))
     if not passed:
         return False  # the stream has never gone past this offset, so nothing excuses that this record has not landed

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import assert_never
 
 from exactlyonce.launch.last_words import Ending
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     FinishBatch,
@@ -27,7 +27,7 @@ from exactlyonce.reconcile.verdicts import (
     SourceTruncated,
     Verdict,
 )
-from exactlyonce_spark.landing import TopicReplaced
+from exactlyonce_spark.landing import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from tests.simulation.causes import CONTRADICTIONS, ERRORS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
@@ -95,7 +95,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         return True
     if isinstance(root, BatchTooLarge):
         since = 0  # it lasts
-    if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | TopicReplaced | OffsetChanged | PartitionsDiffer):
+    if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | OriginReplaced | OffsetChanged | PartitionsDiffer):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
     if isinstance(root, PartitionsDiffer) and world.journal.has_struck({"restore"}, 0, until):
         kinds |= {"topics changed"}  # the ledger may name a generation that was made for other topics

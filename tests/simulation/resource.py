@@ -8,8 +8,8 @@ from functools import cache
 
 from exactlyonce.api.ledger_retention import BatchRetention, FailureRetention, LedgerRetention
 from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 from tests.simulation.files import MemoryStore
 
 STREAM_ID = "shop/orders"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
 from tests.simulation.mutations import HARMLESS, MUTATIONS
 from tests.simulation.oracle import Violation, run_seed

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from exactlyonce.errors import SourceUnreachable
-from exactlyonce.fingerprint import ZERO_TOPIC_ID, Fingerprint
-from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
-from exactlyonce.source.bounds import Bounds, LeaderEpochs, SourceNow, SourceView
+from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
+from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
 
 TOPIC, OTHER_TOPIC = "orders", "returns"
 
@@ -34,26 +34,26 @@ class MemoryTopic:
     `former` are the offsets at which other records once were, and `replaced` the topics that were made anew.
     """
 
-    ends: dict[TopicPartition, int]
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[Partition, int]
+    starts: dict[Partition, int] = field(default_factory=dict)
     topic_id: str = "id-1"
     up: bool = True
     step: Callable[[str], None] = lambda label: None
     wait: Callable[[str, Callable[[], bool]], None] = lambda label, may_go: None
-    reads: Callable[[TopicPartition], bool] = lambda partition: True
+    reads: Callable[[Partition], bool] = lambda partition: True
     has_ids: bool = True
-    lives: dict[TopicPartition, list[Life]] = field(default_factory=dict)
-    former: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    lives: dict[Partition, list[Life]] = field(default_factory=dict)
+    former: dict[Partition, set[int]] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
 
     brokers = "memory"
 
-    def earliest(self, partition: TopicPartition) -> int:
+    def earliest(self, partition: Partition) -> int:
         """The first offset that can be read."""
         return self.starts.get(partition, 0)
 
     def view(
-        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
     ) -> SourceView:
         """Return what the topic holds."""
         self._ask("ask the source for its bounds")
@@ -65,29 +65,29 @@ class MemoryTopic:
             if key in bounds and bounds[key].earliest <= offset < bounds[key].latest
         }
         records = self.records_at(held) if held else {}
-        return SourceView(bounds, {key.topic: self.id_of(key.topic) for key in self.ends}, selected, records=records)
+        return SourceView(bounds, {key.origin: self.id_of(key.origin) for key in self.ends}, selected, records=records)
 
-    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+    def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
         """Start at the earliest."""
         chosen = view.selected if only is None else only
         return Positions({key: offset for key, offset in view.earliest.items() if key in chosen})
 
-    def now(self, partitions: list[TopicPartition]) -> SourceNow:
+    def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the earliest offsets, the topic's id and the leader epochs."""
         self._ask("ask the source for earliest, ids and leader epochs")
         return SourceNow(
             Positions({key: self.earliest(key) for key in partitions}),
-            {key.topic: self.id_of(key.topic) for key in partitions},
+            {key.origin: self.id_of(key.origin) for key in partitions},
             self._epochs(partitions),
         )
 
-    def ask_leader_epochs(self, partitions: list[TopicPartition]) -> Callable[[], LeaderEpochs]:
+    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Return the leaders' epochs as of now."""
         self._ask("ask the source for leader epochs")
         found = self._epochs(partitions)
         return lambda: found
 
-    def records_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fingerprint | None]:
+    def records_at(self, offsets: Mapping[Partition, int]) -> dict[Partition, Fingerprint | None]:
         """Return the fingerprint of the record at each offset."""
         self._ask("read single records")
         held = {key: offset for key, offset in offsets.items() if self.earliest(key) <= offset < self.ends[key]}
@@ -101,24 +101,24 @@ class MemoryTopic:
         """Begin to read the last record of each range; it is read when it is asked for, once the brokers answer."""
         return MemoryReading(self, ranges)
 
-    def read(self, partition: TopicPartition, offsets: OffsetRange) -> list[Record]:
+    def read(self, partition: Partition, offsets: OffsetRange) -> list[Record]:
         """Return the records of a range that are there: retention takes them without a word."""
         if offsets.until_offset > self.ends[partition]:
             raise SourceUnreachable(f"{partition} ends before {offsets.until_offset}")
         first = max(offsets.from_offset, self.earliest(partition))
         return [self.record(partition, offset) for offset in range(first, offsets.until_offset)]
 
-    def record(self, partition: TopicPartition, offset: int) -> Record:
+    def record(self, partition: Partition, offset: int) -> Record:
         """Return the record that is, or will be, at an offset."""
-        return (self._life(partition, offset).name, partition.partition, offset)
+        return (self._life(partition, offset).name, int(partition.key), offset)
 
-    def move_leader(self, partition: TopicPartition) -> None:
+    def move_leader(self, partition: Partition) -> None:
         """Another replica leads, which has everything."""
         latest = self._life(partition, self.ends[partition])
         lives = self.lives.setdefault(partition, [])
         lives.append(Life(self.ends[partition], latest.name, latest.epoch + 1))
 
-    def truncate(self, partition: TopicPartition, at: int) -> None:
+    def truncate(self, partition: Partition, at: int) -> None:
         """Another replica leads, which never had the records from `at` on: an unclean leader election."""
         latest = self._life(partition, self.ends[partition])
         self._forget_from(partition, at)
@@ -129,7 +129,7 @@ class MemoryTopic:
         """Delete the topic and make it again, with as many partitions: another id, and leader epochs from 0 on."""
         name = f"{self.replaced.get(topic, self.topic_id)}-anew"
         self.replaced[topic] = name
-        for key in [key for key in self.ends if key.topic == topic]:
+        for key in [key for key in self.ends if key.origin == topic]:
             self._forget_from(key, 0)
             self.lives[key] = [Life(0, name, 0)]
             self.starts.pop(key, None)
@@ -138,22 +138,22 @@ class MemoryTopic:
         """Return the source as a spec that names these topics has it."""
         return NamedTopics(self, names)
 
-    def _forget_from(self, partition: TopicPartition, at: int) -> None:
+    def _forget_from(self, partition: Partition, at: int) -> None:
         self.former.setdefault(partition, set()).update(range(at, self.ends[partition]))
         self.ends[partition] = at
 
-    def _life(self, partition: TopicPartition, offset: int) -> Life:
+    def _life(self, partition: Partition, offset: int) -> Life:
         begun = [life for life in self.lives.get(partition, []) if life.start <= offset]
         return begun[-1] if begun else Life(0, self.topic_id, 0)
 
-    def _fingerprint(self, partition: TopicPartition, offset: int) -> Fingerprint:
+    def _fingerprint(self, partition: Partition, offset: int) -> Fingerprint:
         life = self._life(partition, offset)
         return Fingerprint(offset, f"{life.name} {offset}", None, life.epoch)
 
     def id_of(self, topic: str) -> str:
-        return self.replaced.get(topic, self.topic_id) if self.has_ids else ZERO_TOPIC_ID
+        return self.replaced.get(topic, self.topic_id) if self.has_ids else ZERO_ORIGIN_ID
 
-    def _epochs(self, partitions: list[TopicPartition]) -> LeaderEpochs:
+    def _epochs(self, partitions: list[Partition]) -> LeaderEpochs:
         return {key: self._life(key, self.ends[key]).epoch for key in partitions}
 
     def _ask(self, what: str) -> None:
@@ -169,7 +169,7 @@ class MemoryReading:
     topic: MemoryTopic
     ranges: Ranges
 
-    def result(self) -> dict[TopicPartition, Fingerprint]:
+    def result(self) -> dict[Partition, Fingerprint]:
         """Return the fingerprint of the last record of each range that is still there."""
         self.topic.wait("the last records", lambda: self.topic.up)
         offsets = {key: span.until_offset - 1 for key, span in self.ranges.non_empty().items()}
@@ -189,15 +189,15 @@ class NamedTopics:
     brokers = "memory"
 
     def view(
-        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
     ) -> SourceView:
         """Return what they hold."""
         everything = self.topic.view(frozenset(self.topic.ends), offsets)
-        selected = frozenset(key for key in everything.selected if key.topic in self.names)
+        selected = frozenset(key for key in everything.selected if key.origin in self.names)
         bounds = {key: found for key, found in everything.bounds.items() if key in selected | also}
-        return SourceView(bounds, everything.topic_ids, selected, records=everything.records)
+        return SourceView(bounds, everything.origin_ids, selected, records=everything.records)
 
-    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+    def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
         """Start at the earliest."""
         return self.topic.start(view, only)
 

@@ -15,7 +15,7 @@ from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.errors import OutcomeUnknown, Unreachable
 from exactlyonce.launch.port import ShrunkLimit
-from exactlyonce.offsets import BatchNumber, MalformedPositions, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Partition, Positions
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.growth import Growth
 from tests.simulation.scheduler import Process
@@ -140,16 +140,16 @@ class Query:
     def _next_end(self, start: Positions) -> Positions:
         """Where the next batch ends: the resource's limit holds for each partition here, a smaller one for all together."""
         limit, left = self._world.limit, self._growth.records
-        ends: dict[TopicPartition, int] = {}
+        ends: dict[Partition, int] = {}
         for key, end in self._ends().items():
             first = start.get(key, 0)
             ends[key] = min(end, first + (limit if left is None else min(limit, left)))
             left = None if left is None else left - max(0, ends[key] - first)
         return Positions(ends)
 
-    def _ends(self) -> dict[TopicPartition, int]:
+    def _ends(self) -> dict[Partition, int]:
         """The ends of the partitions that the query subscribes to."""
-        return {key: end for key, end in self._world.topic.ends.items() if key.topic in self._named}
+        return {key: end for key, end in self._world.topic.ends.items() if key.origin in self._named}
 
     def _earliest(self) -> Positions:
         return Positions({key: self._world.topic.earliest(key) for key in self._ends()})

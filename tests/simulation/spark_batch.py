@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from exactlyonce.offsets import BatchNumber, MalformedPositions, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -120,7 +120,7 @@ class Batch:
         return ()
 
     def _task(
-        self, job: Any, index: int, attempt: int, key: TopicPartition, offsets: OffsetRange
+        self, job: Any, index: int, attempt: int, key: Partition, offsets: OffsetRange
     ) -> Callable[[], tasks.TaskReport]:
         world = self._world
 
@@ -142,7 +142,7 @@ class Batch:
                 f"java.lang.OutOfMemoryError: batch {self.number} has {self._ranges.record_count} records"
             )
 
-    def _read(self, key: TopicPartition, offsets: OffsetRange) -> list[Hashable]:
+    def _read(self, key: Partition, offsets: OffsetRange) -> list[Hashable]:
         """Read a range; a record that is poison fails the batch as often as it was drawn."""
         world = self._world
         partition, offset = world.poison or (None, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter, Moved, Staged
 from tests.simulation.database import MemoryDatabase, MemoryTransaction
 
@@ -49,7 +49,7 @@ class MemoryTarget:
         transaction: MemoryTransaction,
         batch: BatchNumber,
         letters: Sequence[DeadLetter],
-        topic_ids: Mapping[str, str],
+        origin_ids: Mapping[str, str],
     ) -> int:
         """The simulation's records are all well-formed."""
         assert not letters

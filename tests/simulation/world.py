@@ -11,7 +11,7 @@ from functools import partial
 from exactlyonce.api.spec import Delivery
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.rows import FailureRow, Owner
-from exactlyonce.offsets import Epoch, TopicPartition
+from exactlyonce.positions.ranges import Epoch, Partition
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching, World
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
@@ -50,10 +50,10 @@ class SimulatedWorld:
         self.records_to_produce = self.random.choice([self.random.randint(3, 12), self.random.randint(20, 60)])
         step = self.simulation.step
         self.store = MemoryStore(step)
-        partitions = [TopicPartition(TOPIC, number) for number in range(self.random.randint(1, 3))]
+        partitions = [Partition(TOPIC, number) for number in range(self.random.randint(1, 3))]
         if "topics changed" in self.scenario.hazards:
             # Numbers that the first topic never gets: a record is known by number and offset.
-            partitions += [TopicPartition(OTHER_TOPIC, 10 + number) for number in range(self.random.randint(1, 2))]
+            partitions += [Partition(OTHER_TOPIC, 10 + number) for number in range(self.random.randint(1, 2))]
         wait = self.simulation.wait
         self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step, wait=wait)
         if "re-create" in self.scenario.hazards and self.random.random() < 0.5:
@@ -64,7 +64,7 @@ class SimulatedWorld:
         self.named = frozenset({TOPIC})
         self.commit = self.scenario.commit
         self.suspended = False
-        self.poison: tuple[TopicPartition, int] | None = None
+        self.poison: tuple[Partition, int] | None = None
         self.poison_left = 0
         self.most_records: int | None = None
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
@@ -91,7 +91,7 @@ class SimulatedWorld:
         self.to_strike: list[Process] = []
         self.writers: dict[str, list[Process]] = {}
         self.wrong: list[str] = []
-        self.edited: dict[TopicPartition, int] = {}
+        self.edited: dict[Partition, int] = {}
         self.annotations: tuple[tuple[str, str], ...] = ()
         self.life_before: Counter[Hashable] | None = None
         self.failures_before: dict[int, FailureRow] = {}

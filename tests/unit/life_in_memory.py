@@ -40,7 +40,7 @@ from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.monitor.monitor import Monitor
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
 from tests.resource_documents import changed

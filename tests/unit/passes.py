@@ -17,7 +17,7 @@ from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed,
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, LedgerView, Owner
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching, World
 from exactlyonce.reconcile.observe import Stores
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
@@ -25,7 +25,7 @@ from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
 
 STREAM = "shop/orders"
-KEYS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+KEYS = (Partition("orders", 0), Partition("orders", 1))
 ME = Owner("cluster-1", "uid-1")
 FIRST, SECOND = Epoch(1), Epoch(2)
 
@@ -114,7 +114,7 @@ class Machine:
         self.in_pod = False
         self.asks_again = False
         self.rehearse: Callable[[], None] = lambda: None
-        self.keys: tuple[TopicPartition, ...] = KEYS
+        self.keys: tuple[Partition, ...] = KEYS
 
     @property
     def stream(self) -> Stream:
@@ -139,7 +139,7 @@ class Machine:
         """Change the resource: it reads these topics."""
         named = {"bootstrapServers": "memory", "topics": list(topics)}
         self.spec = {**self.spec, "source": {"kafka": named, "format": {"schema": "id INT"}}}
-        self.topic.reads = lambda partition: partition.topic in topics
+        self.topic.reads = lambda partition: partition.origin in topics
 
     def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
         """Let a new operator, which remembers nothing, do one pass."""
@@ -182,7 +182,7 @@ class Machine:
             assert locked is not None
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)
             kept = self.topic.last_records(ranges).result()
-            ids = {key.topic: self.topic.id_of(key.topic) for key in ranges}
+            ids = {key.origin: self.topic.id_of(key.origin) for key in ranges}
             assert transaction.advance_positions(STREAM, ranges, ids, kept) == len(ends)
             transaction.write_batch(STREAM, BatchRow(number, permit.epoch, BatchStatus.LANDED, ranges))
             transaction.update_stream(replace(locked, landed_batch=number))

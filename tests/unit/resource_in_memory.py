@@ -13,7 +13,7 @@ from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
 from tests.resource_documents import changed, document
 

@@ -15,7 +15,7 @@ from exactlyonce.launch.port import Ended, ShrunkLimit
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.batch_limit import has_passed
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from exactlyonce_spark.landing import PlannedBatch, begin_batch, record_failure
@@ -262,6 +262,6 @@ def test_a_condition_of_its_own_says_so_and_ready_is_left_alone() -> None:
 
 
 def test_a_partition_that_is_not_read_any_more_holds_no_limit() -> None:
-    gone = TopicPartition("refunds", 0)
+    gone = Partition("refunds", 0)
     assert has_passed(Positions({KEYS[0]: 5}), Positions({KEYS[0]: 5, gone: 9}))
     assert not has_passed(Positions({KEYS[0]: 4}), Positions({KEYS[0]: 5}))

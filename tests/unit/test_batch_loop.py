@@ -10,7 +10,7 @@ import pytest
 from exactlyonce.api.spec import Delivery
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRefused, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing, PlanUnfit
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -32,9 +32,9 @@ class Target(MemoryTarget):
         transaction: MemoryTransaction,
         batch: BatchNumber,
         letters: Sequence[DeadLetter],
-        topic_ids: Mapping[str, str],
+        origin_ids: Mapping[str, str],
     ) -> int:
-        assert topic_ids == IDS
+        assert origin_ids == IDS
         return transaction.append([("letter", letter.offset) for letter in letters])
 
     def clear_staging(self, batch: BatchNumber) -> None:

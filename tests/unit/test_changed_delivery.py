@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges
 from exactlyonce_spark import crash_points, tasks
 from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -161,7 +161,7 @@ def lost(machine: Machine) -> set[Hashable]:
     """The records that the ledger says may be lost."""
     rows = [row for row in machine.database.tables.rows.values() if isinstance(row, FailureRow)]
     return {
-        (machine.topic.topic_id, row.partition.partition, offset)
+        (machine.topic.topic_id, row.partition.key, offset)
         for row in rows
         if row.status is FailureStatus.LOST
         for offset in range(row.from_offset, row.until_offset)
@@ -174,7 +174,7 @@ def assert_kept(machine: Machine, before: Mode, after: Mode, told: str) -> None:
     given_up = lost(machine)
     for key, end in machine.topic.ends.items():
         for offset in range(end):
-            record = (machine.topic.topic_id, key.partition, offset)
+            record = (machine.topic.topic_id, key.key, offset)
             count = machine.database.tables.target[record]
             assert count >= 1 or (record in given_up and Delivery.AT_MOST_ONCE in deliveries), (
                 f"{told}: {record} is lost"

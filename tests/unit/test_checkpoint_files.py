@@ -7,7 +7,7 @@ import json
 import pytest
 
 from exactlyonce.checkpoint import files
-from exactlyonce.offsets import Positions
+from exactlyonce.positions.ranges import Positions
 from testbed.golden import ENDS, START, TOPIC, positions
 from tests.checkpoints import golden
 

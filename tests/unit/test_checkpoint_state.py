@@ -10,7 +10,7 @@ from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damage, Damaged, Readable, read_generation
 from exactlyonce.errors import StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from testbed.golden import ENDS, START
 from tests.checkpoints import GOLDEN, golden_states, in_memory, readable
 from tests.simulation.files import MemoryStore

@@ -13,7 +13,7 @@ from exactlyonce.control.deletion import FINALIZER, Deletion, StillErasing
 from exactlyonce.control.lease import NotLeading
 from exactlyonce.errors import ExactlyOnceError, StoreBusy, Unreachable
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from tests.resource_documents import changed
 from tests.unit.resource_in_memory import OneDriver, ServerInMemory, resource
 

@@ -165,7 +165,8 @@ def test_the_drivers_image_has_what_both_halves_share_and_nothing_of_the_command
 
 _NOT_IN_THE_DRIVERS_IMAGE = ("click", "kopf", "kubernetes", "psutil", "rich", "prometheus_client")
 _OF_THE_DRIVER = (
-    "exactlyonce_spark.driver, exactlyonce_spark.executor, exactlyonce.api.resource, exactlyonce.source.kafka"
+    "exactlyonce_spark.driver, exactlyonce_spark.executor, "
+    "exactlyonce.api.resource, exactlyonce.connectors.kafka.bounds"
 )
 _OF_ITS_RECONCILIATION = "exactlyonce.reconciler.__main__, exactlyonce.checkpoint.s3"
 

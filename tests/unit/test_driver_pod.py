@@ -25,7 +25,7 @@ from exactlyonce.launch.pod_names import (
 from exactlyonce.launch.pod_settings import ImageMissing, PodDefaults, overhead_mib, resolve
 from exactlyonce.launch.pod_template import TemplateRefused
 from exactlyonce.launch.port import Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from scripts.make_golden_pods import ATTEMPT, DEFAULTS, GOLDEN, OWNER_UID, cases, made
 from tests.resource_documents import FULL, VALID, document
 

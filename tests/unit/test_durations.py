@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from exactlyonce.api.model import parse_duration, render_duration
+from exactlyonce.schema.model import parse_duration, render_duration
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from exactlyonce.errors import (
     ExactlyOnceError,
     LedgerUnreachable,
     LockHeldByOther,
+    OriginMissing,
     SecretMissing,
     SourceUnreachable,
-    TopicMissing,
 )
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import EpochOvertaken, Fenced
@@ -20,7 +20,7 @@ from exactlyonce_spark.landing import PositionsDiffer, StagedRowsLost
 
 KINDS = [
     (Fenced, Ending.FENCED),
-    (TopicMissing, Ending.REFUSED),
+    (OriginMissing, Ending.REFUSED),
     (SecretMissing, Ending.REFUSED),
     (SourceUnreachable, Ending.UNREACHABLE),
     (LedgerUnreachable, Ending.UNREACHABLE),
@@ -59,7 +59,7 @@ Caused by: java.lang.IllegalStateException: nothing of interest
 
 
 def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer() -> None:
-    assert ending_of(TopicMissing(SAID), in_batch=True, asks_again=True) == (Ending.UNREACHABLE, SAID)
+    assert ending_of(OriginMissing(SAID), in_batch=True, asks_again=True) == (Ending.UNREACHABLE, SAID)
     assert ending_of(SecretMissing(SAID), in_batch=True, asks_again=True) == (Ending.REFUSED, SAID)
 
 

@@ -16,7 +16,7 @@ from exactlyonce.launch.executor_pods import PATIENCE, why_idle
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_names import DRIVER, EXECUTOR, labels_of
 from exactlyonce.launch.port import Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from scripts.make_golden_pods import OWNER_UID
 from tests.unit.passes import FIRST, Machine, started
 from tests.unit.test_draining_pods import made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from exactlyonce.fingerprint import Fingerprint, digest_of
+from exactlyonce.positions.fingerprint import Fingerprint, digest_of
 
 HEADERS: list[tuple[str, bytes | None]] = [("trace", b"1")]
 

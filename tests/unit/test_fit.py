@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.model import SecretRef
-from exactlyonce.api.sink import Combine, PostgresSink, Write
-from exactlyonce_spark.postgres.fit import FittedColumn, YieldedColumn, fit_columns
-from exactlyonce_spark.postgres.table import Table, TableColumn, TargetUnfit
+from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.schema.model import SecretRef
+from exactlyonce_spark.connectors.postgres.fit import FittedColumn, YieldedColumn, fit_columns
+from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
 
 CATEGORIES = {
     "smallint": "int2", "integer": "int4", "bigint": "int8",

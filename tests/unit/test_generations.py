@@ -22,7 +22,7 @@ from exactlyonce.checkpoint.generation import (
 )
 from exactlyonce.checkpoint.state import read_generation
 from exactlyonce.errors import StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from testbed.golden import ENDS, START
 from tests.checkpoints import readable
 from tests.simulation.files import MemoryStore

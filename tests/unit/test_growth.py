@@ -5,12 +5,12 @@ from __future__ import annotations
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
 from exactlyonce.launch.port import Orders, ShrunkLimit
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.source_check import RecordsLost
 
-ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
 LIMIT = ShrunkLimit(20, '{"orders":{"0":60,"1":50}}')
 
 

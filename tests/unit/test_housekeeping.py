@@ -13,7 +13,7 @@ from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.ledger.expiry import Deleted
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark import housekeeping
 from exactlyonce_spark.housekeeping import Housekeeping, Pauses
 from tests.simulation.database import MemoryDatabase, MemoryLedger

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from exactlyonce.api.refused_properties import ALLOWED
-from exactlyonce.api.source import KafkaSource
+from exactlyonce.connectors.kafka import bounds
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.client_properties import ALLOWED
+from exactlyonce.connectors.kafka.connector import KafkaAddress
+from exactlyonce.connectors.kafka.properties import java_properties, librdkafka_properties, own_librdkafka_properties
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.errors import SecretMissing
-from exactlyonce.source import kafka
-from exactlyonce.source.kafka_properties import java_properties, librdkafka_properties, own_librdkafka_properties
 
 LOGIN = {"username": "reads", "password": "canary"}
 TLS = {"security.protocol": "SSL"}
@@ -30,10 +32,12 @@ def shared(servers: str = "a:9092,b:9092", secret: Any = None, **properties: Any
 def test_forty_streams_with_ids_and_racks_of_their_own_share_one_client() -> None:
     clients = SharedClients()
     sources = [
-        clients.source(spec("127.0.0.1:1", **{"client.id": f"stream-{number}", "client.rack": f"rack-{number}"}), {})
+        clients.source(
+            KafkaAddress(spec("127.0.0.1:1", **{"client.id": f"stream-{number}", "client.rack": f"rack-{number}"}), {})
+        )
         for number in range(40)
     ]
-    assert len({id(source._admin) for source in sources}) == 1
+    assert len({id(cast("KafkaBounds", source)._admin) for source in sources}) == 1
 
 
 @pytest.mark.parametrize("key", sorted({*ALLOWED} - {"security.protocol", "sasl.mechanism"}))
@@ -79,8 +83,8 @@ def test_the_driver_has_its_id_and_rack_and_all_that_it_may_set(monkeypatch: pyt
     assert own_librdkafka_properties(given, {}).items() >= {"client.id": "mine", "client.rack": "a"}.items()
     assert java_properties(given, {}).items() >= given.properties.items()
     made: list[dict[str, str]] = []
-    monkeypatch.setattr(kafka, "KafkaAdmin", lambda brokers, properties, seconds: made.append(properties))
-    kafka.KafkaBounds(given, {})
+    monkeypatch.setattr(bounds, "KafkaAdmin", lambda brokers, properties, seconds: made.append(properties))
+    bounds.KafkaBounds(given, {})
     assert made[0]["client.id"] == "mine"
 
 

@@ -13,7 +13,7 @@ from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_settings import resolve
 from exactlyonce.launch.port import Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from scripts.make_golden_pods import DEFAULTS, OWNER_UID
 from tests.resource_documents import document
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.ledger.connector import Landed
 from exactlyonce.monitor.lag import (
     Movement,
     PartitionLag,
@@ -23,10 +23,10 @@ from exactlyonce.monitor.snapshot import (
     after_source,
     after_source_problem,
 )
-from exactlyonce.offsets import BatchNumber, TopicPartition
-from exactlyonce.source.bounds import Bounds
+from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.source.port import Bounds
 
-ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
 NOON = 1_790_000_000.0
 DOWN = "Kafka at kafka:9092 does not answer."
 
@@ -35,7 +35,7 @@ def landed(zero: int, one: int = 0, **more: int) -> Landed:
     return Landed(BatchNumber(7), NOON, BatchNumber(7), {ZERO: zero, ONE: one}, **more)
 
 
-def bounds(zero: int, one: int = 0, earliest: int = 0) -> dict[TopicPartition, Bounds]:
+def bounds(zero: int, one: int = 0, earliest: int = 0) -> dict[Partition, Bounds]:
     return {ZERO: Bounds(earliest, zero), ONE: Bounds(0, one)}
 
 

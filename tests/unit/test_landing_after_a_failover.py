@@ -8,7 +8,7 @@ from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.publish import PositionsMoved, Publication, publish, record_lost
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, LandedPositions
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce_spark.landing import (
     LandingRefused,

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from exactlyonce.api.resource import parse_stream
+from exactlyonce.connectors.kafka.connector import KafkaAddress
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.connector import PostgresLedgerAddress
+from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.control import health
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.guarded_stores import PASS_SECONDS, GuardedLedger, GuardedSource, Opening
-from exactlyonce.control.store_names import kafka_name, postgres_name
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import PassTooLong, StoreBusy
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress
 from tests.resource_documents import document
 
 KEYS = {"host": "db.example", "port": "5432", "dbname": "shop", "user": "lands", "password": "p"}
+
+
+KAFKA = KafkaAddress(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), {})
 
 
 class Clock:
@@ -30,7 +36,8 @@ class Clock:
 
 
 def name_of(namespace: str = "shop", **changes: str) -> str:
-    return postgres_name(namespace, PostgresAddress.from_secret("warehouse", {**KEYS, **changes}))
+    address = PostgresAddress.from_secret("warehouse", {**KEYS, **changes})
+    return PostgresLedgerAddress(address, "exactlyonce").store_name(namespace)
 
 
 def test_no_transaction_of_the_operator_may_take_as_long_as_what_the_liveness_probe_condemns() -> None:
@@ -42,7 +49,7 @@ def test_no_transaction_of_the_operator_may_take_as_long_as_what_the_liveness_pr
 
 def test_a_batch_has_the_time_that_its_resource_gives() -> None:
     stream = parse_stream(document({"spec.sink.postgres.transactionTimeout": "30m"}), "the test")
-    limits = Limits.of_batches(stream.spec.sink.postgres)
+    limits = Limits.of_batches(cast("PostgresSink", stream.spec.sink.spec))
     assert limits.transaction_seconds == 1800
     assert "Raise sink.postgres.transactionTimeout" in limits.advice
     assert "transactionTimeout" not in Limits().advice, "the operator's own limit is not the resource's to raise"
@@ -92,7 +99,7 @@ def test_a_place_is_named_by_the_server_that_is_connected_to_and_by_whom() -> No
     )
 
 
-@pytest.mark.parametrize("victim", [name_of("shop"), kafka_name("shop", "kafka:9092")])
+@pytest.mark.parametrize("victim", [name_of("shop"), KAFKA.store_name("shop")])
 def test_a_tenant_who_names_anothers_server_takes_none_of_its_places(victim: str) -> None:
     """With the same user and a wrong password, say, at a server that lets wrong logins wait."""
     clock = Clock()

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from exactlyonce.fingerprint import ZERO_TOPIC_ID, Fingerprint
-from exactlyonce.offsets import BatchNumber, OffsetRange, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.source_check import LeaderChanged, RecordsReplaced
 from tests.simulation.source import TOPIC, MemoryTopic
 
-KEY = TopicPartition(TOPIC, 0)
+KEY = Partition(TOPIC, 0)
 BATCH = BatchNumber(4)
 
 
@@ -23,8 +23,8 @@ class Stage:
         self.asked: list[str] = []
         self.topic = MemoryTopic({KEY: 100}, has_ids=has_ids, step=self.asked.append)
         self.watch = LogWatch(self.topic)
-        self.ids = {TOPIC: "id-1" if has_ids else ZERO_TOPIC_ID}
-        self.landed: dict[TopicPartition, Fingerprint] = {}
+        self.ids = {TOPIC: "id-1" if has_ids else ZERO_ORIGIN_ID}
+        self.landed: dict[Partition, Fingerprint] = {}
         self.stands = 0
 
     def run_batch(self, while_read: Callable[[], None] = lambda: None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,32 +13,34 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, Progress, StreamStatus, VerdictStatus
+from exactlyonce.assembly import ledger_address, source_address
+from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.control import metrics
 from exactlyonce.control.metrics import OperatorMetrics, store_of
 from exactlyonce.control.observer import Observer, progress_with_lag
 from exactlyonce.control.transitions import Happened, happened_between
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerUnreachable, SourceUnreachable
+from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.ledger.fence import EpochOvertaken
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.postgres_fleet import Landed, TableSize
 from exactlyonce.monitor import series
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.snapshot import Snapshot, after_source_problem
 from exactlyonce.monitor.targets import Life, StreamKey, Target, target_of
-from exactlyonce.offsets import BatchNumber, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.reconcile.progress import Pace
-from exactlyonce.source.bounds import Bounds
-from exactlyonce.source.kafka_fleet import Answer
+from exactlyonce.schema.model import SecretRef
+from exactlyonce.source.connector import Answer
+from exactlyonce.source.port import Bounds
 from tests.resource_documents import document
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = StreamKey("shop", "orders")
-ZERO = TopicPartition("orders", 0)
+ZERO = Partition("orders", 0)
 LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table")
 
 
@@ -52,19 +54,19 @@ class Brokers:
     problem: Exception | None = None
     closed: bool = False
 
-    def topics(self) -> Mapping[str, int]:
+    def origins(self, specs: Collection[SourceSpec]) -> Origins:
         self.asked.append("topics")
         if self.problem is not None:
             raise self.problem
-        return dict.fromkeys(self.latest, 1)
+        return dict.fromkeys(self.latest, range(1))
 
-    def bounds(self, partitions: frozenset[TopicPartition], *, committed_only: bool) -> Answer:
+    def bounds(self, partitions: frozenset[Partition], *, committed_only: bool) -> Answer:
         self.asked.append("bounds") if partitions else None
-        return Answer({key: Bounds(0, self.latest[key.topic]) for key in partitions}, {})
+        return Answer({key: Bounds(0, self.latest[key.origin]) for key in partitions}, {})
 
     def timestamps(
-        self, positions: Mapping[TopicPartition, int], *, committed_only: bool
-    ) -> Mapping[TopicPartition, float | None]:
+        self, positions: Mapping[Partition, int], *, committed_only: bool
+    ) -> Mapping[Partition, float | None]:
         self.asked.append(f"{len(positions)} records")
         return dict.fromkeys(positions, self.timestamp)
 
@@ -92,7 +94,7 @@ class Database:
             raise self.problem
         number = BatchNumber(4)
         return {
-            stream: Landed(number, NOON.timestamp(), number, {TopicPartition(stream.split("/")[1], 0): at})
+            stream: Landed(number, NOON.timestamp(), number, {Partition(stream.split("/")[1], 0): at})
             for stream, at in self.landed_at.items()
             if stream in since
         }
@@ -117,12 +119,22 @@ class Clock:
         return self.seconds
 
 
+def measured(stream: Stream, secret: dict[str, str]) -> Target:
+    """Where a stream is measured, with this login for its ledger."""
+    login = {"warehouse": secret}
+
+    def secrets(reference: SecretRef | None) -> dict[str, str]:
+        return {} if reference is None else login[reference.name]
+
+    return target_of(stream, source_address(stream.spec, secrets), ledger_address(stream.spec, secrets))
+
+
 def target(name: str = "orders", brokers: str = "kafka:9092", database: str = "warehouse", **changes: Any) -> Target:
     """A stream that reads the topic of its name."""
     spec = {"spec.source.kafka": {"bootstrapServers": brokers, "topics": [name]}, **changes}
     stream = parse_stream(document({"metadata.name": name, "metadata.namespace": "shop", **spec}), "the resource")
     secret = {"host": "db", "dbname": database, "user": "u", "password": "hidden"}
-    return target_of(stream, {}, PostgresAddress.from_secret("warehouse", secret))
+    return measured(stream, secret)
 
 
 def fleet(
@@ -169,7 +181,7 @@ def test_streams_with_other_credentials_have_another_client() -> None:
     monitor.watch(target("b", brokers="other:9092"))
     asyncio.run(monitor.round())
     assert len(made) == 2
-    assert "hidden" not in repr(target().database), "the text of a target shows no password"
+    assert "hidden" not in repr(target().ledger), "the text of a target shows no password"
     assert "hidden" not in repr(target())
 
 
@@ -252,7 +264,7 @@ def test_a_source_that_does_not_answer_is_a_series_and_no_lag_of_zero() -> None:
     assert found["exactlyonce_stream_source_up"] == {"shop/orders": 0.0}
     assert found["exactlyonce_stream_ledger_up"] == {"shop/orders": 1.0}
     assert "exactlyonce_stream_lag_records" not in found
-    assert told == ["kafka"]
+    assert told == ["source"]
 
 
 def test_what_waits_grows_older_while_both_stores_are_silent() -> None:
@@ -328,7 +340,7 @@ def test_one_ledger_that_is_asked_with_two_logins_has_one_series() -> None:
     for number, user in enumerate(("u", "other")):
         secret = {"host": "db", "dbname": "warehouse", "user": user, "password": "hidden"}
         stream = parse_stream(document({"metadata.name": f"orders-{number}"}), "the resource")
-        monitor.watch(target_of(stream, {}, PostgresAddress.from_secret("warehouse", secret)))
+        monitor.watch(measured(stream, secret))
     asyncio.run(monitor.round())
     assert list(series_of(monitor)["exactlyonce_ledger_table_bytes"]) == ["db:5432/warehouse/exactlyonce/batches"]
 
@@ -473,8 +485,8 @@ def test_each_error_is_counted_at_its_store() -> None:
     for problem in (SourceUnreachable("…"), LedgerUnreachable("…"), LedgerUnreachable("…"), ValueError("no store's")):
         counted.troubled(problem)
     counted.troubled(EpochOvertaken("…"))
-    assert values(registry, "exactlyonce_store_errors_total", store="kafka") == 1
-    assert values(registry, "exactlyonce_store_errors_total", store="postgres") == 2
+    assert values(registry, "exactlyonce_store_errors_total", store="source") == 1
+    assert values(registry, "exactlyonce_store_errors_total", store="ledger") == 2
     assert values(registry, "exactlyonce_fence_refusals_total", whose="pass") == 1
     assert store_of(ValueError()) is None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exactlyonce.offsets import MalformedPositions, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import MalformedPositions, OffsetRange, Partition, Positions, Ranges
 
 SEEDS = range(200)
 FAR = 10**18
@@ -17,7 +17,7 @@ FAR = 10**18
 def drawn(dice: random.Random, most: int = FAR) -> Positions:
     """Return positions of a few partitions with names that JSON has to escape and numbers that a double cannot hold."""
     topics = dice.sample(["orders", "a.b-c_d", "öre", 'q"uote', "0"], dice.randint(0, 3))
-    keys = [TopicPartition(topic, number) for topic in topics for number in dice.sample(range(12), dice.randint(1, 5))]
+    keys = [Partition(topic, number) for topic in topics for number in dice.sample(range(12), dice.randint(1, 5))]
     dice.shuffle(keys)
     return Positions({key: dice.choice([0, 1, dice.randint(0, most)]) for key in keys})
 
@@ -39,8 +39,8 @@ def test_positions_and_ranges_survive_their_json(seed: int) -> None:
         topic: {int(key): value for key, value in by.items()} for topic, by in json.loads(start.to_json()).items()
     }
     assert independently == {
-        topic: {key.partition: offset for key, offset in start.items() if key.topic == topic}
-        for topic in {key.topic for key in start}
+        topic: {key.key: offset for key, offset in start.items() if key.origin == topic}
+        for topic in {key.origin for key in start}
     }
 
 
@@ -87,7 +87,7 @@ def test_at_least_raises_to_the_floor_and_adds_no_partition(seed: int) -> None:
 
 
 def test_partitions_are_in_the_order_of_topic_and_number_and_not_of_text() -> None:
-    keys = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 9)]
+    keys = [Partition("b", 0), Partition("a", 10), Partition("a", 9)]
     positions = Positions(dict.fromkeys(keys, 5))
     assert list(positions) == sorted(keys) == [keys[2], keys[1], keys[0]]
     assert positions.to_json() == '{"a":{"9":5,"10":5},"b":{"0":5}}'
@@ -95,7 +95,7 @@ def test_partitions_are_in_the_order_of_topic_and_number_and_not_of_text() -> No
 
 
 def test_positions_and_ranges_read_as_a_person_writes_them() -> None:
-    key, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    key, other = Partition("orders", 0), Partition("orders", 1)
     ranges = Ranges({key: OffsetRange(3, 5), other: OffsetRange(7, 7)})
     assert [str(Positions()), str(Ranges()), str(ranges)] == ["nothing", "no records", "orders-0 [3, 5)"]
     assert str(ranges.ends) == "orders-0@5, orders-1@7"
@@ -110,7 +110,7 @@ def test_a_range_that_ends_before_it_begins_is_none(start: int, until: int) -> N
 
 
 def test_positions_do_not_move_backwards_or_lose_a_partition() -> None:
-    key, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    key, other = Partition("orders", 0), Partition("orders", 1)
     with pytest.raises(MalformedPositions, match=r"\[5, 4\) is no range"):
         Positions({key: 5}).ranges_until(Positions({key: 4}))
     with pytest.raises(MalformedPositions, match="no end is given for orders-1"):
@@ -161,9 +161,9 @@ def test_a_text_that_holds_no_ranges_is_refused_with_what_stands_there(value: st
 
 @pytest.mark.parametrize("make", [Positions, Ranges, lambda given: Positions(given.items())])
 def test_what_positions_are_made_of_may_change_afterwards(make: Callable[..., object]) -> None:
-    given: dict[TopicPartition, object] = {TopicPartition("orders", 0): 3}
+    given: dict[Partition, object] = {Partition("orders", 0): 3}
     if make is Ranges:
-        given = {TopicPartition("orders", 0): OffsetRange(0, 3)}
+        given = {Partition("orders", 0): OffsetRange(0, 3)}
     made = make(given)
     before = dict(made)  # type: ignore[call-overload] # both are mappings
     given.clear()

@@ -12,6 +12,7 @@ from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
 from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.put_together import NotPutTogether
@@ -21,7 +22,6 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
-from exactlyonce.ledger.postgres import PostgresLedger
 from exactlyonce.monitor.targets import Target
 from tests.resource_documents import changed, document
 
@@ -176,7 +176,7 @@ def test_the_monitor_is_told_of_a_rotated_secret_after_a_while(
     secrets.kept["warehouse"]["password"] = "new"
     clock.now += 3600
     introduced()
-    assert [dict(target.database.parameters)["password"] for target in watched] == ["old", "new"]
+    assert [dict(target.ledger.parameters)["password"] for target in watched] == ["old", "new"]
 
 
 def test_a_missing_secret_is_told_before_any_store_is_asked(introduced: Callable[..., Parts], secrets: Secrets) -> None:

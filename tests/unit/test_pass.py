@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
-from exactlyonce.errors import SourceUnreachable, TopicMissing
+from exactlyonce.errors import OriginMissing, SourceUnreachable
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.fence import Fenced, NewStream, claim_epoch, raise_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, Owner, StreamRow
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
@@ -225,7 +225,7 @@ def unreachable(*_: object) -> None:
 
 
 def missing(*_: object) -> None:
-    raise TopicMissing("There is no topic orders; create it.")
+    raise OriginMissing("There is no topic orders; create it.")
 
 
 def test_a_source_that_does_not_answer_decides_nothing() -> None:

@@ -10,12 +10,12 @@ from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.launch.port import Running
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, Owner
-from exactlyonce.offsets import OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.loop import Halted, Waiting
 from tests.unit.passes import KEYS, Died, Machine, ended
 from tests.unit.stateful_passes import database_went_back, state_of
 
-REFUNDS = TopicPartition("refunds", 0)
+REFUNDS = Partition("refunds", 0)
 GENERATION = "generation-000001-a1"
 
 
@@ -83,8 +83,8 @@ def status_lost() -> Machine:
 
 def topic_added() -> Machine:
     machine = ended()
-    machine.topic.ends[TopicPartition("refunds", 0)] = 20
-    machine.topic.starts[TopicPartition("refunds", 0)] = 5
+    machine.topic.ends[Partition("refunds", 0)] = 20
+    machine.topic.starts[Partition("refunds", 0)] = 5
     machine.reads("orders", "refunds")
     return machine
 
@@ -259,12 +259,12 @@ def test_a_query_with_state_whose_state_is_not_retained_halts_and_says_where_to_
 
 def test_a_topic_that_is_left_out_and_comes_back_goes_on_where_it_stood() -> None:
     machine = topic_left_out()
-    machine.keys = (TopicPartition("refunds", 0),)
+    machine.keys = (Partition("refunds", 0),)
     attempt = machine.run_until_a_driver_runs()
     machine.land(attempt, 12)
     machine.end(attempt)
     machine.reads("orders", "refunds")
-    machine.keys = (*KEYS, TopicPartition("refunds", 0))
+    machine.keys = (*KEYS, Partition("refunds", 0))
     attempt = machine.run_until_a_driver_runs()
     assert machine.stands() == (40, 30, 12)
     machine.land(attempt, 41, 31, 13)

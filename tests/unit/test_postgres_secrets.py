@@ -13,10 +13,10 @@ import psycopg2
 import psycopg2.extensions
 import pytest
 
+from exactlyonce.connectors.postgres import connecting, connection
+from exactlyonce.connectors.postgres.connecting import open_within
+from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress, connect
 from exactlyonce.errors import ExactlyOnceError, SecretMissing, SecretRefused
-from exactlyonce.ledger import postgres_connecting, postgres_connection
-from exactlyonce.ledger.postgres_connecting import open_within
-from exactlyonce.ledger.postgres_connection import Limits, PostgresAddress, connect
 
 URI = "postgresql://lands:pass-canary@db.example:5433/shop"
 KEYS = {"host": "db.example", "port": "5433", "dbname": "shop", "user": "lands", "password": "pass-canary"}
@@ -63,10 +63,10 @@ def sent(monkeypatch: pytest.MonkeyPatch, address: PostgresAddress, limits: Limi
         autocommit = False
 
     def note(seconds: float, parameters: dict[str, str]) -> Connection:
-        asked.append(postgres_connecting.complete(parameters))
+        asked.append(connecting.complete(parameters))
         return Connection()
 
-    monkeypatch.setattr(postgres_connection, "open_within", note)
+    monkeypatch.setattr(connection, "open_within", note)
     connect(address, limits or Limits())
     return asked[0]
 

@@ -13,12 +13,12 @@ import pytest
 
 from exactlyonce.api.status import CheckpointStatus, Phase, StreamStatus
 from exactlyonce.checkpoint.locations import StoreInPods
-from exactlyonce.errors import SourceUnreachable, StoreUnreachable, TopicMissing
+from exactlyonce.errors import OriginMissing, SourceUnreachable, StoreUnreachable
 from exactlyonce.launch.pod_verdict import EXIT_STATUS, Outcome, PodVerdict, parse_pod_verdict
 from exactlyonce.launch.port import DriverPod, Gone, Running
 from exactlyonce.ledger.fence import NewStream, claim_epoch, raise_epoch
 from exactlyonce.ledger.rows import Owner
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
@@ -145,7 +145,7 @@ def test_a_verdict_that_halts_halts_the_stream_and_no_driver_starts() -> None:
     assert machine.run_pass() == Halted(word.reason)
 
 
-@pytest.mark.parametrize("problem", [SourceUnreachable("The brokers do not answer."), TopicMissing("It is gone.")])
+@pytest.mark.parametrize("problem", [SourceUnreachable("The brokers do not answer."), OriginMissing("It is gone.")])
 def test_a_store_that_does_not_answer_the_pod_or_refuses_it_is_asked_again_with_growing_waits(
     problem: Exception,
 ) -> None:

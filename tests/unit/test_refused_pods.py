@@ -13,7 +13,7 @@ from exactlyonce.control.put_together import NotPutTogether, rehearsing
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.port import Gone, LaunchFailed, ManifestRefused, NeverStarted, NotCreated
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Watching
 from scripts.make_golden_pods import OWNER_UID
 from tests.unit.passes import STREAM, Machine

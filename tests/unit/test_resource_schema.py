@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from exactlyonce.api import refused_conf
-from exactlyonce.api.constraints import VALIDATIONS
 from exactlyonce.api.immutable import update_rules
 from exactlyonce.api.resource import NAME_MAX_LENGTH, ResourceInvalid, parse_stream, read_streams
 from exactlyonce.api.status import Phase
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.schema.constraints import VALIDATIONS
 from scripts import generate_crd
 from tests.resource_cases import refused
 from tests.resource_documents import FULL, VALID, Refused, document
@@ -204,4 +205,4 @@ def test_a_moment_without_quotes_is_taken_as_the_text_that_it_is(tmp_path: Path)
     assert "timestamp: 2026" in text
     file.write_text(text)
     (stream,) = read_streams(file)
-    assert stream.spec.source.kafka.start.moment.isoformat() == "2026-01-31T00:00:00+00:00"
+    assert cast("KafkaSource", stream.spec.source.spec).start.moment.isoformat() == "2026-01-31T00:00:00+00:00"

@@ -11,7 +11,7 @@ from exactlyonce.api.spec import Backoff, Recovery
 from exactlyonce.api.status import Trouble
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.restart import (
     Finished,
     HaltStream,

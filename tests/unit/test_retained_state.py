@@ -8,7 +8,7 @@ from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained, copy_retained, find_retained
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.errors import StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from tests.simulation.files import MemoryStore
 from tests.state_folders import StateFolder
 
@@ -72,7 +72,7 @@ def test_exactly_the_files_that_a_restart_after_the_batch_reads_are_found(kind: 
         "state/0/_metadata/metadata", "sources/0/0", "metadata", "commits/4", "offsets/3", "offsets/4"
     ]  # fmt: skip
     assert "state/0/0/_metadata/schema" in retained.files
-    key = TopicPartition("orders", 0)
+    key = Partition("orders", 0)
     assert (retained.start, retained.end) == (Positions({key: 30}), Positions({key: 40}))
 
 

@@ -18,7 +18,7 @@ from exactlyonce.launch.port import (
     NotCreated,
 )
 from exactlyonce.ledger.rows import BatchStatus
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from tests.unit.life_in_memory import BAD_IMAGE, DEFAULT_IMAGE, GOOD_IMAGE, NOT_PULLABLE, Life, updated
 from tests.unit.passes import Died
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.api.model import SecretRef
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.secrets import read_secret
+from exactlyonce.schema.model import SecretRef
 
 WAREHOUSE = SecretRef(name="warehouse")
 

@@ -21,7 +21,7 @@ from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_settings import resolve
 from exactlyonce.launch.port import Gone, LaunchFailed, NeverStarted, NotCreated
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.executor import executor_command
 from exactlyonce_spark.session import session_settings
 from exactlyonce_spark.settings import DriverSpec

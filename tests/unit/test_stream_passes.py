@@ -32,7 +32,7 @@ from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.monitor.monitor import Monitor
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Wanted, Watching, World
 from exactlyonce.reconcile.observe import Stores
 from tests.resource_documents import changed, document

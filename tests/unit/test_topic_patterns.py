@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from exactlyonce.api.source import KafkaSource
-from exactlyonce.api.source_set import SourceSet
-from exactlyonce.api.topic_pattern import READ_ALIKE, PatternUnreadable, TopicPattern, for_java, selects
-from exactlyonce.offsets import TopicPartition
-from exactlyonce.source.kafka_selection import selected
+from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.selection import Selection
+from exactlyonce.schema.name_pattern import READ_ALIKE, NamePattern, PatternUnreadable, for_java, selects
 
 READ_DIFFERENTLY = {
     "a backreference": r"(a)\1",
@@ -64,7 +63,7 @@ NO_PATTERN = {
     "a program too large": "(.{1,9}){99}(.{1,9}){99}(.{1,9}){99}(.{1,9}){99}",
 }
 
-CHECK: TypeAdapter[str] = TypeAdapter(TopicPattern)
+CHECK: TypeAdapter[str] = TypeAdapter(NamePattern)
 
 
 @pytest.mark.parametrize("pattern", READ_DIFFERENTLY.values(), ids=READ_DIFFERENTLY.keys())
@@ -112,8 +111,8 @@ def test_a_pattern_that_would_backtrack_for_ever_is_matched_all_the_same(pattern
     """Without a limit on time in the code, the name is so long that a backtracking matcher does not end within a lifetime."""
     source = KafkaSource.model_validate({"bootstrapServers": "k:1", "topicPattern": pattern})
     name = 248 * "a" + "!"
-    assert selected(source, {name: 1}) == (frozenset(), ())
-    assert not SourceSet.of(source).reads_topic(name)
+    assert source.selected({name: range(1)}) == (frozenset(), ())
+    assert not source.selection().reads_origin(name)
 
 
 def test_java_is_given_a_pattern_that_is_anchored_with_all_of_its_alternatives() -> None:
@@ -121,9 +120,9 @@ def test_java_is_given_a_pattern_that_is_anchored_with_all_of_its_alternatives()
 
 
 def test_a_pattern_that_an_earlier_release_recorded_is_known_to_be_unreadable_and_raises_nothing_else() -> None:
-    recorded = SourceSet.from_json('{"topicPattern": "(?i)orders"}')
+    recorded = Selection.from_json('{"topicPattern": "(?i)orders"}')
     assert not recorded.is_known
-    assert SourceSet.from_json('{"topicPattern": "orders"}').is_known
-    assert SourceSet.from_json('{"topics": ["(?i)orders"]}').is_known
+    assert Selection.from_json('{"topicPattern": "orders"}').is_known
+    assert Selection.from_json('{"topics": ["(?i)orders"]}').is_known
     with pytest.raises(PatternUnreadable, match=r"^'\(\?i\)orders' cannot be used from "):
-        recorded.reads(TopicPartition("orders", 0))
+        recorded.reads(Partition("orders", 0))

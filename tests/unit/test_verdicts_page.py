@@ -17,7 +17,7 @@ import pytest
 from exactlyonce.cli import explain
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict, parse_pod_verdict
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
     Action,
     ContradictionReason,

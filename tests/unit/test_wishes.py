@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from exactlyonce.api.model import LARGEST
 from exactlyonce.cli.main import main
 from exactlyonce.control.looking import ClusterLook, ClusterSilent
 from exactlyonce.control.wishes import Outcome, Wish, Wished, changed_spec, outcome
+from exactlyonce.schema.model import LARGEST
 from tests.api_server_in_memory import ApiServerInMemory
 from tests.resource_documents import changed, document
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from psycopg2 import sql
 
-from exactlyonce.api.model import SecretRef
-from exactlyonce.api.sink import Combine, PostgresSink, Write
-from exactlyonce_spark.postgres.writes import Staged, count_staged, write_staged
+from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.schema.model import SecretRef
+from exactlyonce_spark.connectors.postgres.writes import Staged, count_staged, write_staged
 
 APPEND = PostgresSink(secret_ref=SecretRef(name="warehouse"), table="public.orders")
 UPSERT = APPEND.model_copy(update={"write": Write.UPSERT, "keys": ("id",)})

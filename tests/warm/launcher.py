@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from tests.combinations import EVERY_MODE
 from tests.warm.pool import SOCKET, Pool
 

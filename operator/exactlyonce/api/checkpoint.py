@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from exactlyonce.api.constraints import Rule, matches
-from exactlyonce.api.model import Flag, Model, ObjectName, SecretRef
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import Flag, Model, ObjectName, SecretRef
 
 CHECKPOINT_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ca.crt")
 """The keys read from the secret of a checkpoint on S3: a login, and the CA of its endpoint as PEM."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from exactlyonce.api.checkpoint import S3_PREFIX
-from exactlyonce.api.constraints import Rule, cel_list
 from exactlyonce.api.refused_conf import S3A_BUCKETS
+from exactlyonce.schema.constraints import Rule, cel_list
 
 if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from exactlyonce.api import connector_rules
+
 OPERATORS_OWN = (
     "recovery",
     "history",
@@ -13,7 +15,7 @@ OPERATORS_OWN = (
     "suspend",
     "drainTimeout",
     "driver.startTimeout",
-    "source.kafka.start",
+    *connector_rules.OPERATORS_OWN,
 )
 """Fields that the operator alone reads: a change of them needs no other driver."""
 

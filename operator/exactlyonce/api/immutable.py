@@ -7,6 +7,8 @@ seen as a conflict and starts the pass over.
 
 from __future__ import annotations
 
+from exactlyonce.api.connector_rules import FIXED_IN_SINKS
+
 _RESTS = (
     "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 "
     "|| (has(oldSelf.status.phase) && oldSelf.status.phase == 'Suspended')"
@@ -19,7 +21,7 @@ NEVER = {"spec.streamId": "spec.streamId"}
 
 WHILE_SUSPENDED = {
     "spec.delivery": ("spec.delivery",),
-    "spec.sink": ("spec.sink.postgres.table", "spec.sink.postgres.ledgerSchema"),
+    "spec.sink": FIXED_IN_SINKS,
     "spec.checkpoint": (
         "spec.checkpoint.location",
         "spec.checkpoint.endpoint",

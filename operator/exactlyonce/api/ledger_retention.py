@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from exactlyonce.api.model import Duration, Model, Whole, within
+from exactlyonce.schema.model import Duration, Model, Whole, within
 
 FEWEST_BATCHES = 200
 """So many of the latest batches are kept whatever the resource asks for."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from exactlyonce.api.constraints import Rule, matches
-from exactlyonce.api.model import Duration, Flag, Model, ObjectName, Texts, Whole, within, without_nulls
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import Duration, Flag, Model, ObjectName, Texts, Whole, within, without_nulls
 
 OWN_PREFIX = "exactlyonce.dev/"
 """What the names of this operator's labels and annotations begin with."""

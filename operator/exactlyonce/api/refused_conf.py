@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exactlyonce.api.constraints import AllOf, Rule, cel_list
+from exactlyonce.schema.constraints import AllOf, Rule, cel_list
 
 _OWN = "the operator sets it itself"
 

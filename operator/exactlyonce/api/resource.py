@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from exactlyonce.api.constraints import Broken, matches
-from exactlyonce.api.model import DNS_LABEL, Model
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.api.yaml_loader import KubectlLoader
 from exactlyonce.errors import Refused
+from exactlyonce.schema.constraints import Broken, matches
+from exactlyonce.schema.model import DNS_LABEL, Model
+from exactlyonce.schema.yaml_loader import KubectlLoader
 
 API_VERSION = "exactlyonce.dev/v1alpha1"
 KIND = "ExactlyOnceStream"

@@ -12,16 +12,17 @@ from pydantic import Field
 from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.conf_rules import CONF_RULES
-from exactlyonce.api.constraints import Rule, Unique, matches
+from exactlyonce.api.connector_rules import CONNECTOR_RULES
 from exactlyonce.api.field_classes import remove
 from exactlyonce.api.ledger_retention import LedgerRetention
-from exactlyonce.api.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
-from exactlyonce.api.sink import Commit, Sink
-from exactlyonce.api.source import DEFAULT_BATCH_OFFSETS, Source
+from exactlyonce.api.sink import Sink
+from exactlyonce.api.source import Source
 from exactlyonce.api.tombstones import TOMBSTONE_RULES
 from exactlyonce.api.transform import Transform
+from exactlyonce.schema.constraints import Rule, Unique, matches
+from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
@@ -242,16 +243,7 @@ class StreamSpec(Model):
     objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")
 
     rules = (
-        Rule(
-            "!has(self.source.kafka) || !has(self.source.kafka.maxRatePerPartition) || has(self.trigger.interval)",
-            lambda it: it.source.kafka.max_rate_per_partition is None or it.trigger.interval is not None,
-            "source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time",
-        ),
-        Rule(
-            "!has(self.sink.postgres) || self.sink.postgres.commit == 'Batch' || self.delivery == 'ExactlyOnce'",
-            lambda it: it.sink.postgres.commit is Commit.BATCH or it.delivery is Delivery.EXACTLY_ONCE,
-            "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
-        ),
+        *CONNECTOR_RULES,
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
         *CONF_RULES,
@@ -275,9 +267,4 @@ class StreamSpec(Model):
 
 def limit_words(spec: StreamSpec) -> str:
     """Return how large a batch may be, in words that are the same as long as the limit is."""
-    kafka = spec.source.kafka
-    if kafka.max_rate_per_partition is not None:
-        assert spec.trigger.interval is not None, "the resource's rules ask for an interval"
-        seconds = spec.trigger.interval.total_seconds()
-        return f"{kafka.max_rate_per_partition} records a second and partition for {seconds:g} s"
-    return f"{kafka.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"
+    return spec.source.spec.batch_limit(spec.trigger.interval)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from exactlyonce.api.constraints import Unique
-from exactlyonce.api.model import Model
+from exactlyonce.schema.constraints import Unique
+from exactlyonce.schema.model import Model
 
 
 class Phase(StrEnum):

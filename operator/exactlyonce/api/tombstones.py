@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from exactlyonce.api.constraints import Rule
+from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
-from exactlyonce.api.sink import Write
-from exactlyonce.api.source import OnTombstone
+from exactlyonce.schema.constraints import Rule
 
 _NO_DELETIONS = "self.source.format.onTombstone != 'Delete'"
 
 TOMBSTONE_RULES = (
-    Rule(
-        f"{_NO_DELETIONS} || !has(self.sink.postgres) || self.sink.postgres.write == 'Upsert'",
-        lambda it: it.source.format.on_tombstone is not OnTombstone.DELETE or it.sink.postgres.write is Write.UPSERT,
-        "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted",
-    ),
-    Rule(
-        f"{_NO_DELETIONS} || !has(self.sink.postgres) || !has(self.sink.postgres.version)",
-        lambda it: it.source.format.on_tombstone is not OnTombstone.DELETE or it.sink.postgres.version is None,
-        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps none, so an older record would "
-        "bring the row back",
-    ),
     Rule(
         f"{_NO_DELETIONS} || self.outputMode == 'Append'",
         lambda it: it.source.format.on_tombstone is not OnTombstone.DELETE or it.output_mode is OutputMode.APPEND,

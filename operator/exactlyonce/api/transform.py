@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from exactlyonce.api.constraints import Rule, matches
-from exactlyonce.api.model import Model
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import Model
 
 _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 ModuleName = Annotated[

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exactlyonce.offsets import MalformedPositions, Positions
+from exactlyonce.positions.ranges import MalformedPositions, Positions
 
 OFFSET_LOG_VERSIONS = (1, 2)
 COMMIT_LOG_VERSIONS = (1, 2)

@@ -15,7 +15,7 @@ from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.errors import Refused, StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 
 MARKER = "stream.json"
 _NAME = re.compile(r"generation-(\d{6,})-a(\d+)")

@@ -18,7 +18,7 @@ from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.state_files import StateFile, StoreShape
 from exactlyonce.checkpoint.store import FileMissing, LogStore
 from exactlyonce.errors import StoreUnreachable
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 
 Parsed = TypeVar("Parsed")
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from exactlyonce.checkpoint import checksums, files
 from exactlyonce.checkpoint.store import Entry, FileMissing, LogStore
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 
 Given = TypeVar("Given")
 Parsed = TypeVar("Parsed")

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from exactlyonce.api.model import DNS_LABEL, parse_duration
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.completion import namespaces, stream_names
+from exactlyonce.schema.model import DNS_LABEL, parse_duration
 
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 _CONTEXT = click.option("--context", help="A context of the kubeconfig; the default is its current one.")

@@ -9,7 +9,7 @@ import click
 
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.batch_limit import records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.launching import predecessor_of

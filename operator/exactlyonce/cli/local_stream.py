@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import time
@@ -12,18 +13,17 @@ from pathlib import Path
 
 from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
+from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.loop import StreamLoop, World
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.progress import Pace
-from exactlyonce.source.kafka import KafkaBounds
 
 TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
 
@@ -33,7 +33,7 @@ class LocalStream:
     """A stream and what it works with on this machine."""
 
     stream: Stream
-    ledger: PostgresLedger
+    ledger: OpenLedger
     stores: Stores
     statuses: StatusFile
     launcher: LocalLauncher
@@ -91,10 +91,8 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
         SecretMissing: if a secret that the stream names is not in `secrets`.
     """
     spec = stream.spec
-    sink, kafka = spec.sink.postgres, spec.source.kafka
-    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(secrets, sink.secret_ref))
-    ledger = PostgresLedger(address, sink.ledger_schema)
-    source = KafkaBounds(kafka, read_secret(secrets, kafka.secret_ref))
+    read = functools.partial(read_secret, secrets)
+    ledger, source = ledger_address(spec, read).open(), source_address(spec, read).open()
     home = state_root / f"{stream.metadata.namespace}.{stream.metadata.name}"
     statuses = StatusFile(home / "status.json")
     runner = LocalLauncher(

@@ -15,13 +15,13 @@ import click
 from click.core import ParameterSource
 
 from exactlyonce import __version__
-from exactlyonce.api.model import DNS_LABEL
 from exactlyonce.api.resource import ResourceInvalid, read_streams
 from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Commands, ExtraMissing
 from exactlyonce.cli.completion import SHELLS, files_and_streams, script
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, default_state_root, open_stream
 from exactlyonce.launch.local import Unresponsive
+from exactlyonce.schema.model import DNS_LABEL
 
 if TYPE_CHECKING:
     from exactlyonce.control.looking import ClusterLook  # the Kubernetes client takes half a second to import

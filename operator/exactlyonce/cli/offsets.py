@@ -12,26 +12,24 @@ from rich.table import Table
 from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.cli.local_stream import LocalStream
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.source.bounds import Bounds
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.source.port import Bounds
 
 _COLUMNS = ("planned", "checkpointed", "landed", "earliest", "latest", "lag")
 
 
-Rows = dict[TopicPartition, dict[str, int | None]]
+Rows = dict[Partition, dict[str, int | None]]
 
 
 def show_offsets(rows: Rows, *, as_json: bool) -> None:
     """Print one row a partition."""
     if as_json:
-        listed = [{"topic": key.topic, "partition": key.partition, **row} for key, row in rows.items()]
+        listed = [{"topic": key.origin, "partition": key.key, **row} for key, row in rows.items()]
         click.echo(json.dumps(listed, indent=2))
         return
     table = Table("topic", "partition", *_COLUMNS, box=None, pad_edge=False)
     for key, row in rows.items():
-        table.add_row(
-            key.topic, str(key.partition), *("-" if row[name] is None else str(row[name]) for name in _COLUMNS)
-        )
+        table.add_row(key.origin, str(key.key), *("-" if row[name] is None else str(row[name]) for name in _COLUMNS))
     Console().print(table)
 
 
@@ -48,7 +46,7 @@ def offsets_of(opened: LocalStream) -> Rows:
 
 def rows_of(
     landed: Positions,
-    bounds: Mapping[TopicPartition, Bounds],
+    bounds: Mapping[Partition, Bounds],
     planned: Positions = Positions(),  # noqa: B008 - immutable
     checkpointed: Positions = Positions(),  # noqa: B008 - immutable
 ) -> Rows:

@@ -17,7 +17,7 @@ from exactlyonce.ask import Ask
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Wanted, Watching
 
 _LOOK_SECONDS = 0.5

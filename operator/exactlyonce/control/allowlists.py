@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from exactlyonce.api.constraints import matches
-from exactlyonce.api.model import Model
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
 from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.schema.constraints import matches
+from exactlyonce.schema.model import Model
 
 _CHARACTER = r"[!-)+-~]"  # what an image may be written with, without the *
 _IMAGES = rf"{_CHARACTER}+|({_CHARACTER}*[/:@])?\*"

@@ -18,7 +18,7 @@ from exactlyonce.control.resource_status import status_of
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, StoreBusy
 from exactlyonce.launch.port import Launcher, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 FINALIZER = "exactlyonce.dev/drain"
 _LOOK_SECONDS = 2.0

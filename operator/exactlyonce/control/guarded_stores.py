@@ -14,8 +14,8 @@ from exactlyonce.control.bulkheads import Store
 from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.source.bounds import Source, SourceView
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.source.port import Source, SourceView
 
 PASS_SECONDS = 600.0
 """How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
@@ -150,14 +150,14 @@ class GuardedSource:
     opening: Opening
 
     def view(
-        self, also: frozenset[TopicPartition] = frozenset(), offsets: Mapping[TopicPartition, int] | None = None
+        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
     ) -> SourceView:
         """Return what the source holds."""
         opened = self.opening.opened
         with opened.at_source.entered():
             return opened.source.view(also, offsets)
 
-    def start(self, view: SourceView, only: frozenset[TopicPartition] | None = None) -> Positions:
+    def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
         """Resolve where the stream starts, or where the partitions in `only` do."""
         opened = self.opening.opened
         with opened.at_source.entered():

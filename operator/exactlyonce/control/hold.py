@@ -5,7 +5,7 @@ from __future__ import annotations
 from exactlyonce.api.status import Phase
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.launch.port import Launcher, NeverStarted, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 
 def hold(statuses: ResourceStatus, launcher: Launcher | None, *, rests: bool) -> bool:

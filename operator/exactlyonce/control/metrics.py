@@ -22,16 +22,16 @@ from exactlyonce.errors import (
     LedgerRefused,
     LedgerUnreachable,
     LockHeldByOther,
+    OriginMissing,
+    SourceRefused,
     SourceUnreachable,
     StoreUnreachable,
-    TopicMissing,
 )
 from exactlyonce.launch.api_server import Answered, ApiServerUnreachable
 from exactlyonce.launch.port import LaunchFailed
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.monitor.series import Kind, Series
 from exactlyonce.reconcile.verdicts import Verdict
-from exactlyonce.source.kafka_admin import SourceRefused
 
 PASS_SECONDS = Series(
     "exactlyonce_pass_seconds", Kind.HISTOGRAM, "How long passes took, by how they ended.", ("outcome",)
@@ -61,7 +61,7 @@ FENCE_REFUSALS = Series(
 STORE_ERRORS = Series(
     "exactlyonce_store_errors_total",
     Kind.COUNTER,
-    "Questions and acts that a store did not answer or refused: kafka, postgres, checkpoint, kubernetes.",
+    "Questions and acts that a store did not answer or refused: source, ledger, checkpoint, kubernetes.",
     ("store",),
 )
 QUEUE_DEPTH = Series("exactlyonce_queue_depth", Kind.GAUGE, "Streams that are due and have no worker.")
@@ -83,7 +83,7 @@ ALL = (
     DRIVER_START_SECONDS, ENDINGS, HALTS, FENCE_REFUSALS, STORE_ERRORS, BUILD_INFO,
 )  # fmt: skip
 
-STORES = ("kafka", "postgres", "checkpoint", "kubernetes")
+STORES = ("source", "ledger", "checkpoint", "kubernetes")
 _PASS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _START_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 600)
 _DELAY_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -205,10 +205,10 @@ class OperatorMetrics:
 def store_of(problem: Exception) -> str | None:
     """Return which store an error is about, if it is about one."""
     match problem:
-        case SourceUnreachable() | SourceRefused() | TopicMissing():
-            return "kafka"
+        case SourceUnreachable() | SourceRefused() | OriginMissing():
+            return "source"
         case LedgerUnreachable() | LedgerRefused() | CommitOutcomeUnknown() | LockHeldByOther():
-            return "postgres"
+            return "ledger"
         case StoreUnreachable():
             return "checkpoint"
         case ClusterUnreachable() | ClusterRefused() | ApiServerUnreachable() | Answered() | LaunchFailed():

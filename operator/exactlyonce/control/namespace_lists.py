@@ -6,9 +6,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from exactlyonce.api.constraints import matches
 from exactlyonce.api.resource import sentences_of
 from exactlyonce.errors import Refused
+from exactlyonce.schema.constraints import matches
 
 _NAMESPACES = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9]?[-a-z0-9]*\*"
 

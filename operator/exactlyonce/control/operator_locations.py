@@ -13,9 +13,9 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from exactlyonce.api.checkpoint import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, Checkpoint, has_no_dots
-from exactlyonce.api.constraints import Rule, matches
-from exactlyonce.api.model import DNS_LABEL, Model
 from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import DNS_LABEL, Model
 
 NAMESPACE = "{namespace}"
 """Stands in a prefix for the name of the stream's namespace, as a folder of its own."""

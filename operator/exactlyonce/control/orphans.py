@@ -12,7 +12,7 @@ from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.port import Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 
 def release_orphans(cluster: Cluster, may_act: Callable[[], bool], key: Key) -> None:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.api.model import SecretRef, parse_duration
 from exactlyonce.api.resource import Stream
+from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
@@ -27,7 +27,6 @@ from exactlyonce.control.put_together import putting_together, rehearsing
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.rollback import defaults_in_force, stream_made_of
 from exactlyonce.control.shared_clients import SharedClients
-from exactlyonce.control.store_names import kafka_name, postgres_name
 from exactlyonce.control.stream_pass import Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, SecretMissing
@@ -37,14 +36,14 @@ from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.launch.port import NO_ORDERS, Orders
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
+from exactlyonce.ledger.connector import LedgerAddress, OpenLedger
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.monitor.targets import Target, target_of
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.progress import Pace
+from exactlyonce.schema.model import SecretRef, parse_duration
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
 
@@ -58,11 +57,11 @@ class _Known:
 
     uid: str
     generation: int
-    address: PostgresAddress
+    address: LedgerAddress
     until: float
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], address: PostgresAddress, now: float) -> _Known:
+    def of(cls, document: Mapping[str, Any], address: LedgerAddress, now: float) -> _Known:
         metadata = document["metadata"]
         return cls(metadata["uid"], metadata["generation"], address, now + _KNOWN_SECONDS)
 
@@ -76,7 +75,7 @@ class _Known:
 class Erasable:
     """Where a stream's rows and checkpoint are, with the place that each call takes there."""
 
-    ledger: PostgresLedger
+    ledger: OpenLedger
     at_ledger: Store
     checkpoints: ErasableStore
     at_checkpoints: Store
@@ -123,7 +122,7 @@ class ClusterParts:
         stores = Stores(
             GuardedLedger(opening),
             GuardedLogStore(spec.checkpoint.location.rstrip("/"), opening),
-            GuardedSource(spec.source.kafka.bootstrap_servers, opening),
+            GuardedSource(spec.source.spec.address, opening),
         )
         uid = metadata["uid"]
 
@@ -154,7 +153,7 @@ class ClusterParts:
             _now,
             functools.partial(self.pace.is_due, uid),
             self.troubled,
-            functools.partial(self._glance, key, opening, spec.sink.postgres.ledger_schema),
+            functools.partial(self._glance, key, opening),
             in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
             asks_again=True,
             check=check,
@@ -197,35 +196,33 @@ class ClusterParts:
             stream.metadata.namespace,
             Key(stream.metadata.namespace, stream.metadata.name),
         )
-        sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
+        secrets = functools.partial(self._secret, namespace)
         with putting_together():
-            address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
-            kafka_secret = self._secret(namespace, kafka.secret_ref)
-            at_kafka = kafka_name(namespace, kafka.bootstrap_servers)
-            names = (postgres_name(namespace, address), store_name(checkpoint), at_kafka)
+            address, source = ledger_address(spec, secrets), source_address(spec, secrets)
+            names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
             opened = Opened(
-                self.clients.ledger(address, sink.ledger_schema),
+                self.clients.ledger(address),
                 at_ledger,
-                self._store(checkpoint, namespace),
+                self._store(spec.checkpoint, namespace),
                 at_checkpoints,
-                self.clients.source(kafka, kafka_secret),
+                self.clients.source(source),
                 at_source,
             )
             sized = opened.checkpoints if isinstance(opened.checkpoints, SizedStore) else None
-            self.watch(target_of(stream, kafka_secret, address), sized)
+            self.watch(target_of(stream, source, address), sized)
         self.bulkheads.belongs(key, *names)
         self.known[key] = _Known.of(document, address, self.clock())
         return opened
 
-    def _glance(self, key: Key, opening: Opening, schema: str, stream_id: str) -> LedgerView | None:
+    def _glance(self, key: Key, opening: Opening, stream_id: str) -> LedgerView | None:
         """Look at a ledger for what is only shown, with the login that was good when the stores were opened last."""
         known = self.known.get(key)
         if known is None:
             return opening.opened.ledger.look(stream_id)
         try:
-            with self.bulkheads.store(postgres_name(key.namespace, known.address)).entered():
-                return self.clients.ledger(known.address, schema).look(stream_id)
+            with self.bulkheads.store(known.address.store_name(key.namespace)).entered():
+                return self.clients.ledger(known.address).look(stream_id)
         except ExactlyOnceError:
             self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
             raise
@@ -274,13 +271,12 @@ class ClusterParts:
             SecretMissing, LocationOutOfReach: if they cannot be reached.
         """
         spec, namespace = stream.spec, stream.metadata.namespace
-        sink = spec.sink.postgres
-        address = PostgresAddress.from_secret(sink.secret_ref.name, self._secret(namespace, sink.secret_ref))
+        address = ledger_address(spec, functools.partial(self._secret, namespace))
         checkpoints = self._store(spec.checkpoint, namespace)
-        names = (postgres_name(namespace, address), store_name(spec.checkpoint))
+        names = (address.store_name(namespace), store_name(spec.checkpoint))
         self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
         at_ledger, at_checkpoints = (self.bulkheads.store(name) for name in names)
-        return Erasable(self.clients.ledger(address, sink.ledger_schema), at_ledger, checkpoints, at_checkpoints)
+        return Erasable(self.clients.ledger(address), at_ledger, checkpoints, at_checkpoints)
 
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:

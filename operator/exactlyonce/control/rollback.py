@@ -19,7 +19,7 @@ from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.port import Launcher, Running
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.bad_update import MANIFEST_REFUSED, NOT_CREATED, is_due
 
 NOT_ROLLED_BACK = "NotRolledBack"

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from exactlyonce.api.source import KafkaSource
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.source.kafka import KafkaBounds
-from exactlyonce.source.kafka_admin import KafkaAdmin
-from exactlyonce.source.kafka_properties import librdkafka_properties
+from exactlyonce.ledger.connector import LedgerAddress, OpenLedger
+from exactlyonce.source.connector import SourceAddress
+from exactlyonce.source.port import Source
 
 UNUSED_SECONDS = 300.0
 """A client that nobody has asked for in this time is let go."""
-
-_KAFKA_SECONDS = 15.0
 
 Client = TypeVar("Client")
 
@@ -53,23 +48,17 @@ class SharedClients:
     """The clients of one operator; safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledgers: Kept[PostgresLedger] = Kept(clock, PostgresLedger.close)
-        self._admins: Kept[KafkaAdmin] = Kept(clock)
+        self._ledgers: Kept[OpenLedger] = Kept(clock, lambda ledger: ledger.close())
+        self._clients: Kept[Any] = Kept(clock)
 
-    def ledger(self, address: PostgresAddress, schema: str) -> PostgresLedger:
+    def ledger(self, address: LedgerAddress) -> OpenLedger:
         """Return the ledger at an address, with connections that are used again."""
-        key = (tuple(sorted(address.parameters.items())), schema)
-        return self._ledgers.get(key, lambda: PostgresLedger(address, schema))
+        return self._ledgers.get(address.key, address.open)
 
-    def source(self, spec: KafkaSource, secret: Mapping[str, str]) -> KafkaBounds:
-        """Return the source of a stream, asked by the client that all streams of these brokers and this login share.
+    def source(self, address: SourceAddress) -> Source:
+        """Return the source of a stream, asked by the client that all streams of this server and this login share.
 
         Raises:
             SecretMissing, SourceRefused: if no client can be made of the properties and the secret.
         """
-        properties = librdkafka_properties(spec, secret)
-        admin = self._admins.get(
-            tuple(sorted(properties.items())),
-            lambda: KafkaAdmin(properties["bootstrap.servers"], properties, _KAFKA_SECONDS),
-        )
-        return KafkaBounds(spec, secret, _KAFKA_SECONDS, admin)
+        return address.open(self._clients.get(address.key, address.client))

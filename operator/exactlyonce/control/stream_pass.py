@@ -24,7 +24,7 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.port import Launcher
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.bad_update import after_rehearsal, is_to_be_settled
 from exactlyonce.reconcile.loop import (
     Halted,

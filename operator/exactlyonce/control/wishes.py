@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from exactlyonce.api.model import LARGEST
 from exactlyonce.api.status import Phase
 from exactlyonce.control.looking import ClusterLook
 from exactlyonce.errors import Refused
+from exactlyonce.schema.model import LARGEST
 
 _TRIES = 3
 

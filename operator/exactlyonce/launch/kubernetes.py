@@ -40,7 +40,7 @@ from exactlyonce.launch.port import (
     Orders,
     Running,
 )
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 _CREATED = {
     "ConfigMap": "start.config-map-created",

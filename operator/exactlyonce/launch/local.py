@@ -24,7 +24,7 @@ from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.last_words import parse_last_words
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.launch.secrets import SECRETS_FOLDER
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 MARKER = "EXACTLYONCE_LAUNCH"
 _HOME = "attempt-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 LABEL_MOST = 63  # a label's value, and a DNS label (RFC 1123)
 EXECUTOR_PREFIX_MOST = 47  # Spark adds `-exec-` and a number of up to ten digits; a host name has 63

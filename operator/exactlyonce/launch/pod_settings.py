@@ -11,10 +11,11 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.field_classes import OPERATORS_OWN
 from exactlyonce.api.pods import Driver, Executor
 from exactlyonce.api.resource import API_VERSION, KIND, Stream
+from exactlyonce.assembly import secrets_of
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import Image, Size
 from exactlyonce.launch.port import NO_ORDERS, Orders
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 _LEAST_OVERHEAD_MIB = 384  # spark.executor.minMemoryOverhead
 _OVERHEAD_PERCENT = 40  # Spark's own factor for Python: the workers and Arrow stand beside the heap
@@ -106,8 +107,7 @@ def resolve(
         ImageMissing: if neither the resource nor the operator names an image.
     """
     spec, metadata = stream.spec, stream.metadata
-    sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
-    secrets = [reference.name for reference in (sink.secret_ref, kafka.secret_ref, checkpoint.secret_ref) if reference]
+    checkpoint = spec.checkpoint
     return PodSettings(
         stream=metadata.name,
         stream_id=stream.stream_id,
@@ -123,7 +123,7 @@ def resolve(
         most_executors=spec.executor.max_instances,
         service_account=spec.driver.service_account_name or defaults.service_account,
         drain_seconds=math.ceil(spec.drain_timeout.total_seconds()),
-        secrets=tuple(dict.fromkeys(secrets)),
+        secrets=tuple(reference.name for reference in secrets_of(spec)),
         checkpoint_secret=None if checkpoint.secret_ref is None else checkpoint.secret_ref.name,
         driver_template=spec.driver.pod_template.to_document(),
         executor_template=spec.executor.pod_template.to_document(),

@@ -9,7 +9,7 @@ from typing import Protocol
 from exactlyonce.errors import Refused
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.launch.pod_verdict import PodVerdict
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 
 @dataclass(frozen=True, slots=True)

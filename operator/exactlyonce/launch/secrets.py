@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from exactlyonce.errors import SecretMissing
 
 if TYPE_CHECKING:
-    from exactlyonce.api.model import SecretRef  # an executor's start does without it
+    from exactlyonce.schema.model import SecretRef  # an executor's start does without it
 
 SECRETS_FOLDER = "EXACTLYONCE_SECRETS"
 """The environment variable that tells a driver and its tasks where the folder is."""

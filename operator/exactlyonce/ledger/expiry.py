@@ -16,7 +16,7 @@ from exactlyonce.api.ledger_retention import FEWEST_BATCHES, LedgerRetention
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import BatchStatus, Excess, FailureStatus
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 
 MOST_ROWS = 1000
 """Of one deletion."""

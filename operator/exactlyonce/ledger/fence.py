@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow, Ticket
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 
 CLAIM_TRIES = 3  # a claim is safe to repeat with the same token; more tries than this mean the database is not well
 

@@ -13,7 +13,6 @@ from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
-from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -27,7 +26,8 @@ from exactlyonce.ledger.rows import (
     StreamRow,
     Ticket,
 )
-from exactlyonce.offsets import BatchNumber, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 
 
 class Lock(Enum):
@@ -71,8 +71,8 @@ class LedgerTransaction(Protocol):
         self,
         stream_id: str,
         ranges: Ranges,
-        topic_ids: dict[str, str],
-        fingerprints: Mapping[TopicPartition, Fingerprint] | None = None,
+        origin_ids: dict[str, str],
+        fingerprints: Mapping[Partition, Fingerprint] | None = None,
     ) -> int:
         """Move each partition from its range's start to its end where it stands at the start, and return how many were.
 

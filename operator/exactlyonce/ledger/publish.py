@@ -18,7 +18,7 @@ from exactlyonce.ledger.rows import (
     QueryMark,
     StreamRow,
 )
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges
 
 
 class PositionsMoved(ExactlyOnceError):

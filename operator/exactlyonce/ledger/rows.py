@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from exactlyonce.api.source_set import SourceSet
-from exactlyonce.fingerprint import Fingerprint
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +132,17 @@ class FailureStatus(StrEnum):
 class FailureRow:
     """The ranges of one partition that failed in one batch.
 
-    `topic_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
+    `origin_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
     """
 
     batch: BatchNumber
-    partition: TopicPartition
+    partition: Partition
     from_offset: int
     until_offset: int
     status: FailureStatus
     brokers: str
     error: str
-    topic_gone: bool = False
+    origin_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ class LandedPositions:
     """
 
     positions: Positions
-    topic_ids: dict[str, str]
-    fingerprints: Mapping[TopicPartition, Fingerprint] = field(default_factory=dict)
+    origin_ids: dict[str, str]
+    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class QueryMark:
     smaller number of offsets that the loop let it have meanwhile, because a batch was too large.
     """
 
-    source: SourceSet
+    source: Selection
     query: str
     limit: str | None = None
     shrunk: int | None = None
@@ -181,7 +181,7 @@ class QueryMark:
     def from_json(cls, text: str) -> QueryMark:
         """Parse what `to_json` renders."""
         found = json.loads(text)
-        source = SourceSet.from_json(json.dumps(found["source"]))
+        source = Selection.from_json(json.dumps(found["source"]))
         return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"))
 
 

@@ -22,7 +22,7 @@ from exactlyonce.monitor.series import (
     Kind,
     Series,
 )
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.positions.ranges import Partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,5 +105,5 @@ def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
     yield from families
 
 
-def _labels(view: StreamView, key: TopicPartition) -> list[str]:
-    return [*view.key, key.topic, str(key.partition)]
+def _labels(view: StreamView, key: Partition) -> list[str]:
+    return [*view.key, key.origin, str(key.key)]

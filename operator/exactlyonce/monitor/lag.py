@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exactlyonce.offsets import TopicPartition
-from exactlyonce.source.bounds import Bounds
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.port import Bounds
 
 _MARKS = 16
 _WINDOW_SECONDS = 86_400.0
@@ -104,12 +104,12 @@ class PartitionLag:
         return max(self.landed - self.bounds.earliest, 0) / speed
 
 
-PartitionLags = Mapping[TopicPartition, PartitionLag]
+PartitionLags = Mapping[Partition, PartitionLag]
 
 
 def measured(
-    landed: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds], before: PartitionLags, at: float
-) -> dict[TopicPartition, PartitionLag]:
+    landed: Mapping[Partition, int], bounds: Mapping[Partition, Bounds], before: PartitionLags, at: float
+) -> dict[Partition, PartitionLag]:
     """Return the lag of each partition in `bounds`, with what was known of it before.
 
     A partition that the ledger does not know stands at 0, as it does for who lands. The timestamp of an older position
@@ -128,12 +128,12 @@ def measured(
     return found
 
 
-def with_landed(lags: PartitionLags, landed: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionLag]:
+def with_landed(lags: PartitionLags, landed: Mapping[Partition, int]) -> dict[Partition, PartitionLag]:
     """Return what is known when the ledger was looked at again and the source did not answer."""
     return {partition: replace(lag, landed=landed.get(partition, lag.landed)) for partition, lag in lags.items()}
 
 
-def dated(lags: PartitionLags, found: Mapping[TopicPartition, float | None]) -> dict[TopicPartition, PartitionLag]:
+def dated(lags: PartitionLags, found: Mapping[Partition, float | None]) -> dict[Partition, PartitionLag]:
     """Return the lags with the timestamps that were fetched; None stands for a partition without a record that waits."""
     return {
         partition: replace(lag, oldest=Oldest(lag.landed, found[partition], lag.bounds.latest))
@@ -143,7 +143,7 @@ def dated(lags: PartitionLags, found: Mapping[TopicPartition, float | None]) -> 
     }
 
 
-def positions_to_date(lags: PartitionLags) -> dict[TopicPartition, int]:
+def positions_to_date(lags: PartitionLags) -> dict[Partition, int]:
     """Return the positions whose record must be fetched for its timestamp; never before what the source holds."""
     return {partition: max(lag.landed, lag.bounds.earliest) for partition, lag in lags.items() if lag.must_be_dated}
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from exactlyonce.assembly import LedgerKey
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.postgres_fleet import TableSize
-from exactlyonce.monitor.targets import DatabaseKey
+from exactlyonce.ledger.connector import TableSize
 
 MEASURE_SECONDS = 60.0
 
 
 class SizedDatabase(Protocol):
-    """A database that tells how large a ledger is; see `ledger.postgres_fleet.PostgresFleet`."""
+    """A database that tells how large a ledger is; see `ledger.connector.LedgerFleet`."""
 
     def sizes(self, schema: str) -> tuple[TableSize, ...]:
         """Return the size of each table of the ledger."""
@@ -38,9 +38,9 @@ class LedgerSizes:
 
     clock: Callable[[], float] = time.monotonic
     _guard: threading.Lock = field(default_factory=threading.Lock)
-    _measured: dict[tuple[DatabaseKey, str], tuple[float, tuple[TableSize, ...]]] = field(default_factory=dict)
+    _measured: dict[tuple[LedgerKey, str], tuple[float, tuple[TableSize, ...]]] = field(default_factory=dict)
 
-    def measure(self, key: DatabaseKey, database: SizedDatabase, schemas: Collection[str]) -> None:
+    def measure(self, key: LedgerKey, database: SizedDatabase, schemas: Collection[str]) -> None:
         """Ask about the schemas that were not asked about for a minute; without an answer what was last known stays."""
         now = self.clock()
         with self._guard:

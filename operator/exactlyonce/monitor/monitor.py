@@ -1,7 +1,7 @@
 """The monitor: every stream is measured every few seconds, whether its driver runs or not.
 
-Each Kafka and each database is asked once a round for all of its streams, by one client. A round that a store makes slow is
-its own: the others go on, and stores that did not answer share half of the threads, so that they cannot take them all.
+Each server of sources and of ledgers is asked once a round for all of its streams, by one client. A round that a store makes
+slow is its own: the others go on, and stores that did not answer share half of the threads, so that they cannot take them all.
 Checkpoints are measured beside the rounds, see `monitor.checkpoints`.
 """
 
@@ -18,32 +18,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from exactlyonce.assembly import LedgerKey, SourceKey, ledger_fleet, source_fleet
 from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.ledger.postgres_fleet import PostgresFleet
+from exactlyonce.ledger.connector import LedgerFleet
 from exactlyonce.monitor.checkpoints import CheckpointSizes
-from exactlyonce.monitor.gathering import Brokers, Database, Watched, ask_brokers, ask_database
+from exactlyonce.monitor.gathering import Watched, ask_ledger, ask_source
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
-from exactlyonce.monitor.targets import BrokersKey, DatabaseKey, Life, StreamKey, Target
-from exactlyonce.source.kafka_fleet import KafkaFleet
+from exactlyonce.monitor.targets import Life, StreamKey, Target
+from exactlyonce.source.connector import SourceFleet
 
 log = logging.getLogger("exactlyonce.monitor")
 
 _LEDGER_FIRST_SECONDS = 5.0
 
-Client = TypeVar("Client", Brokers, Database)
+Client = TypeVar("Client", SourceFleet, LedgerFleet)
 
 
 @dataclass(frozen=True)
 class Clients:
     """How the clients of stores are made."""
 
-    brokers: Callable[[BrokersKey], Brokers] = lambda key: KafkaFleet(dict(key.properties))
-    database: Callable[[DatabaseKey], Database] = lambda key: PostgresFleet(
-        PostgresAddress(dict(key.parameters), key.shown)
-    )
+    source: Callable[[SourceKey], SourceFleet] = source_fleet
+    ledger: Callable[[LedgerKey], LedgerFleet] = ledger_fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class _Store(Generic[Client]):
 class Monitor:
     """Measures streams. `run` and `round` are for one event loop, everything else may come from any thread.
 
-    `on_problem` is told of each store that did not answer: "kafka", "postgres" or "checkpoint".
+    `on_problem` is told of each store that did not answer: "source", "ledger" or "checkpoint".
     """
 
     clients: Clients = field(default_factory=Clients)
@@ -108,7 +106,7 @@ class Monitor:
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _watched: dict[StreamKey, Watched] = field(default_factory=dict)
     _lives: dict[StreamKey, Life] = field(default_factory=dict)
-    _stores: dict[BrokersKey | DatabaseKey, _Store[Any]] = field(default_factory=dict)
+    _stores: dict[SourceKey | LedgerKey, _Store[Any]] = field(default_factory=dict)
     _executor: ThreadPoolExecutor | None = None
     _silent: asyncio.Semaphore | None = None
 
@@ -123,7 +121,7 @@ class Monitor:
             if known is None:
                 self._watched[target.key] = Watched(target, self._remembered(target.key))
             elif known.target != target:
-                same = (known.target.stream_id, known.target.ledger_schema) == (target.stream_id, target.ledger_schema)
+                same = (known.target.stream_id, known.target.ledger_space) == (target.stream_id, target.ledger_space)
                 snapshot = known.snapshot if same else self._remembered(target.key)
                 self._watched[target.key] = Watched(target, snapshot)
 
@@ -140,7 +138,7 @@ class Monitor:
         with self._guard:
             self._watched.pop(key, None)
             self._lives.pop(key, None)
-            used = {watched.target.database for watched in self._watched.values()}
+            used = {watched.target.ledger for watched in self._watched.values()}
         self.checkpoints.forget(key)
         self.ledgers.keep(used)
 
@@ -185,34 +183,32 @@ class Monitor:
         """Ask every store that is not still being asked; a source after the ledgers of its streams, if they are quick."""
         with self._guard:
             watched = list(self._watched.values())
-        databases: dict[DatabaseKey, list[Watched]] = defaultdict(list)
-        brokers: dict[BrokersKey, list[Watched]] = defaultdict(list)
+        ledger_servers: dict[LedgerKey, list[Watched]] = defaultdict(list)
+        source_servers: dict[SourceKey, list[Watched]] = defaultdict(list)
         for stream in watched:
-            databases[stream.target.database].append(stream)
-            brokers[stream.target.brokers].append(stream)
-        self._close_unused({*databases, *brokers})
-        ledgers = {key: self._asked(self._store_of(key), those, []) for key, those in databases.items()}
+            ledger_servers[stream.target.ledger].append(stream)
+            source_servers[stream.target.server].append(stream)
+        self._close_unused({*ledger_servers, *source_servers})
+        ledgers = {key: self._asked(self._store_of(key), those, []) for key, those in ledger_servers.items()}
         sources = [
-            self._asked(self._store_of(key), those, [ledgers[stream.target.database] for stream in those])
-            for key, those in brokers.items()
+            self._asked(self._store_of(key), those, [ledgers[stream.target.ledger] for stream in those])
+            for key, those in source_servers.items()
         ]
         return [*ledgers.values(), *sources, *self.checkpoints.begin(self.on_problem)]
 
-    def _store_of(self, key: BrokersKey | DatabaseKey) -> _Store[Any]:
+    def _store_of(self, key: SourceKey | LedgerKey) -> _Store[Any]:
         if key not in self._stores:
             self._stores[key] = (
-                _Store("kafka", lambda: self.clients.brokers(key), ask_brokers, after_source_problem)
-                if isinstance(key, BrokersKey)
-                else _Store(
-                    "postgres", lambda: self.clients.database(key), partial(self._ask_ledger, key), after_ledger
-                )
+                _Store("source", lambda: self.clients.source(key), ask_source, after_source_problem)
+                if isinstance(key, SourceKey)
+                else _Store("ledger", lambda: self.clients.ledger(key), partial(self._ask_ledger, key), after_ledger)
             )
         return self._stores[key]
 
-    def _ask_ledger(self, key: DatabaseKey, client: Database, streams: Sequence[Watched]) -> ExactlyOnceError | None:
-        problem = ask_database(client, streams)
+    def _ask_ledger(self, key: LedgerKey, client: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
+        problem = ask_ledger(client, streams)
         if problem is None:
-            self.ledgers.measure(key, client, {watched.target.ledger_schema for watched in streams})
+            self.ledgers.measure(key, client, {watched.target.ledger_space for watched in streams})
         return problem
 
     def _asked(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> asyncio.Task[None]:
@@ -232,7 +228,7 @@ class Monitor:
         if not store.answered:
             self.on_problem(store.kind)
 
-    def _close_unused(self, used: set[BrokersKey | DatabaseKey]) -> None:
+    def _close_unused(self, used: set[SourceKey | LedgerKey]) -> None:
         self.ledgers.keep(used)
         for key in [key for key, store in self._stores.items() if key not in used and not store.is_busy]:
             store = self._stores.pop(key)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exactlyonce.checkpoint.store import Size
-from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.ledger.connector import Landed
 from exactlyonce.monitor.lag import StreamLag
 from exactlyonce.monitor.monitor import StreamView
 from exactlyonce.monitor.snapshot import Snapshot

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from exactlyonce.ledger.postgres_fleet import Landed
+from exactlyonce.ledger.connector import Landed
 from exactlyonce.monitor.lag import PartitionLag, StreamLag, dated, measured, total, with_landed
-from exactlyonce.offsets import TopicPartition
-from exactlyonce.source.bounds import Bounds
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.port import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Snapshot:
 
     landed: Landed | None = None
     counts: Counts = Counts()
-    partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
+    partitions: Mapping[Partition, PartitionLag] = field(default_factory=dict)
     ledger_problem: str | None = None
     source_problem: str | None = None
     asked_ledger: bool = False
@@ -103,7 +103,7 @@ def after_ledger(before: Snapshot, answer: Landed | str | None) -> Snapshot:
 
 
 def after_source(
-    before: Snapshot, landed: Mapping[TopicPartition, int] | None, bounds: Mapping[TopicPartition, Bounds], at: float
+    before: Snapshot, landed: Mapping[Partition, int] | None, bounds: Mapping[Partition, Bounds], at: float
 ) -> Snapshot:
     """Return what is known after the source answered for every partition that counts.
 
@@ -133,6 +133,6 @@ def with_memory(before: Snapshot, timestamp: float) -> Snapshot:
     return replace(before, remembered_timestamp=timestamp)
 
 
-def after_dating(before: Snapshot, timestamps: Mapping[TopicPartition, float | None]) -> Snapshot:
+def after_dating(before: Snapshot, timestamps: Mapping[Partition, float | None]) -> Snapshot:
     """Return what is known after records were fetched for their timestamps."""
     return replace(before, partitions=dated(before.partitions, timestamps)) if timestamps else before

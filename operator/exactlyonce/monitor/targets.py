@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.source import KafkaSource
 from exactlyonce.api.status import Phase, StreamStatus
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.source.kafka_properties import ISOLATION, READ_COMMITTED, librdkafka_properties
+from exactlyonce.assembly import LedgerKey, SourceKey, ledger_key, source_key
+from exactlyonce.connectors.specs import SourceSpec
+from exactlyonce.ledger.connector import LedgerAddress
+from exactlyonce.source.connector import SourceAddress
 
 _ANY_TIME = datetime.fromtimestamp(0, UTC)
 """Conditions also tell since when they hold; the monitor does not ask."""
@@ -25,41 +25,17 @@ class StreamKey(NamedTuple):
     name: str
 
 
-class BrokersKey(NamedTuple):
-    """Which Kafka: brokers and login. Streams with the same key share one client."""
-
-    properties: tuple[tuple[str, str], ...]
-
-    def __repr__(self) -> str:
-        return f"BrokersKey({dict(self.properties)['bootstrap.servers']})"
-
-
-class DatabaseKey(NamedTuple):
-    """Which database: address and login. Streams with the same key share one connection."""
-
-    parameters: tuple[tuple[str, str], ...]
-    shown: str
-
-    def __repr__(self) -> str:
-        return f"DatabaseKey({self.shown})"
-
-
 @dataclass(frozen=True)
 class Target:
     """Where a stream is measured. Its text never shows a password."""
 
     key: StreamKey
     stream_id: str
-    source: KafkaSource
-    brokers: BrokersKey
-    database: DatabaseKey
-    ledger_schema: str
+    source: SourceSpec
+    server: SourceKey
+    ledger: LedgerKey
+    ledger_space: str
     lag_objective_seconds: int | None = None
-
-    @property
-    def committed_only(self) -> bool:
-        """Whether the stream reads what was committed only."""
-        return self.source.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +57,16 @@ class Life:
     secret_missing: bool = False
 
 
-def target_of(stream: Stream, kafka_secret: Mapping[str, str], address: PostgresAddress) -> Target:
-    """Return where a stream is measured, with the logins that its secrets give.
-
-    Raises:
-        SecretMissing: if the source's secret lacks what its properties need.
-    """
+def target_of(stream: Stream, source: SourceAddress, ledger: LedgerAddress) -> Target:
+    """Return where a stream is measured, with the logins that its secrets give."""
     spec = stream.spec
-    kafka = spec.source.kafka
     return Target(
         key=StreamKey(stream.metadata.namespace, stream.metadata.name),
         stream_id=stream.stream_id,
-        source=kafka,
-        brokers=BrokersKey(tuple(sorted(librdkafka_properties(kafka, kafka_secret).items()))),
-        database=DatabaseKey(tuple(sorted(address.parameters.items())), address.shown),
-        ledger_schema=spec.sink.postgres.ledger_schema,
+        source=spec.source.spec,
+        server=source_key(spec, source),
+        ledger=ledger_key(spec, ledger),
+        ledger_space=ledger.space,
         lag_objective_seconds=spec.objectives.lag_seconds,
     )
 

@@ -9,7 +9,7 @@ from exactlyonce.api.spec import OnBatchTooLarge, Recovery
 from exactlyonce.api.status import BatchLimit
 from exactlyonce.launch.port import Ended, Gone, ShrunkLimit
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damaged, Readable
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Positions, Ranges
 from exactlyonce.reconcile.deleted_topics import forgotten
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import (
@@ -135,7 +135,7 @@ def _planned_beyond_the_source(seen: Observation, logs: Readable, ledger: Ledger
     short = {
         key: end
         for key, end in logs.planned_end.items()
-        if key in bounds and end > bounds[key].latest and key.topic not in other
+        if key in bounds and end > bounds[key].latest and key.origin not in other
     }
     if not short:
         return None

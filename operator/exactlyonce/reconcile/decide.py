@@ -13,7 +13,7 @@ from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, LedgerView, QueryMark
-from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile.compare import LogVerdict, checkpoint_evidence, compare_logs, sink_evidence
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.kept_state import keeps_state, state_would_be_lost, unless_state_is_lost
@@ -176,7 +176,7 @@ def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
 
 
 def _source_truncated(
-    seen: Observation, ledger: LedgerView, missing: dict[TopicPartition, tuple[int, int]], change: SourceChange | None
+    seen: Observation, ledger: LedgerView, missing: dict[Partition, tuple[int, int]], change: SourceChange | None
 ) -> Decision:
     """The records `[next, earliest)` of some partitions are gone from the source."""
     count = sum(earliest - wanted for wanted, earliest in missing.values())
@@ -186,7 +186,7 @@ def _source_truncated(
     evidence = tuple(
         Evidence(
             f"{key}: the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone",
-            {"topic": key.topic, "partition": key.partition, "from": wanted, "until": earliest},
+            {"topic": key.origin, "partition": key.key, "from": wanted, "until": earliest},
         )
         for key, (wanted, earliest) in missing.items()
     )

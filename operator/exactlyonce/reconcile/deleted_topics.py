@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.checkpoint.state import Readable
-from exactlyonce.fingerprint import is_other_topic, is_topic_id
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LedgerView
-from exactlyonce.offsets import BatchNumber, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import is_origin_id, is_other_origin
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.observation import Observation
 
 
@@ -31,7 +31,7 @@ class Forgotten:
     @property
     def topics(self) -> frozenset[str]:
         """The topics that are gone; one that was made anew is gone, too, unless it was forgotten before."""
-        return frozenset(key.topic for key in self.stood)
+        return frozenset(key.origin for key in self.stood)
 
     @property
     def sentences(self) -> str:
@@ -50,7 +50,7 @@ class Forgotten:
         words = "its topic was deleted before the records landed"
         return tuple(
             FailureRow(
-                batch, key, offsets.from_offset, offsets.until_offset, FailureStatus.LOST, "", words, topic_gone=True
+                batch, key, offsets.from_offset, offsets.until_offset, FailureStatus.LOST, "", words, origin_gone=True
             )
             for key, offsets in self.lost.items()
         )
@@ -66,11 +66,11 @@ def forgotten(seen: Observation, ledger: LedgerView) -> Forgotten:
     """Return what the resource lets the stream go on without; nothing unless it asks for that."""
     if seen.request.on_topic_deleted is not OnTopicDeleted.FORGET or not may_forget(seen, ledger):
         return Forgotten()
-    made_anew = topics_made_anew(seen, ledger)
-    gone = deleted_topics(seen, ledger) | (made_anew & {key.topic for key in ledger.landed.positions})
+    made_anew = origins_made_anew(seen, ledger)
+    gone = deleted_origins(seen, ledger) | (made_anew & {key.origin for key in ledger.landed.positions})
     planned = _planned(seen, ledger)
     landed = ledger.landed.positions
-    stood = {key: landed.get(key, 0) for key in (*landed, *planned) if key.topic in gone}
+    stood = {key: landed.get(key, 0) for key in (*landed, *planned) if key.origin in gone}
     lost = {key: OffsetRange(stood[key], end) for key, end in planned.items() if key in stood and end > stood[key]}
     return Forgotten(Positions(stood), Ranges(lost), made_anew)
 
@@ -83,46 +83,46 @@ def may_forget(seen: Observation, ledger: LedgerView) -> bool:
     """
     if seen.request.source.pattern is None:
         return False
-    known = {**ledger.retired.topic_ids, **ledger.landed.topic_ids}
-    current = seen.source.topic_ids
-    if any(is_topic_id(topic_id) and current.get(topic) == topic_id for topic, topic_id in known.items()):
+    known = {**ledger.retired.origin_ids, **ledger.landed.origin_ids}
+    current = seen.source.origin_ids
+    if any(is_origin_id(topic_id) and current.get(topic) == topic_id for topic, topic_id in known.items()):
         return True
     kept, found = ledger.landed.fingerprints, seen.source.records
     # Where ids differ, the same record proves a copy of the topic, in another cluster perhaps.
     return any(
         found.get(key) is not None
         and kept[key].difference(found[key]) is None
-        and not is_other_topic(known.get(key.topic), current.get(key.topic))
+        and not is_other_origin(known.get(key.origin), current.get(key.origin))
         for key in kept
     )
 
 
-def deleted_topics(seen: Observation, ledger: LedgerView) -> frozenset[str]:
+def deleted_origins(seen: Observation, ledger: LedgerView) -> frozenset[str]:
     """Return the topics that the stream has read, or planned to read, that the resource names, and that do not exist."""
-    read = {topic for topic in ledger.landed.topic_ids if seen.request.source.reads_topic(topic)}
-    planned = {key.topic for key in _planned(seen, ledger)} if seen.request.source.pattern is not None else set()
-    return frozenset((read | planned) - seen.source.topic_ids.keys())
+    read = {topic for topic in ledger.landed.origin_ids if seen.request.source.reads_origin(topic)}
+    planned = {key.origin for key in _planned(seen, ledger)} if seen.request.source.pattern is not None else set()
+    return frozenset((read | planned) - seen.source.origin_ids.keys())
 
 
-def topics_made_anew(seen: Observation, ledger: LedgerView) -> frozenset[str]:
+def origins_made_anew(seen: Observation, ledger: LedgerView) -> frozenset[str]:
     """Return the topics that the resource reads and that are other ones than the stream has read under their names."""
-    known = {**ledger.retired.topic_ids, **ledger.landed.topic_ids}
-    selected = {key.topic for key in seen.source.selected}
+    known = {**ledger.retired.origin_ids, **ledger.landed.origin_ids}
+    selected = {key.origin for key in seen.source.selected}
     return frozenset(
         topic
         for topic, before in known.items()
-        if topic in selected and is_other_topic(before, seen.source.topic_ids[topic])
+        if topic in selected and is_other_origin(before, seen.source.origin_ids[topic])
     )
 
 
-def _planned(seen: Observation, ledger: LedgerView) -> dict[TopicPartition, int]:
+def _planned(seen: Observation, ledger: LedgerView) -> dict[Partition, int]:
     """How far batches beyond the landed one were planned, in what the resource reads, by the checkpoint and by the ledger."""
     landed_batch = ledger.stream.landed_batch
     assert landed_batch is not None, "a stream that never started is decided before"
     ends = [row.ranges.ends for row in ledger.batches if row.batch > landed_batch]
     if isinstance(seen.checkpoint, Readable) and seen.checkpoint.planned > landed_batch:
         ends.append(seen.checkpoint.planned_end)
-    planned: dict[TopicPartition, int] = {}
+    planned: dict[Partition, int] = {}
     for end in ends:
         for key, offset in end.items():
             if seen.request.source.reads(key):

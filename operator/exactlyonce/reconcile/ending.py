@@ -10,7 +10,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
 from exactlyonce.reconcile.progress import progress_of

@@ -19,7 +19,7 @@ from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.ledger.fence import EpochOvertaken, holds_ticket
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import Owner
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Known, MayLive, NoPredecessor, Observation, Predecessor, ProvenDead

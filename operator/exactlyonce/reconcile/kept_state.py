@@ -11,7 +11,7 @@ from exactlyonce.checkpoint.generation import Generation, parse_generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 from exactlyonce.reconcile.compare import compare_logs
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation

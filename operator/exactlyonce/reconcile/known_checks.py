@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence, Verdict
 

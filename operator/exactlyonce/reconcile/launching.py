@@ -8,7 +8,7 @@ from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.launch.port import Ended, Gone, Launcher, Orders
 from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.bad_update import after_proof
 from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed, too_large_of

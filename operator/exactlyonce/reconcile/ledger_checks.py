@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
 
 
@@ -24,7 +24,7 @@ def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
         if offset not in (ends.get(key), next_ends.get(key)) and not (offset == 0 and key not in ends):
             return _contradiction(
                 f"the ledger stands at {offset} in {key}, and its batch {landed_batch} ended at {ends.get(key)}",
-                {"topic": key.topic, "partition": key.partition, "landed": offset, "batchEnd": ends.get(key)},
+                {"topic": key.origin, "partition": key.key, "landed": offset, "batchEnd": ends.get(key)},
             )
     absent = [str(key) for key in ends if key not in landed]
     if absent:

@@ -16,7 +16,7 @@ from exactlyonce.launch.port import Ended, Gone, LaunchFailed, NeverStarted, Run
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.bad_update import after_refusal, after_running, was_up
 from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from exactlyonce.api.sink import Commit
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
-from exactlyonce.source.bounds import SourceView
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
+from exactlyonce.positions.selection import Selection
+from exactlyonce.source.port import SourceView
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Request:
     stream_id: str
     owner: Owner
     location: str
-    source: SourceSet
+    source: Selection
     query: str
     limit: str | None = None
     shrunk: int | None = None

@@ -8,11 +8,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
 from exactlyonce.api.resource import ADOPT, FRESH, Stream
-from exactlyonce.api.source import OnTombstone
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import (
@@ -26,7 +25,7 @@ from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import LedgerView, Owner
-from exactlyonce.offsets import BatchNumber, Epoch, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
     Known,
@@ -36,7 +35,7 @@ from exactlyonce.reconcile.observation import (
     Request,
 )
 from exactlyonce.reconcile.source_change import added_partitions, is_set_anew
-from exactlyonce.source.bounds import Source
+from exactlyonce.source.port import Source
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_larg
         stream_id=stream.stream_id,
         owner=owner,
         location=spec.checkpoint.location,
-        source=SourceSet.of(spec.source.kafka),
+        source=spec.source.spec.selection(),
         query=_hash_of_query(spec),
         limit=limit_words(spec),
         shrunk=shrunk,
         too_large=too_large,
         delivery=spec.delivery,
-        commit=spec.sink.postgres.commit,
+        commit=spec.sink.spec.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
         on_source_truncated=spec.recovery.on_source_truncated,
         on_topic_deleted=spec.recovery.on_topic_deleted,
@@ -130,7 +129,7 @@ def observe(
     return seen
 
 
-def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[TopicPartition, int]:
+def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[Partition, int]:
     """The offsets of the fingerprints of what the resource reads, retired partitions that it may read again included."""
     if ledger is None:
         return {}

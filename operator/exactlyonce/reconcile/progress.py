@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from exactlyonce.api.status import CheckpointStatus, Progress
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.observation import Known
 
 LOOK_SECONDS = 10.0

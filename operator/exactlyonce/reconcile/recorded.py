@@ -8,7 +8,7 @@ from exactlyonce.api.status import CheckpointStatus, DriverStatus, Progress, Str
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.progress import checkpoint_of
 from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
 

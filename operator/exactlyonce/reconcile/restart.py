@@ -13,7 +13,7 @@ from exactlyonce.api.spec import Recovery
 from exactlyonce.api.status import Trouble
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 
 
 @dataclass(frozen=True, slots=True)

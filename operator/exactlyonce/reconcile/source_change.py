@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import Positions, TopicPartition
+from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.reconcile.deleted_topics import Forgotten, forgotten, was_matched
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence, RebuildReason
-from exactlyonce.source.bounds import SourceView
+from exactlyonce.source.port import SourceView
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def is_set_anew(request: Request, ledger: LedgerView) -> bool:
     return ledger.query is not None and ledger.query.source != request.source
 
 
-def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -> frozenset[TopicPartition]:
+def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -> frozenset[Partition]:
     """Return the partitions that exist and that only a changed resource made the stream read.
 
     One that appeared in a topic which is read anyway, or by a pattern that has not changed, is none: its first record is the
@@ -72,11 +72,11 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
     if ledger.query is None or not ledger.query.source.is_known or not is_set_anew(request, ledger):
         return frozenset()
     before, read = ledger.query.source, (*ledger.landed.positions, *ledger.retired.positions)
-    known, by_partition = {key.topic for key in read}, before.by_partition or request.source.by_partition
+    known, by_partition = {key.origin for key in read}, before.by_partition or request.source.by_partition
     return frozenset(
         key
         for key in source.selected.difference(read)
-        if not before.reads(key) and (by_partition or key.topic not in known)
+        if not before.reads(key) and (by_partition or key.origin not in known)
     )
 
 
@@ -87,7 +87,7 @@ def returned_positions(seen: Observation, ledger: LedgerView) -> Positions:
         {
             key: offset
             for key, offset in ledger.retired.positions.items()
-            if key in seen.source.selected - landed.keys() and key.topic not in other
+            if key in seen.source.selected - landed.keys() and key.origin not in other
         }
     )
 
@@ -106,7 +106,7 @@ def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
     if not (added or returned or removed or gone.sentences):
         return None
     kept = {key: offset for key, offset in landed.items() if key not in removed and key not in gone.stood}
-    anew = {key: 0 for key in seen.source.selected if key.topic in gone.made_anew}
+    anew = {key: 0 for key in seen.source.selected if key.origin in gone.made_anew}
     standing = Positions({**kept, **returned, **added, **anew})
     return SourceChange(added, returned, removed, gone, standing, _evidence(seen, added, returned, removed, gone))
 
@@ -151,8 +151,8 @@ def _refused(words: str, evidence: tuple[Evidence, ...]) -> Contradiction:
 def _evidence(
     seen: Observation, added: Positions, returned: Positions, removed: Positions, gone: Forgotten
 ) -> tuple[Evidence, ...]:
-    def found(key: TopicPartition, words: str, offset: int) -> Evidence:
-        return Evidence(f"{key} {words}", {"topic": key.topic, "partition": key.partition, "offset": offset})
+    def found(key: Partition, words: str, offset: int) -> Evidence:
+        return Evidence(f"{key} {words}", {"topic": key.origin, "partition": key.key, "offset": offset})
 
     bounds = seen.source.bounds
     deleted = "does not exist any more: records behind that, if there were any, are lost unseen"

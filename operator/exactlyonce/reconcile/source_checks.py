@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.api.spec import OnTopicDeleted
-from exactlyonce.fingerprint import Fingerprint, is_other_topic, is_topic_id
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.reconcile.deleted_topics import deleted_topics, forgotten, may_forget, topics_made_anew
+from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.reconcile.deleted_topics import deleted_origins, forgotten, may_forget, origins_made_anew
 from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.source_change import added_partitions, returned_positions
@@ -31,7 +31,7 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
 
 def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
     """How a stream goes on without the topics that are gone; nothing where it cannot."""
-    gone, anew = deleted_topics(seen, ledger), topics_made_anew(seen, ledger)
+    gone, anew = deleted_origins(seen, ledger), origins_made_anew(seen, ledger)
     if keeps_state(seen) or not (gone or anew) or not seen.source.selected:
         return ""
     if seen.request.source.pattern is None:
@@ -42,7 +42,7 @@ def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
     return f"set recovery.onTopicDeleted to Forget to go on without {what}, "
 
 
-def first_missing(seen: Observation, ledger: LedgerView) -> dict[TopicPartition, tuple[int, int]]:
+def first_missing(seen: Observation, ledger: LedgerView) -> dict[Partition, tuple[int, int]]:
     """Return, for each partition that lacks its next record, the offset wanted and the earliest one held.
 
     A partition that appeared since is wanted from its first record; one that a changed resource has added begins where its
@@ -62,7 +62,7 @@ def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
     unknown = sorted(
         topic
         for topic, known in topics.items()
-        if topic in seen.source.topic_ids and not (is_topic_id(known) and is_topic_id(seen.source.topic_ids[topic]))
+        if topic in seen.source.origin_ids and not (is_origin_id(known) and is_origin_id(seen.source.origin_ids[topic]))
     )
     evidence = []
     if unknown:
@@ -85,14 +85,14 @@ def _expected(seen: Observation, ledger: LedgerView) -> Positions:
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence, settled = [], forgotten(seen, ledger)
-    ids = {**dict.fromkeys(deleted_topics(seen, ledger), ""), **_known_topic_ids(seen, ledger)}
+    ids = {**dict.fromkeys(deleted_origins(seen, ledger), ""), **_known_topic_ids(seen, ledger)}
     for topic, known in sorted(ids.items()):
-        current = seen.source.topic_ids.get(topic)
+        current = seen.source.origin_ids.get(topic)
         if topic in settled.topics | settled.made_anew:
             continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
-        elif is_other_topic(known, current):
+        elif is_other_origin(known, current):
             words = f"topic {topic} was made anew (its id was {known} and is {current})"
             evidence.append(Evidence(words, {"topic": topic, "id": known, "found": current}))
     return evidence
@@ -100,10 +100,10 @@ def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
 
 def _known_topic_ids(seen: Observation, ledger: LedgerView) -> dict[str, str]:
     """The ids, as the ledger has them, of the topics that the stream has read and that the resource reads."""
-    returned = {key.topic for key in returned_positions(seen, ledger)}
-    before = {topic: known for topic, known in ledger.retired.topic_ids.items() if topic in returned}
-    known = {**before, **ledger.landed.topic_ids}
-    return {topic: found for topic, found in known.items() if seen.request.source.reads_topic(topic)}
+    returned = {key.origin for key in returned_positions(seen, ledger)}
+    before = {topic: known for topic, known in ledger.retired.origin_ids.items() if topic in returned}
+    known = {**before, **ledger.landed.origin_ids}
+    return {topic: found for topic, found in known.items() if seen.request.source.reads_origin(topic)}
 
 
 def _replaced_records(seen: Observation, ledger: LedgerView) -> list[Evidence]:
@@ -114,17 +114,17 @@ def _replaced_records(seen: Observation, ledger: LedgerView) -> list[Evidence]:
             continue
         found = seen.source.records[key]
         difference = kept.difference(found)
-        if difference is None or (found is None and key.topic in seen.source.compacted):
+        if difference is None or (found is None and key.origin in seen.source.compacted):
             continue
         words = f"{key} has landed up to {landed} and offset {kept.offset} is not what landed ({difference})"
-        data = {"topic": key.topic, "partition": key.partition, "landed": landed, "offset": kept.offset}
+        data = {"topic": key.origin, "partition": key.key, "landed": landed, "offset": kept.offset}
         evidence.append(Evidence(words, data))
     return evidence
 
 
-def _not_compared(seen: Observation, ledger: LedgerView) -> dict[str, list[TopicPartition]]:
+def _not_compared(seen: Observation, ledger: LedgerView) -> dict[str, list[Partition]]:
     """The partitions whose last landed record was not compared, by why that is so."""
-    reasons: dict[str, list[TopicPartition]] = {}
+    reasons: dict[str, list[Partition]] = {}
     kept = {key: fingerprint for key, _, fingerprint in _fingerprints(seen, ledger)}
     for key, landed in _expected(seen, ledger).items():
         bounds = seen.source.bounds.get(key)
@@ -139,7 +139,7 @@ def _not_compared(seen: Observation, ledger: LedgerView) -> dict[str, list[Topic
     return reasons
 
 
-def _fingerprints(seen: Observation, ledger: LedgerView) -> Iterator[tuple[TopicPartition, int, Fingerprint]]:
+def _fingerprints(seen: Observation, ledger: LedgerView) -> Iterator[tuple[Partition, int, Fingerprint]]:
     """The fingerprints of the partitions that the resource reads, each with the position that it was kept for."""
     kept = {**ledger.retired.fingerprints, **ledger.landed.fingerprints}
     for key, landed in _expected(seen, ledger).items():
@@ -150,7 +150,7 @@ def _fingerprints(seen: Observation, ledger: LedgerView) -> Iterator[tuple[Topic
 def _replaced_partitions(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
     for key, landed in _expected(seen, ledger).items():
-        if key.topic not in seen.source.topic_ids:
+        if key.origin not in seen.source.origin_ids:
             continue
         bounds = seen.source.bounds.get(key)
         if bounds is None:
@@ -159,5 +159,5 @@ def _replaced_partitions(seen: Observation, ledger: LedgerView) -> list[Evidence
             words = f"{key} ends at {bounds.latest} and {landed - bounds.latest} records beyond that have landed"
         else:
             continue
-        evidence.append(Evidence(words, {"topic": key.topic, "partition": key.partition, "landed": landed}))
+        evidence.append(Evidence(words, {"topic": key.origin, "partition": key.key, "landed": landed}))
     return evidence

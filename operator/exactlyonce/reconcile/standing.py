@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exactlyonce.fingerprint import Fingerprint, is_topic_id
 from exactlyonce.ledger.rows import LandedPositions, LedgerView
-from exactlyonce.offsets import Positions, TopicPartition
-from exactlyonce.source.bounds import SourceView
+from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.source.port import SourceView
 
 
 def standing_at(after: Positions, source: SourceView, goes_on: LedgerView | None) -> LandedPositions:
@@ -14,15 +14,15 @@ def standing_at(after: Positions, source: SourceView, goes_on: LedgerView | None
     With `goes_on`, what that ledger knows of the records before them stays known: the ids of topics where the brokers have none
     now, and the fingerprints of positions that do not move. A stream that starts anew knows nothing of what was before.
     """
-    topic_ids = {partition.topic: source.topic_ids.get(partition.topic, "") for partition in after}
-    fingerprints: dict[TopicPartition, Fingerprint] = {}
+    origin_ids = {partition.origin: source.origin_ids.get(partition.origin, "") for partition in after}
+    fingerprints: dict[Partition, Fingerprint] = {}
     for landed in () if goes_on is None else (goes_on.retired, goes_on.landed):
-        topic_ids |= {
+        origin_ids |= {
             topic: known
-            for topic, known in landed.topic_ids.items()
-            if topic in topic_ids and not is_topic_id(topic_ids[topic])
+            for topic, known in landed.origin_ids.items()
+            if topic in origin_ids and not is_origin_id(origin_ids[topic])
         }
         fingerprints |= {
             key: kept for key, kept in landed.fingerprints.items() if after.get(key) == landed.positions.get(key)
         }
-    return LandedPositions(after, topic_ids, fingerprints)
+    return LandedPositions(after, origin_ids, fingerprints)

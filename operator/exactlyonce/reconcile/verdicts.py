@@ -11,7 +11,7 @@ from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, QueryMark
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from exactlyonce.api.status import StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Launcher
 from exactlyonce.ledger.rows import LedgerView, Owner
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
 
 

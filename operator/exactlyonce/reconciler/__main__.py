@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import os
 import sys
 from pathlib import Path
 
+from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.errors import Refused
 from exactlyonce.launch.pod_verdict import EXIT_STATUS, Outcome, PodVerdict
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
-from exactlyonce.ledger.postgres import PostgresLedger
-from exactlyonce.ledger.postgres_connection import PostgresAddress
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.source.kafka import KafkaBounds
 
 log = logging.getLogger("exactlyonce.reconciler")
 
@@ -63,13 +62,11 @@ def _read(file: Path) -> Brief:
 
 def _stores(brief: Brief) -> Stores:
     """Open the stores with the secrets as they are mounted."""
-    spec, folder = brief.stream.spec, Path(os.environ[SECRETS_FOLDER])
-    sink, kafka, checkpoint = spec.sink.postgres, spec.source.kafka, spec.checkpoint
-    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
+    spec, secrets = brief.stream.spec, functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
     return Stores(
-        PostgresLedger(address, sink.ledger_schema, application=f"exactlyonce {brief.stream.stream_id}"),
-        open_store(checkpoint, read_secret(folder, checkpoint.secret_ref)),
-        KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)),
+        ledger_address(spec, secrets).open(application=f"exactlyonce {brief.stream.stream_id}"),
+        open_store(spec.checkpoint, secrets(spec.checkpoint.secret_ref)),
+        source_address(spec, secrets).open(),
     )
 
 

@@ -17,7 +17,7 @@ from exactlyonce.checkpoint.state import Readable
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber, Positions
 from exactlyonce.reconcile import act, compare, decide, ending, kept_state, launching, replan, source_change
 from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing

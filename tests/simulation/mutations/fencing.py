@@ -12,7 +12,7 @@ from exactlyonce.ledger import fence, publish
 from exactlyonce.ledger.fence import Fenced, Permit
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.rows import LedgerView, StreamRow
-from exactlyonce.offsets import Epoch
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile import act, launching, observe
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce_spark import landing, witnesses

@@ -12,7 +12,7 @@ from exactlyonce.ledger import fence
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import LandedPositions
-from exactlyonce.offsets import BatchNumber, MalformedPositions, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, log_watch, tasks, witnesses
 from exactlyonce_spark.target import Moved
@@ -148,11 +148,11 @@ def tasks_do_not_compare() -> Iterator[None]:
     """`commit: Partition`: a task writes its rows whether or not its position could be moved."""
 
     def regardless(
-        ledger: Ledger, permit: Permit, number: Any, partition: Any, offsets: Any, topic_ids: Any, write: Any
+        ledger: Ledger, permit: Permit, number: Any, partition: Any, offsets: Any, origin_ids: Any, write: Any
     ) -> int:
         with ledger.transaction(evicting=True) as transaction:
             fence.fence(transaction, permit, Lock.SHARE)
-            transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(topic_ids))
+            transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(origin_ids))
             return int(write(transaction))
 
     with mock.patch.object(tasks, "land_partition", regardless):
@@ -225,9 +225,9 @@ def _advance_blindly(
     transaction: LedgerTransaction, stream_id: str, planned: landing.PlannedBatch, landed: Any
 ) -> None:
     """Overwrite the positions, as a sink without compare-and-set does."""
-    topic_ids = {**landed.topic_ids, **planned.topic_ids}
+    origin_ids = {**landed.origin_ids, **planned.origin_ids}
     ends = {**landed.positions, **planned.ranges.ends}
-    transaction.set_positions(stream_id, replace(landed, positions=Positions(ends), topic_ids=topic_ids))
+    transaction.set_positions(stream_id, replace(landed, positions=Positions(ends), origin_ids=origin_ids))
 
 
 @contextmanager

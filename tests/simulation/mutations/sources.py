@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from exactlyonce.fingerprint import ZERO_TOPIC_ID
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.offsets import Positions
+from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID
+from exactlyonce.positions.ranges import Positions
 from exactlyonce.reconcile import decide, source_checks, standing
-from exactlyonce.source.bounds import SourceView
+from exactlyonce.source.port import SourceView
 from exactlyonce_spark import log_watch, source_check
 
 
@@ -29,7 +29,7 @@ def zero_id_taken_for_an_id() -> Iterator[None]:
     compared = source_checks._replaced_records
 
     def unless_ids_agree(seen: Any, ledger: LedgerView) -> list[Any]:
-        return [item for item in compared(seen, ledger) if seen.source.topic_ids[item.data["topic"]] != ZERO_TOPIC_ID]
+        return [item for item in compared(seen, ledger) if seen.source.origin_ids[item.data["topic"]] != ZERO_ORIGIN_ID]
 
     with mock.patch.object(source_checks, "_replaced_records", unless_ids_agree):
         yield
@@ -53,7 +53,7 @@ def a_leader_may_change_while_a_batch_is_read() -> Iterator[None]:
 def leader_epochs_are_believed_without_an_id() -> Iterator[None]:
     """A topic that was made anew, without an id to tell, has the leader epoch 0 as before, and that is believed."""
 
-    def with_ids(partitions: Any, topic_ids: Any, epochs: Any) -> frozenset[Any]:
+    def with_ids(partitions: Any, origin_ids: Any, epochs: Any) -> frozenset[Any]:
         return frozenset(key for key in partitions if key not in epochs)
 
     with (

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import CheckpointState, Damage, Damaged, Readable
-from exactlyonce.fingerprint import Fingerprint
 from exactlyonce.ledger.rows import (
     NO_POSITIONS,
     BatchRow,
@@ -27,29 +25,31 @@ from exactlyonce.ledger.rows import (
     QueryMark,
     StreamRow,
 )
-from exactlyonce.offsets import BatchNumber, Epoch, OffsetRange, Positions, Ranges, TopicPartition
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.observation import LocationView, MayLive, Observation, ProvenDead, Request
 from exactlyonce.reconcile.verdicts import Decision, Evidence, Launch, SeedAndPublish, Verdict
-from exactlyonce.source.bounds import Bounds, SourceView
+from exactlyonce.source.port import Bounds, SourceView
 
 STREAM, LOCATION, TOKEN, NEW_TOKEN = "shop/orders", "/checkpoints/orders", "token-1", "token-new"
 ME, DATABASE = Owner("cluster-1", "uid-1"), DatabaseIdentity("7000000000000000001", 5)
 FIRST = Generation(1, Epoch(1))
 PATH = "/checkpoints/orders/generation-000001-a1"
 MAY_LIVE = MayLive("its node does not answer")
-ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
-ORDERS = SourceSet(topics=frozenset({"orders"}))
+ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
+ORDERS = Selection(origins=frozenset({"orders"}))
 QUERY = QueryMark(ORDERS, "query-1")
 
 
 def at(*offsets: int) -> Positions:
     """Return positions of orders-0, orders-1, … in this order."""
-    return Positions({TopicPartition("orders", number): offset for number, offset in enumerate(offsets)})
+    return Positions({Partition("orders", number): offset for number, offset in enumerate(offsets)})
 
 
 def ranges(*pairs: tuple[int, int]) -> Ranges:
     """Return ranges of orders-0, orders-1, … in this order."""
-    return Ranges({TopicPartition("orders", number): OffsetRange(*pair) for number, pair in enumerate(pairs)})
+    return Ranges({Partition("orders", number): OffsetRange(*pair) for number, pair in enumerate(pairs)})
 
 
 def batch(number: int, read: Ranges, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:
@@ -61,7 +61,7 @@ BATCH_4 = batch(4, ranges((30, 40), (20, 30)))
 BEGUN_5 = batch(5, ranges((40, 50), (30, 45)), BatchStatus.IN_PROGRESS)
 
 
-def fingerprints_at(positions: Positions) -> dict[TopicPartition, Fingerprint]:
+def fingerprints_at(positions: Positions) -> dict[Partition, Fingerprint]:
     """Return the fingerprint of the last record before each position."""
     return {
         key: Fingerprint(offset - 1, f"digest of {offset - 1}", 0, 0) for key, offset in positions.items() if offset
@@ -72,10 +72,10 @@ def ledger(
     landed: int | None = 4,
     stands: Positions = at(40, 30),  # noqa: B008 - immutable
     batches: tuple[BatchRow, ...] = (BATCH_4,),
-    topic_ids: dict[str, str] | None = None,
+    origin_ids: dict[str, str] | None = None,
     retired: LandedPositions = NO_POSITIONS,
     query: QueryMark | None = QUERY,
-    fingerprints: dict[TopicPartition, Fingerprint] | None = None,
+    fingerprints: dict[Partition, Fingerprint] | None = None,
     **row: Any,
 ) -> LedgerView:
     """Return what the ledger holds; `row` changes columns of the stream's row."""
@@ -86,7 +86,7 @@ def ledger(
         stream = StreamRow(
             STREAM, TOKEN, ME, DATABASE, Epoch(7), None, Epoch(6), False, number, FIRST.number, PATH
         )  # fmt: skip
-    known = {"orders": "id-1"} if topic_ids is None else topic_ids
+    known = {"orders": "id-1"} if origin_ids is None else origin_ids
     kept = fingerprints_at(stands) if fingerprints is None else fingerprints
     return LedgerView(replace(stream, **row), LandedPositions(stands, known, kept), batches, retired, query)
 
@@ -122,14 +122,14 @@ EMPTY = LocationView()
 
 
 def source(
-    bounds: dict[TopicPartition, tuple[int, int]] | None = None,
-    topic_ids: dict[str, str] | None = None,
-    selected: frozenset[TopicPartition] | None = None,
+    bounds: dict[Partition, tuple[int, int]] | None = None,
+    origin_ids: dict[str, str] | None = None,
+    selected: frozenset[Partition] | None = None,
 ) -> SourceView:
     """Return what the source holds: two partitions with offsets 0 to 100."""
     given = {ZERO: (0, 100), ONE: (0, 100)} if bounds is None else bounds
     held = {key: Bounds(*pair) for key, pair in given.items()}
-    ids = {"orders": "id-1"} if topic_ids is None else topic_ids
+    ids = {"orders": "id-1"} if origin_ids is None else origin_ids
     return SourceView(held, ids, frozenset(held) if selected is None else selected)
 
 
@@ -208,7 +208,7 @@ def halt(verdict: Verdict) -> Decision:
     return Decision(verdict, ())
 
 
-def fingerprints_of(after: Positions, stands: Positions) -> dict[TopicPartition, Fingerprint]:
+def fingerprints_of(after: Positions, stands: Positions) -> dict[Partition, Fingerprint]:
     """Return the fingerprints that a generation at `after` goes on with: those of positions that have not moved."""
     return {key: kept for key, kept in fingerprints_at(stands).items() if after.get(key) == stands.get(key)}
 
@@ -221,8 +221,8 @@ def seed(
     generation: int = 2,
 ) -> SeedAndPublish:
     """Return the action that makes attempt 7's generation after the empty batch `number`."""
-    topic_ids = {key.topic: "id-1" for key in after}
-    landed = LandedPositions(after, topic_ids, fingerprints_of(after, before))
+    origin_ids = {key.origin: "id-1" for key in after}
+    landed = LandedPositions(after, origin_ids, fingerprints_of(after, before))
     made = Generation(generation, Epoch(7))
     return SeedAndPublish(made, BatchNumber(number), before, landed, note, 8, query=QUERY)
 

@@ -11,7 +11,7 @@ from exactlyonce.api.spec import OnCheckpointLost
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.rows import BatchStatus
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -52,34 +52,34 @@ from tests.unit.decide.facts import (
     table,
 )
 
-REFUNDS, TWO = TopicPartition("refunds", 0), TopicPartition("orders", 2)
+REFUNDS, TWO = Partition("refunds", 0), Partition("orders", 2)
 IDS = {"orders": "id-1", "refunds": "id-2"}
-BOTH = SourceSet(topics=frozenset({"orders", "refunds"}))
-ONLY_REFUNDS = SourceSet(topics=frozenset({"refunds"}))
-ASSIGNED_ZERO = SourceSet(partitions=frozenset({ZERO}))
-ASSIGNED_BOTH = SourceSet(partitions=frozenset({ZERO, ONE}))
-LIKE_O, LIKE_ANY = SourceSet(pattern="o.*"), SourceSet(pattern=".*")
+BOTH = Selection(origins=frozenset({"orders", "refunds"}))
+ONLY_REFUNDS = Selection(origins=frozenset({"refunds"}))
+ASSIGNED_ZERO = Selection(partitions=frozenset({ZERO}))
+ASSIGNED_BOTH = Selection(partitions=frozenset({ZERO, ONE}))
+LIKE_O, LIKE_ANY = Selection(pattern="o.*"), Selection(pattern=".*")
 REFUNDS_RETIRED = LandedPositions(
     Positions({REFUNDS: 7}), {"refunds": "id-2"}, fingerprints_at(Positions({REFUNDS: 7}))
 )
 
 
-def held(*partitions: TopicPartition, earliest: int = 0) -> dict[TopicPartition, tuple[int, int]]:
+def held(*partitions: Partition, earliest: int = 0) -> dict[Partition, tuple[int, int]]:
     """Return bounds of 0 to 100, and of `earliest` to 100 for refunds."""
     return {key: (earliest if key == REFUNDS else 0, 100) for key in partitions}
 
 
-def standing(offsets: dict[TopicPartition, int]) -> Positions:
+def standing(offsets: dict[Partition, int]) -> Positions:
     """Return positions."""
     return Positions(offsets)
 
 
 def changed(
-    to: SourceSet,
-    exists: dict[TopicPartition, tuple[int, int]],
-    start: dict[TopicPartition, int] | None = None,
+    to: Selection,
+    exists: dict[Partition, tuple[int, int]],
+    start: dict[Partition, int] | None = None,
     *,
-    before: SourceSet | None = ORDERS,
+    before: Selection | None = ORDERS,
     **facts: Any,
 ) -> Observation:
     """Return the healthy stream whose resource now names `to`, of which `exists` is there."""
@@ -195,7 +195,7 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
     ],
 )  # fmt: skip
 def test_a_new_generation_stands_where_all_that_is_read_has_landed_when(
-    facts: Observation, stands: dict[TopicPartition, int], words: list[str]
+    facts: Observation, stands: dict[Partition, int], words: list[str]
 ) -> None:
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
@@ -214,11 +214,11 @@ def test_a_new_generation_stands_where_all_that_is_read_has_landed_when(
         pytest.param(changed(ASSIGNED_BOTH, held(ZERO, ONE), {}), id="the same partitions are named one by one"),
         pytest.param(changed(BOTH, held(ZERO, ONE, TWO), {}), id="a partition has appeared in a topic that is read"),
         pytest.param(
-            changed(LIKE_ANY, held(ZERO, ONE, TopicPartition("others", 0)), {}, before=LIKE_O),
+            changed(LIKE_ANY, held(ZERO, ONE, Partition("others", 0)), {}, before=LIKE_O),
             id="a topic has appeared that the pattern before would have matched too",
         ),
         pytest.param(
-            changed(LIKE_O, held(ZERO, ONE, TopicPartition("others", 0)), {}, before=SourceSet(pattern="(?i)O.*")),
+            changed(LIKE_O, held(ZERO, ONE, Partition("others", 0)), {}, before=Selection(pattern="(?i)O.*")),
             id="a topic has appeared and nobody can tell any more whether the pattern before would have matched it",
         ),
         pytest.param(seen(ledger=ledger(query=None)), id="an earlier release has started the last driver"),
@@ -235,7 +235,7 @@ def test_a_change_that_leaves_the_positions_as_they_are_goes_on_in_the_same_gene
 @pytest.mark.parametrize(
     "facts",
     [
-        pytest.param(changed(LIKE_O, held(ZERO, ONE, TopicPartition("others", 0)), before=LIKE_O), id="a topic"),
+        pytest.param(changed(LIKE_O, held(ZERO, ONE, Partition("others", 0)), before=LIKE_O), id="a topic"),
         pytest.param(seen(source=source(held(ZERO, ONE, TWO))), id="a partition"),
     ],
 )

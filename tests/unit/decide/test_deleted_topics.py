@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
-from exactlyonce.offsets import BatchNumber, Positions, Ranges, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -30,8 +30,8 @@ from exactlyonce.reconcile.verdicts import (
 )
 from tests.unit.decide.facts import ONE, ZERO, asked, at, batch, fingerprints_at, ledger, logs, seen, source
 
-REFUNDS, OTHERS = TopicPartition("refunds", 0), TopicPartition("others", 0)
-ANY_TOPIC = SourceSet(pattern=".*")
+REFUNDS, OTHERS = Partition("refunds", 0), Partition("others", 0)
+ANY_TOPIC = Selection(pattern=".*")
 STANDS = Positions({ZERO: 40, ONE: 30, REFUNDS: 7})
 IDS = {"orders": "id-1", "refunds": "id-2"}
 MADE_ANEW = {"orders": "id-1", "refunds": "id-9"}
@@ -44,9 +44,11 @@ HALT = asked(source=ANY_TOPIC)
 
 def stands(positions: Positions = STANDS, **changes: Any) -> Any:
     """Return the ledger of a stream that reads by pattern and has landed up to these positions."""
-    topic_ids = {key.topic: IDS[key.topic] for key in positions}
+    origin_ids = {key.origin: IDS[key.origin] for key in positions}
     rows = (batch(4, Ranges.empty_at(positions)),)
-    return ledger(stands=positions, topic_ids=topic_ids, query=QueryMark(ANY_TOPIC, "query-1"), batches=rows, **changes)
+    return ledger(
+        stands=positions, origin_ids=origin_ids, query=QueryMark(ANY_TOPIC, "query-1"), batches=rows, **changes
+    )
 
 
 def deleted(planned: Positions = STANDS, **changes: Any) -> Observation:
@@ -64,10 +66,10 @@ def seeded(decision: Decision) -> SeedAndPublish:
     return found
 
 
-def lost(partition: TopicPartition, wanted: int, until: int) -> FailureRow:
+def lost(partition: Partition, wanted: int, until: int) -> FailureRow:
     """Return the failure of records that went with their topic."""
     words = "its topic was deleted before the records landed"
-    return FailureRow(BatchNumber(5), partition, wanted, until, FailureStatus.LOST, "", words, topic_gone=True)
+    return FailureRow(BatchNumber(5), partition, wanted, until, FailureStatus.LOST, "", words, origin_gone=True)
 
 
 def test_a_deleted_topic_is_retired_and_the_reason_says_from_which_offset_on_its_records_are_lost() -> None:
@@ -125,8 +127,8 @@ def test_nothing_is_forgotten_where_no_topic_proves_that_the_cluster_is_still_th
 
 def test_the_record_that_landed_last_proves_the_cluster_where_brokers_have_no_topic_ids() -> None:
     none = {"orders": "", "refunds": ""}
-    facts = deleted(ledger=replace(stands(), landed=replace(stands().landed, topic_ids=none)))
-    without_ids = replace(facts, source=replace(facts.source, topic_ids={"orders": ""}))
+    facts = deleted(ledger=replace(stands(), landed=replace(stands().landed, origin_ids=none)))
+    without_ids = replace(facts, source=replace(facts.source, origin_ids={"orders": ""}))
     assert isinstance(decide(without_ids).verdict, RebuildFromSink)
     unproven = replace(without_ids, source=replace(without_ids.source, records={}))
     assert isinstance(decide(unproven).verdict, SourceReplaced)
@@ -145,7 +147,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_first_record() 
     )
     made = seeded(decision)
     assert made.after.positions == Positions({ZERO: 40, ONE: 30, REFUNDS: 0})
-    assert (made.after.topic_ids, made.after.fingerprints.get(REFUNDS)) == (MADE_ANEW, None)
+    assert (made.after.origin_ids, made.after.fingerprints.get(REFUNDS)) == (MADE_ANEW, None)
     assert made.given_up == (lost(REFUNDS, 7, 12),)
 
 
@@ -196,7 +198,7 @@ def test_records_lost_with_the_old_topic_and_with_the_new_one_are_told_and_recor
     assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.reason
     made = seeded(decision)
     of_the_new, of_the_old = made.given_up
-    assert (of_the_new.from_offset, of_the_new.until_offset, of_the_new.topic_gone) == (0, 4, False)
+    assert (of_the_new.from_offset, of_the_new.until_offset, of_the_new.origin_gone) == (0, 4, False)
     assert of_the_old == lost(REFUNDS, 7, 12)
 
 

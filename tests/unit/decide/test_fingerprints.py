@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.fingerprint import ZERO_TOPIC_ID, Fingerprint
-from exactlyonce.offsets import TopicPartition
+from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
+from exactlyonce.positions.ranges import Partition
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import RebuildFromSink, RebuildReason, Resume, SourceReplaced
-from exactlyonce.source.bounds import SourceView
+from exactlyonce.source.port import SourceView
 from tests.unit.decide.facts import BATCH_4, BEGUN_5, ONE, ZERO, at, fingerprints_at, ledger, logs, seen, source
 
 KEPT = fingerprints_at(at(40, 30))
 CANNOT = "cannot be told"
 
 
-def holding(records: Mapping[TopicPartition, Fingerprint | None], **source_changes: object) -> Observation:
+def holding(records: Mapping[Partition, Fingerprint | None], **source_changes: object) -> Observation:
     """Return the healthy stream whose source holds these records at the fingerprints' offsets."""
     view: SourceView = replace(source(), records=records, **source_changes)  # type: ignore[arg-type] # fields of the view
     return seen(source=view)
@@ -97,18 +97,18 @@ def test_a_ledger_of_an_earlier_release_says_that_nothing_can_be_compared() -> N
 
 @pytest.mark.parametrize(
     ("known", "found"),
-    [(ZERO_TOPIC_ID, ZERO_TOPIC_ID), (ZERO_TOPIC_ID, "id-1"), ("id-1", ZERO_TOPIC_ID), ("", "id-1"), ("id-1", "")],
+    [(ZERO_ORIGIN_ID, ZERO_ORIGIN_ID), (ZERO_ORIGIN_ID, "id-1"), ("id-1", ZERO_ORIGIN_ID), ("", "id-1"), ("id-1", "")],
 )
 def test_the_zero_id_is_neither_the_same_nor_another_one_and_that_is_told(known: str, found: str) -> None:
-    facts = seen(ledger=ledger(topic_ids={"orders": known}), source=source(topic_ids={"orders": found}))
+    facts = seen(ledger=ledger(origin_ids={"orders": known}), source=source(origin_ids={"orders": found}))
     assert isinstance(decide(facts).verdict, Resume)
     assert untold(facts) == ["whether orders was made anew cannot be told by its id: then or now the brokers had none"]
 
 
 def test_a_new_generation_forgets_no_id_that_the_brokers_do_not_tell_now() -> None:
-    facts = seen(logs(3, 3), source=source(topic_ids={"orders": ZERO_TOPIC_ID}))
+    facts = seen(logs(3, 3), source=source(origin_ids={"orders": ZERO_ORIGIN_ID}))
     (seed, _) = decide(facts).actions
-    assert seed.after.topic_ids == {"orders": "id-1"}  # type: ignore[union-attr] # the first action is the seed
+    assert seed.after.origin_ids == {"orders": "id-1"}  # type: ignore[union-attr] # the first action is the seed
 
 
 def test_a_batch_that_was_planned_beyond_the_end_of_the_source_is_planned_anew() -> None:

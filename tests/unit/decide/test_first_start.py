@@ -8,7 +8,7 @@ from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import LandedPositions
-from exactlyonce.offsets import BatchNumber, Epoch, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import LocationView
 from exactlyonce.reconcile.verdicts import (
@@ -125,7 +125,7 @@ LOST_LEDGER_ANEW = Evidence(f"{NO_LEDGER}; the stream starts anew, as the annota
     ),
     Case(
         "the source was replaced",
-        seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(topic_ids={"orders": "id-0"})),
+        seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(origin_ids={"orders": "id-0"})),
         Decision(
             FirstStart(ANEW, (SINK, START_ZERO, ASKED_ANEW)),
             (seed(ANEW, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
@@ -317,7 +317,7 @@ def test_a_ledger_restored_to_before_the_first_batch_is_a_contradiction_when(cas
 
 
 def test_a_seed_holds_the_id_of_each_topic_and_none_where_the_source_tells_none() -> None:
-    other = TopicPartition("refunds", 0)
+    other = Partition("refunds", 0)
     start = Positions({**at(3), other: 5})
     facts = seen(Absent(), ledger=NOT_STARTED, location=EMPTY, start=start, request=asked(shuffle_partitions=3))
     made = decide(facts).actions[1]

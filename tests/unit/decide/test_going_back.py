@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.connectors.specs import Commit
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.verdicts import (
     Decision,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.api.sink import Commit
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import BatchStatus
-from exactlyonce.offsets import BatchNumber, Positions, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import NoPredecessor
 from exactlyonce.reconcile.verdicts import (
@@ -175,7 +175,7 @@ SKIPS = (
     Case(
         "a partition that appeared in batch 4 is in no log before it and started at 0",
         seen(
-            logs(4, 3, Positions({TopicPartition("orders", 0): 30})),
+            logs(4, 3, Positions({Partition("orders", 0): 30})),
             ledger=ledger(batches=(batch(4, ranges((30, 40), (0, 30))),)),
         ),
         launch(SkipLanded(FOUR, SKIPS, (planned(4, at(40, 30)), committed(3), SINK))),

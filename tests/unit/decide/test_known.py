@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.offsets import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Known
 from exactlyonce.reconcile.verdicts import (

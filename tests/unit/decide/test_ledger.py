@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.sink import Commit
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
-from exactlyonce.offsets import Positions
+from exactlyonce.positions.ranges import Positions
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.verdicts import (
     Contradiction,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.api.sink import Commit
 from exactlyonce.api.spec import OnCheckpointLost
 from exactlyonce.checkpoint.generation import Generation
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import BatchStatus, LandedPositions, LedgerView, QueryMark
-from exactlyonce.offsets import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -201,5 +201,5 @@ def test_a_query_with_state_replays_its_batch_and_says_why() -> None:
 
 
 def test_other_topics_ask_for_a_new_generation_first() -> None:
-    decision = decide(waiting(TEN, BEGUN_5, request=replace(FORTY, source=replace(ORDERS, topics=frozenset({"x"})))))
+    decision = decide(waiting(TEN, BEGUN_5, request=replace(FORTY, source=replace(ORDERS, origins=frozenset({"x"})))))
     assert isinstance(decision.verdict, RebuildFromSink | Contradiction)

@@ -10,7 +10,7 @@ from exactlyonce.api.spec import OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.offsets import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import Observation

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.source_set import SourceSet
 from exactlyonce.api.spec import OnSourceTruncated, OnTopicDeleted
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.offsets import BatchNumber, TopicPartition
+from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import (
@@ -38,9 +38,9 @@ from tests.unit.decide.facts import (
     table,
 )
 
-TWO = TopicPartition("orders", 2)
-ANY_TOPIC = SourceSet(pattern=".*")
-TWO_TOPICS = SourceSet(topics=frozenset({"orders", "refunds"}))
+TWO = Partition("orders", 2)
+ANY_TOPIC = Selection(pattern=".*")
+TWO_TOPICS = Selection(origins=frozenset({"orders", "refunds"}))
 ON = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
 ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
 
@@ -56,7 +56,7 @@ def gone(number: int, wanted: int, earliest: int) -> Evidence:
 def given_up(batch: int, number: int, wanted: int, earliest: int) -> FailureRow:
     """Return the record that the ledger keeps of them."""
     error = "retention took the records before they landed"
-    key = TopicPartition("orders", number)
+    key = Partition("orders", number)
     return FailureRow(BatchNumber(batch), key, wanted, earliest, FailureStatus.LOST, "", error)
 
 
@@ -153,7 +153,7 @@ MADE_ANEW = Evidence(
 @table(
     Case("a topic is gone", seen(source=source({}, {})), replaced(
         Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
-    Case("a topic was made anew", seen(source=source(topic_ids={"orders": "id-2"})), replaced(MADE_ANEW)),
+    Case("a topic was made anew", seen(source=source(origin_ids={"orders": "id-2"})), replaced(MADE_ANEW)),
     Case("a topic was made anew and is shorter",
          seen(source=source({ZERO: (0, 35), ONE: (0, 30)}, {"orders": "id-2"})), replaced(MADE_ANEW, ENDS_EARLY)),
     Case("a partition ends before what landed", seen(source=source({ZERO: (0, 35), ONE: (0, 30)})),
@@ -161,18 +161,18 @@ MADE_ANEW = Evidence(
     Case("a partition is gone", seen(source=source({ZERO: (0, 100)})), replaced(
         Evidence("orders-1 does not exist any more", {"topic": "orders", "partition": 1, "landed": 30}))),
     Case("one of two topics is gone", seen(
-        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
+        ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
         without="take refunds out of source.kafka to go on without, ")),
     Case("one of the topics that a pattern matched is gone", seen(
-        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=ANY_TOPIC)), replaced(
+        ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=ANY_TOPIC)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
         without="set recovery.onTopicDeleted to Forget to go on without the topics that are gone, ")),
     Case("all topics that a pattern matched are gone, though the resource forgets them",
          seen(source=source({}, {}), request=asked(source=ANY_TOPIC, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
         Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
     Case("a topic that the resource names is gone, though it forgets what a pattern matched", seen(
-        ledger=ledger(topic_ids={"orders": "id-1", "refunds": "id-9"}),
+        ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}),
         request=asked(source=TWO_TOPICS, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
         without="take refunds out of source.kafka to go on without, ")),
@@ -185,7 +185,7 @@ def test_source_replaced_halts_when(case: Case) -> None:
     "facts",
     [
         pytest.param(seen(source=source({ZERO: (40, 40), ONE: (30, 30)})), id="all of it has landed"),
-        pytest.param(seen(ledger=ledger(topic_ids={"orders": ""})), id="its id was not known when it was first read"),
+        pytest.param(seen(ledger=ledger(origin_ids={"orders": ""})), id="its id was not known when it was first read"),
     ],
 )
 def test_a_source_is_still_the_one_that_was_read_when(facts: Observation) -> None:

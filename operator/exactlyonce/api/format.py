@@ -1,0 +1,88 @@
+"""How the values of records are turned into columns."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from exactlyonce.schema.constraints import Rule, cel_list
+from exactlyonce.schema.model import Model, Texts
+
+
+class FormatType(StrEnum):
+    """How a record's value is encoded."""
+
+    JSON = "Json"
+    CSV = "Csv"
+    RAW = "Raw"
+
+
+class OnMalformed(StrEnum):
+    """What happens to a record whose value does not fit the schema."""
+
+    FAIL = "Fail"
+    DEAD_LETTER = "DeadLetter"
+
+
+class OnTombstone(StrEnum):
+    """What a record without a value is: in a compacted topic it deletes its key."""
+
+    FAIL = "Fail"
+    SKIP = "Skip"
+    DELETE = "Delete"
+
+
+DELETED = "_deleted"
+"""With onTombstone: Delete, the column that says whether a row deletes its key: of the view `source`, of what the query yields,
+and of what is staged."""
+
+_FORMAT_OPTIONS = {
+    FormatType.JSON: (
+        "allowComments", "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedFieldNames", "dateFormat",
+        "locale", "primitivesAsString", "timeZone", "timestampFormat", "timestampNTZFormat",
+    ),
+    FormatType.CSV: (
+        "comment", "dateFormat", "emptyValue", "escape", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "locale",
+        "nullValue", "quote", "sep", "timeZone", "timestampFormat", "timestampNTZFormat",
+    ),
+    FormatType.RAW: (),
+}  # fmt: skip
+
+
+def _options_rule(kind: FormatType, known: tuple[str, ...]) -> Rule:
+    allowed = f"nothing but {', '.join(known)}" if known else "nothing"
+    return Rule(
+        f"self.type != '{kind}' || !has(self.options) || self.options.all(name, name in {cel_list(known)})",
+        lambda it: it.type is not kind or set(it.options) <= set(known),
+        f"options may set {allowed} for {kind}",
+    )
+
+
+class Format(Model):
+    """How values are turned into columns."""
+
+    type: FormatType = Field(FormatType.JSON, description="The encoding of a record's value.")
+    schema_: str = Field(
+        alias="schema",
+        min_length=1,
+        max_length=100_000,
+        description="The columns as SQL DDL; NOT NULL makes a record without the value malformed. "
+        "Raw takes one column, STRING or BINARY.",
+    )
+    on_malformed: OnMalformed = Field(
+        OnMalformed.FAIL,
+        description="Fail ends the batch and names the record; DeadLetter lands it in the ledger's table dead_letters.",
+    )
+    on_tombstone: OnTombstone = Field(
+        OnTombstone.FAIL,
+        description="What a record without a value does, which deletes its key in a compacted topic. Fail: it is malformed, "
+        "unless the format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it deletes the row of its "
+        "key. The view `source` then has a column _deleted, true for a tombstone; of its other columns only those that "
+        "begin with an underscore have values. The transform yields _deleted and takes the keys from _key, and a condition on "
+        "other columns must not leave tombstones out (WHERE _deleted OR amount > 0). Kafka itself forgets tombstones: a stream "
+        "that is further behind than the topic's delete.retention.ms misses deletions.",
+    )
+    options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
+
+    rules = tuple(_options_rule(kind, known) for kind, known in _FORMAT_OPTIONS.items())

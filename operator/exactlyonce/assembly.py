@@ -1,0 +1,95 @@
+"""The one place that knows which connector opens the stores of a stream. Nothing is connected to yet.
+
+The operator, the container that reconciles in a driver's pod, the driver, its tasks and the CLI all open their stores here;
+they differ in where they read secrets (`Secrets`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import NamedTuple, cast
+
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
+from exactlyonce.schema.model import SecretRef
+from exactlyonce.source.connector import SourceAddress, SourceConnector, SourceFleet
+
+Secrets = Callable[[SecretRef | None], Mapping[str, str]]
+"""Reads the secret that a reference names; without a reference it has nothing."""
+
+
+class SourceKey(NamedTuple):
+    """Which server of sources, with which login: streams with the same key share one client."""
+
+    connector: str
+    parameters: tuple[tuple[str, str], ...]
+    shown: str
+
+    def __repr__(self) -> str:
+        return f"SourceKey({self.connector}, {self.shown})"
+
+
+class LedgerKey(NamedTuple):
+    """Which server of ledgers, with which login: streams with the same key share one connection."""
+
+    connector: str
+    parameters: tuple[tuple[str, str], ...]
+    shown: str
+
+    def __repr__(self) -> str:
+        return f"LedgerKey({self.connector}, {self.shown})"
+
+
+def source_address(spec: StreamSpec, secrets: Secrets) -> SourceAddress:
+    """Return where a stream's source is.
+
+    Raises:
+        SecretMissing: if a secret is not there, or lacks what is needed.
+    """
+    source = spec.source
+    return _source_connector(source.connector).address(source.spec, secrets(source.spec.secret_ref))
+
+
+def ledger_address(spec: StreamSpec, secrets: Secrets) -> LedgerAddress:
+    """Return where a stream's ledger is.
+
+    Raises:
+        SecretMissing, SecretRefused: if a secret is not there, lacks what is needed, or asks for what no stream may.
+    """
+    sink = spec.sink
+    return _ledger_connector(sink.connector).address(sink.spec, secrets(sink.spec.secret_ref))
+
+
+def source_key(spec: StreamSpec, address: SourceAddress) -> SourceKey:
+    """Return which server a stream's source is measured at."""
+    return SourceKey(spec.source.connector, address.key, address.shown)
+
+
+def ledger_key(spec: StreamSpec, address: LedgerAddress) -> LedgerKey:
+    """Return which server a stream's ledger is measured at."""
+    return LedgerKey(spec.sink.connector, address.server, address.shown)
+
+
+def source_fleet(key: SourceKey) -> SourceFleet:
+    """Return the server of a key as the monitor asks it."""
+    return _source_connector(key.connector).fleet(key.parameters)
+
+
+def ledger_fleet(key: LedgerKey) -> LedgerFleet:
+    """Return the server of a key as the monitor asks it."""
+    return _ledger_connector(key.connector).fleet(key.parameters, key.shown)
+
+
+def secrets_of(spec: StreamSpec) -> tuple[SecretRef, ...]:
+    """Return every secret that a stream names for its stores, each once."""
+    named = (spec.sink.spec.secret_ref, spec.source.spec.secret_ref, spec.checkpoint.secret_ref)
+    return tuple(dict.fromkeys(reference for reference in named if reference is not None))
+
+
+def _source_connector(name: str) -> SourceConnector:
+    return cast("SourceConnector", import_module(f"exactlyonce.connectors.{name}.connector").SOURCE)
+
+
+def _ledger_connector(name: str) -> LedgerConnector:
+    return cast("LedgerConnector", import_module(f"exactlyonce.connectors.{name}.connector").LEDGER)

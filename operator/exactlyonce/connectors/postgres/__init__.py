@@ -1,0 +1,1 @@
+"""Postgres: the sink and the ledger."""

@@ -1,0 +1,306 @@
+"""The ledger in Postgres: connections, transactions, the schema and its migrations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+from exactlyonce.connectors.postgres.connection import (
+    MARGIN_SECONDS,
+    Limits,
+    PostgresAddress,
+    first_line,
+    named_errors,
+)
+from exactlyonce.connectors.postgres.lasting import find_passing
+from exactlyonce.connectors.postgres.pool import ConnectionPool
+from exactlyonce.connectors.postgres.rows import LOOK, view_from
+from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION
+from exactlyonce.connectors.postgres.transaction import PostgresTransaction
+from exactlyonce.connectors.postgres.waits import answering_within
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+
+DEFAULT_SCHEMA = "exactlyonce"
+_COMMIT_IN_MEMORY = "set local synchronous_commit = off"
+# A role or a database may have it off; what it is beyond `on` (remote_apply), or instead of it (local), is left as it is.
+_COMMIT_ON_DISK = (
+    "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
+)
+_MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
+_TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
+
+
+class PostgresLedger:
+    """A `Ledger` in a schema of a Postgres database.
+
+    Threads may share it; each transaction has a connection of its own. Everything a session needs is set inside each
+    transaction (SET LOCAL), so a transaction pooler may stand between.
+    """
+
+    def __init__(
+        self,
+        address: PostgresAddress,
+        schema: str = DEFAULT_SCHEMA,
+        limits: Limits | None = None,
+        application: str = "exactlyonce",
+    ) -> None:
+        self.address = address
+        self.schema = schema
+        self.limits = limits or Limits()
+        self._pool = ConnectionPool(address, self.limits, application)
+        self._keeps_fingerprints = False
+
+    def close(self) -> None:
+        """Close the idle connections now, and each of the others when it is given back."""
+        self._pool.close()
+
+    def named(self, statement: str) -> str:
+        """Return a statement with `{schema}` replaced by the quoted schema."""
+        return _named(statement, self.schema)
+
+    def own_errors(self) -> AbstractContextManager[None]:
+        """Return the context for statements of the ledger itself: whatever the server says of one has a name."""
+        return named_errors(str(self.address), own=True)
+
+    @contextmanager
+    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[PostgresTransaction]:
+        """Open a transaction; see `Ledger.transaction`."""
+        connection = self._begin(lasting)
+        transaction = PostgresTransaction(self, connection, evicting)
+        began = time.monotonic()
+        try:
+            with named_errors(str(self.address)), answering_within(connection, self.limits.held_seconds):
+                yield transaction
+        except (LedgerUnreachable, psycopg2.errors.QueryCanceled) as problem:
+            self._roll_back(connection)
+            # By the clock: a server that ends a session for its time closes the connection, and psycopg2 says no more.
+            if time.monotonic() - began < self.limits.transaction_seconds:
+                raise
+            raise self._too_long(problem) from problem
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        self._commit(connection)
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream, in one query."""
+
+        def question(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...] | None:
+            try:
+                cursor.execute(self.named(LOOK), (stream_id,))
+            except psycopg2.errors.UndefinedTable:
+                return None  # no stream has ever been run against this database
+            return cursor.fetchone()
+
+        row = self._pool.ask(question)
+        return None if row is None else view_from(row)
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which database this is; a plain role may ask (pg_control_system)."""
+
+        def question(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:
+            cursor.execute(
+                "select (pg_control_system()).system_identifier::text, oid::bigint "
+                "from pg_database where datname = current_database()"
+            )
+            return _only_row(cursor)
+
+        return DatabaseIdentity(*self._pool.ask(question))
+
+    def forget(self, stream_id: str, owner: Owner) -> None:
+        """Delete every row of a stream that belongs to `owner`; done again, it finds none. The target table is left as it is.
+
+        Raises:
+            LedgerUnreachable, CommitOutcomeUnknown: if the database does not answer.
+        """
+        with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
+            cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
+            if _only_row(cursor)[0] is not None:
+                deleted = "delete from {schema}.streams where (stream_id, owner_cluster, owner_uid) = (%s, %s, %s)"
+                cursor.execute(self.named(deleted), (stream_id, owner.cluster, owner.uid))
+
+    def prepare(self) -> None:
+        """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
+
+        Raises:
+            LedgerRefused: if the role lacks a right, the schema is of a release that this one cannot use, or one of its
+                tables does not survive a crash of the server.
+        """
+        if self._installed_version() != SCHEMA_VERSION:
+            self._make_or_migrate()
+        passing = self._pool.ask(lambda cursor: find_passing(cursor, self.schema))
+        if passing is not None:
+            raise LedgerRefused(f"The ledger at {self.address} may lose what has landed: {passing}.")
+
+    def _make_or_migrate(self) -> None:
+        with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
+            cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))
+            if not _only_row(cursor)[0]:
+                self._create_schema(cursor)
+            self._migrate(cursor)
+
+    def require_version(self, version: int, what: str) -> None:
+        """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
+
+        Raises:
+            LedgerRefused: saying that the operator has to be upgraded first.
+        """
+        installed = self._installed_version()
+        if installed < version:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
+                "upgrade the operator first, which migrates the schema before its next attempt."
+            )
+
+    def keeps_fingerprints(self, transaction: PostgresTransaction) -> bool:
+        """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
+        if not self._keeps_fingerprints:
+            with self.own_errors(), transaction.cursor() as cursor:
+                cursor.execute(
+                    "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
+                    "and attname = 'fingerprint' and not attisdropped)",
+                    (f"{_quoted(self.schema)}.offsets",),
+                )
+                self._keeps_fingerprints = bool(_only_row(cursor)[0])
+        return self._keeps_fingerprints
+
+    def open_connection(self) -> psycopg2.extensions.connection:
+        """Open a new connection with this ledger's login and limits."""
+        return self._pool.open()
+
+    def _create_schema(self, cursor: psycopg2.extensions.cursor) -> None:
+        try:
+            cursor.execute(self.named("create schema {schema}"))
+        except psycopg2.errors.InsufficientPrivilege as problem:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} is missing at {self.address} and the role may not create it "
+                f"({first_line(problem)}); let an administrator run: "
+                f"create schema {_quoted(self.schema)} authorization {_quoted(self.address.parameters['user'])};"
+            ) from problem
+
+    def _migrate(self, cursor: psycopg2.extensions.cursor) -> None:
+        cursor.execute(
+            self.named(
+                "create table if not exists {schema}.schema_versions "
+                "(version integer primary key, oldest_reader integer not null, applied_at timestamptz default now())"
+            )
+        )
+        cursor.execute(self.named("select coalesce(max(version), 0), max(oldest_reader) from {schema}.schema_versions"))
+        installed, oldest_reader = _only_row(cursor)
+        if oldest_reader is not None and oldest_reader > SCHEMA_VERSION:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} at {self.address} has version {installed}, which this release "
+                f"(version {SCHEMA_VERSION}) cannot use; run the newer release."
+            )
+        for migration in MIGRATIONS:
+            if migration.version > installed:
+                cursor.execute(self.named(migration.sql))
+                cursor.execute(
+                    self.named("insert into {schema}.schema_versions (version, oldest_reader) values (%s, %s)"),
+                    (migration.version, migration.oldest_reader),
+                )
+
+    def _installed_version(self) -> int:
+        def question(cursor: psycopg2.extensions.cursor) -> int:
+            try:
+                cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
+            except psycopg2.errors.UndefinedTable:
+                return 0
+            return int(_only_row(cursor)[0])
+
+        return self._pool.ask(question)
+
+    def _begin(self, lasting: bool) -> psycopg2.extensions.connection:
+        connection = self._pool.idle()
+        if connection is not None:
+            try:
+                self._send_begin(connection, lasting)
+            except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                # It may have died since; nothing was begun, so a fresh one may take its place.
+                connection.close()
+                self._pool.close_idle()
+            else:
+                return connection
+        connection = self.open_connection()
+        with self.own_errors():
+            self._send_begin(connection, lasting)
+        return connection
+
+    def _too_long(self, problem: Exception) -> TransactionTooLong:
+        return TransactionTooLong(
+            f"A transaction at {self.address} took longer than {self.limits.transaction_seconds} seconds and was ended "
+            f"({_shown(problem)}). {self.limits.advice}"
+        )
+
+    def _send_begin(self, connection: psycopg2.extensions.connection, lasting: bool) -> None:
+        limits = self.limits
+        settings = {
+            "lock_timeout": f"{limits.lock_seconds}s",
+            "timezone": "UTC",
+            "statement_timeout": f"{limits.transaction_seconds}s",
+            "idle_in_transaction_session_timeout": f"{limits.transaction_seconds}s",
+        }
+        if connection.server_version >= _TRANSACTION_TIMEOUT_FROM:
+            # Later than the statement's: a statement that is cancelled says so, a session that is ended does not.
+            settings["transaction_timeout"] = f"{limits.transaction_seconds + MARGIN_SECONDS}s"
+        assignments = "; ".join(f"set local {name} = '{value}'" for name, value in settings.items())
+        durability = _COMMIT_ON_DISK if lasting else _COMMIT_IN_MEMORY
+        with answering_within(connection, limits.answer_seconds), connection.cursor() as cursor:
+            cursor.execute(f"begin isolation level read committed; {assignments}; {durability}")
+
+    def _commit(self, connection: psycopg2.extensions.connection) -> None:
+        try:
+            with answering_within(connection, self.limits.held_seconds), connection.cursor() as cursor:
+                cursor.execute("commit")
+                status = cursor.statusmessage
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:
+            connection.close()
+            raise CommitOutcomeUnknown(
+                f"The connection to {self.address} was lost during a COMMIT ({first_line(problem)}); "
+                "whether it took effect is settled under the stream's lock."
+            ) from problem
+        except psycopg2.Error:
+            self._roll_back(connection)
+            raise
+        if status != "COMMIT":
+            self._pool.give_back(connection)
+            raise LedgerRefused(
+                f"The database at {self.address} answered {status} to a COMMIT; nothing has taken effect."
+            )
+        self._pool.give_back(connection)
+
+    def _roll_back(self, connection: psycopg2.extensions.connection) -> None:
+        with suppress(psycopg2.Error):
+            with answering_within(connection, self.limits.answer_seconds), connection.cursor() as cursor:
+                cursor.execute("rollback")
+            self._pool.give_back(connection)
+            return
+        connection.close()
+
+
+@lru_cache(maxsize=256)
+def _named(statement: str, schema: str) -> str:
+    """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
+    return statement.format(schema=_quoted(schema))
+
+
+def _shown(problem: Exception) -> str:
+    return first_line(problem) if isinstance(problem, psycopg2.Error) else str(problem)
+
+
+def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None, "the statement returns one row"
+    return row
+
+
+def _quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'

@@ -1,0 +1,131 @@
+"""Between the columns of the ledger's tables and its typed rows. Performs no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    DatabaseIdentity,
+    LandedPositions,
+    LedgerView,
+    Owner,
+    QueryMark,
+    StreamRow,
+    Ticket,
+)
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
+
+STREAM_COLUMNS = (
+    "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, claim, writer, writer_released, "
+    "landed_batch, generation, checkpoint_path, stateful"
+)
+BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
+POSITION_COLUMNS = "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint'"
+
+LOOK = f"""
+select {STREAM_COLUMNS},
+    (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
+     from {{schema}}.offsets o where o.stream_id = s.stream_id and not o.retired),
+    (select coalesce(json_agg(json_build_array(batch, epoch, status, ranges::text, records_read, rows_written,
+        dead_letters, note, landed_at) order by batch), '[]')
+     from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
+    (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
+     from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
+    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'
+from {{schema}}.streams s where s.stream_id = %s
+"""
+"""One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
+
+What a later version has added is read in a way that gives null where it does not exist: a driver may be newer than the
+ledger's schema.
+"""
+
+_STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
+
+
+def stream_from(row: Sequence[Any]) -> StreamRow:
+    """Return the stream of a row with STREAM_COLUMNS."""
+    return StreamRow(
+        stream_id=row[0],
+        token=row[1],
+        owner=Owner(row[2], row[3]),
+        database=DatabaseIdentity(row[4], row[5]),
+        epoch=Epoch(row[6]),
+        claim=row[7],
+        writer=None if row[8] is None else Epoch(row[8]),
+        writer_released=row[9],
+        landed_batch=None if row[10] is None else BatchNumber(row[10]),
+        generation=row[11],
+        checkpoint_path=row[12],
+        stateful=row[13],
+    )
+
+
+def stream_values(row: StreamRow) -> tuple[Any, ...]:
+    """Return a stream's values in the order of STREAM_COLUMNS."""
+    return (
+        row.stream_id,
+        row.token,
+        row.owner.cluster,
+        row.owner.uid,
+        row.database.system_identifier,
+        row.database.database_oid,
+        row.epoch,
+        row.claim,
+        row.writer,
+        row.writer_released,
+        row.landed_batch,
+        row.generation,
+        row.checkpoint_path,
+        row.stateful,
+    )
+
+
+def batch_from(row: Sequence[Any]) -> BatchRow:
+    """Return the batch of a row with BATCH_COLUMNS."""
+    return BatchRow(
+        batch=BatchNumber(row[0]),
+        epoch=Epoch(row[1]),
+        status=BatchStatus(row[2]),
+        ranges=Ranges.from_json(row[3]),
+        records_read=row[4],
+        rows_written=row[5],
+        dead_letters=row[6],
+        note=row[7],
+        landed_at=datetime.fromisoformat(row[8]) if isinstance(row[8], str) else row[8],
+    )
+
+
+def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
+    """Return the ticket of its two columns."""
+    return None if epoch is None or secret is None else Ticket(Epoch(int(epoch)), secret)
+
+
+def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
+    """Return the positions of rows with POSITION_COLUMNS."""
+    positions = Positions({Partition(topic, partition): offset for topic, partition, offset, *_ in rows})
+    kept = {
+        Partition(topic, partition): Fingerprint.from_json(text, offset) for topic, partition, offset, _, text in rows
+    }
+    fingerprints = {key: fingerprint for key, fingerprint in kept.items() if fingerprint is not None}
+    return LandedPositions(positions, {topic: topic_id for topic, _, _, topic_id, _ in rows}, fingerprints)
+
+
+def view_from(row: Sequence[Any]) -> LedgerView:
+    """Return the view of a row of LOOK."""
+    *found, query, ticket_epoch, ticket = row[_STREAM_WIDTH:]
+    positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
+    return LedgerView(
+        stream_from(row),
+        positions_from(positions),
+        tuple(batch_from(batch) for batch in batches),
+        positions_from(retired),
+        None if query is None else QueryMark.from_json(query),
+        ticket_from(ticket_epoch, ticket),
+    )

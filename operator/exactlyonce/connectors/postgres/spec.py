@@ -1,0 +1,125 @@
+"""What a stream says of Postgres: its table, how rows are written, the ledger's schema."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from exactlyonce.connectors.postgres.stream_rules import STREAM_RULES
+from exactlyonce.connectors.specs import Commit
+from exactlyonce.schema.constraints import Rule, Unique, matches
+from exactlyonce.schema.model import Duration, Model, SecretRef, within, without_nulls
+
+SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "ca.crt")
+"""The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the rest
+optional. They are libpq's names, and the ones CloudNativePG writes, beside `ca.crt`: the server's authority as PEM.
+`sslrootcert` may be `system`. What else a uri may set is told in `connectors.postgres.parameters`."""
+
+
+_NAME = r'([^."\x00]{1,63}|"([^"\x00]|""){1,63}")'
+_SOME_KEYS = "has(self.keys) && size(self.keys) > 0"
+
+TableName = Annotated[
+    str,
+    Field(min_length=1, max_length=260),
+    matches(rf"{_NAME}(\.{_NAME})?", "write it as table or schema.table, and a name with a dot in double quotes"),
+]
+ColumnName = Annotated[str, Field(min_length=1, max_length=63)]
+LedgerSchema = Annotated[
+    str,
+    Field(max_length=63),
+    matches("[a-z_][a-z0-9_]*", "write a plain name: lowercase letters, digits and underscores, no digit first"),
+]
+
+
+class Write(StrEnum):
+    """How rows go into the table."""
+
+    APPEND = "Append"
+    UPSERT = "Upsert"
+    MERGE = "Merge"
+
+
+class Combine(StrEnum):
+    """How Merge combines a column's old value with a new one."""
+
+    SUM = "Sum"
+    MIN = "Min"
+    MAX = "Max"
+    LAST = "Last"
+    FIRST = "First"
+
+
+class PostgresSink(Model):
+    """Rows of a Postgres table; the ledger stands in the same database."""
+
+    stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
+    fixed_fields: ClassVar[tuple[str, ...]] = ("table", "ledgerSchema")
+
+    secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")
+    table: TableName = Field(
+        description="The target table as table or schema.table, case-sensitive. A name with a dot or a quote in it stands "
+        'in double quotes, as in SQL: "my ""odd"" schema".orders.',
+    )
+    write: Write = Field(
+        Write.APPEND,
+        description="Append inserts rows; Upsert keeps the latest row of each key; Merge combines rows of the same key.",
+    )
+    keys: Annotated[tuple[ColumnName, ...], Field(max_length=32), Unique()] = Field(
+        (), description="With Upsert and Merge: the columns of a unique index of the table."
+    )
+    version: ColumnName | None = Field(
+        None, description="With Upsert: a column that only grows; a row never replaces one with a greater version."
+    )
+    merge: Annotated[dict[str, Combine], Field(max_length=1600), BeforeValidator(without_nulls)] = Field(
+        {}, description="With Merge: how every column beside the keys combines its old value with the new one."
+    )
+    commit: Commit = Field(
+        Commit.BATCH, description="Batch: one transaction a batch. Partition: one a Kafka partition, without staging."
+    )
+    transaction_timeout: Annotated[Duration, within("1s", "24h")] = Field(
+        timedelta(minutes=15),
+        description="How long a transaction may take: a task's, which reads its records meanwhile, and the one that lands a "
+        "batch. A batch that takes longer fails.",
+    )
+    ledger_schema: LedgerSchema = Field("exactlyonce", description="The schema in which the ledger keeps its tables.")
+
+    rules = (
+        Rule(
+            f"(self.write == 'Append') != ({_SOME_KEYS})",
+            lambda it: (it.write is Write.APPEND) != bool(it.keys),
+            "keys belongs to write: Upsert and Merge, and they need it",
+        ),
+        Rule(
+            "(self.write == 'Merge') == (has(self.merge) && size(self.merge) > 0)",
+            lambda it: (it.write is Write.MERGE) == bool(it.merge),
+            "merge belongs to write: Merge, and write: Merge needs it",
+        ),
+        Rule(
+            "!has(self.version) || self.write == 'Upsert'",
+            lambda it: it.version is None or it.write is Write.UPSERT,
+            "version belongs to write: Upsert",
+        ),
+        Rule(
+            "!has(self.keys) || !has(self.merge) || !self.keys.exists(key, key in self.merge)",
+            lambda it: not set(it.keys) & set(it.merge),
+            "merge may not name a column of keys",
+        ),
+        Rule(
+            "!has(self.keys) || !has(self.version) || !(self.version in self.keys)",
+            lambda it: it.version not in it.keys,
+            "version may not be one of the keys",
+        ),
+    )
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of which `table` consists, without their quotes."""
+        return tuple(
+            quoted.replace('""', '"') if quoted else plain
+            for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^."]+)', self.table)
+        )

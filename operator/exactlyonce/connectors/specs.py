@@ -1,0 +1,89 @@
+"""What the part of a resource that belongs to a connector answers, whatever the connector is.
+
+A connector's spec is a `Model` with fields of its own, and its connector alone reads them. The rest of the program asks these
+questions. Performs no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
+
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.selection import Selection
+from exactlyonce.schema.constraints import Rule
+from exactlyonce.schema.model import SecretRef
+
+Origins = Mapping[str, Collection[int | str]]
+"""The origins that a source has, each with the keys of its partitions."""
+
+
+class Commit(StrEnum):
+    """What one transaction covers."""
+
+    BATCH = "Batch"
+    PARTITION = "Partition"
+
+
+class SourceSpec(Protocol):
+    """The source half of a stream's spec: `spec.source.<connector>`."""
+
+    stream_rules: ClassVar[tuple[Rule, ...]]
+    """Rules of the whole spec that this source adds."""
+
+    own_fields: ClassVar[tuple[str, ...]]
+    """Fields below `spec.source.<connector>` that the operator alone reads: a change of them needs no other driver."""
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """The secret with the login, if there is one."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """What a person calls the source, such as its bootstrap servers."""
+        ...
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether records of transactions that are open or were aborted are left out."""
+        ...
+
+    def selection(self) -> Selection:
+        """Return what the stream reads, by name."""
+        ...
+
+    def selected(self, origins: Origins) -> tuple[frozenset[Partition], tuple[str, ...]]:
+        """Return the partitions that the stream reads of those that exist, and what it names that does not exist."""
+        ...
+
+    def batch_limit(self, interval: timedelta | None) -> str:
+        """Return how large a batch may be, in words that are the same as long as the limit is."""
+        ...
+
+
+class SinkSpec(Protocol):
+    """The sink half of a stream's spec: `spec.sink.<connector>`."""
+
+    stream_rules: ClassVar[tuple[Rule, ...]]
+    """Rules of the whole spec that this sink adds."""
+
+    fixed_fields: ClassVar[tuple[str, ...]]
+    """Fields below `spec.sink.<connector>` that are changed only while the stream is suspended."""
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """The secret with the login, if there is one."""
+        ...
+
+    @property
+    def commit(self) -> Commit:
+        """What one transaction covers."""
+        ...
+
+
+def chosen(union: Any, names: tuple[str, ...]) -> tuple[str, Any]:
+    """Return the one field of a union that is given, with its name."""
+    return next((name, spec) for name in names if (spec := getattr(union, name)) is not None)

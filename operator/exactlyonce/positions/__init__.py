@@ -1,0 +1,1 @@
+"""Partitions, positions and ranges of a source, as opaque values. Performs no I/O."""

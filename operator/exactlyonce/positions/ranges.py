@@ -1,0 +1,213 @@
+"""Positions and ranges of a source, as integers.
+
+A position is the offset of the next record to read. Ranges are half-open: `[from, until)` of one partition. Nothing
+here performs I/O.
+
+The JSON forms are Spark's own for Kafka positions (`{"topic": {"0": 5}}`, JsonUtils.partitionOffsets in
+connector/kafka-0-10-sql) and the same shape with pairs for ranges (`{"topic": {"0": [5, 9]}}`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NewType
+
+BatchNumber = NewType("BatchNumber", int)
+"""The number of a micro-batch; a stream's numbers only go up, over all its generations."""
+
+Epoch = NewType("Epoch", int)
+"""An attempt's number as the outside world sees it: a fencing token, counting up from 1."""
+
+
+class MalformedPositions(ValueError):
+    """A text is not the JSON of positions or ranges."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Partition:
+    """One partition of the source: which origin it belongs to, and which of its partitions it is.
+
+    An origin is what has a name and can be deleted and made again under it: a Kafka topic, a Kinesis stream, a directory.
+    The key is a number (Kafka) or a name (a shard).
+    """
+
+    origin: str
+    key: int | str
+
+    def __str__(self) -> str:
+        return f"{self.origin}-{self.key}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class OffsetRange:
+    """The records `[from_offset, until_offset)` of one partition; empty when both are equal."""
+
+    from_offset: int
+    until_offset: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_offset <= self.until_offset:
+            raise MalformedPositions(f"[{self.from_offset}, {self.until_offset}) is no range of offsets")
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets the range spans; a compacted topic may hold fewer records."""
+        return self.until_offset - self.from_offset
+
+    def __str__(self) -> str:
+        return f"[{self.from_offset}, {self.until_offset})"
+
+
+class Positions(Mapping[Partition, int]):
+    """An immutable map from partition to the offset of its next record, in the order of topic and partition."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, offsets: Mapping[Partition, int] | Iterable[tuple[Partition, int]] = ()) -> None:
+        self._offsets = dict(sorted(dict(offsets).items()))
+        for partition, offset in self._offsets.items():
+            if offset < 0:
+                raise MalformedPositions(f"{partition} has the offset {offset}; offsets start at 0")
+
+    def __getitem__(self, partition: Partition) -> int:
+        return self._offsets[partition]
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __repr__(self) -> str:
+        return f"Positions({self.to_json()})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{partition}@{offset}" for partition, offset in self.items()) or "nothing"
+
+    def ranges_until(self, until: Positions) -> Ranges:
+        """Return the ranges from here to `until`; a partition that is only in `until` starts at 0.
+
+        Raises:
+            MalformedPositions: if a partition would move backwards or is missing from `until`.
+        """
+        missing = [str(partition) for partition in self if partition not in until]
+        if missing:
+            raise MalformedPositions(f"no end is given for {', '.join(missing)}")
+        return Ranges({partition: OffsetRange(self.get(partition, 0), end) for partition, end in until.items()})
+
+    def at_least(self, floor: Positions) -> Positions:
+        """Return these positions, each raised to the one in `floor` where that is greater."""
+        return Positions({partition: max(offset, floor.get(partition, 0)) for partition, offset in self.items()})
+
+    def to_json(self) -> str:
+        """Render as Spark writes Kafka positions."""
+        return json.dumps(_by_topic(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Positions:
+        """Parse Spark's Kafka positions.
+
+        Raises:
+            MalformedPositions: if the text is anything else.
+        """
+        return cls({partition: _whole_number(value, partition) for partition, value in _entries(text)})
+
+
+class Ranges(Mapping[Partition, OffsetRange]):
+    """An immutable map from partition to its range in one batch, empty ranges included."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Mapping[Partition, OffsetRange] | Iterable[tuple[Partition, OffsetRange]] = ()) -> None:
+        self._ranges = dict(sorted(dict(ranges).items()))
+
+    def __getitem__(self, partition: Partition) -> OffsetRange:
+        return self._ranges[partition]
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __repr__(self) -> str:
+        return f"Ranges({self.to_json()})"
+
+    def __str__(self) -> str:
+        parts = [f"{partition} {offsets}" for partition, offsets in self.items() if offsets.record_count]
+        return ", ".join(parts) or "no records"
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets all the ranges span together."""
+        return sum(offsets.record_count for offsets in self.values())
+
+    @property
+    def starts(self) -> Positions:
+        """Where each range begins."""
+        return Positions({partition: offsets.from_offset for partition, offsets in self.items()})
+
+    @property
+    def ends(self) -> Positions:
+        """Where each range ends: the positions after the batch."""
+        return Positions({partition: offsets.until_offset for partition, offsets in self.items()})
+
+    def non_empty(self) -> Ranges:
+        """Return the ranges that hold at least one offset."""
+        return Ranges({partition: offsets for partition, offsets in self.items() if offsets.record_count})
+
+    def to_json(self) -> str:
+        """Render as `{"topic": {"0": [from, until]}}`."""
+        pairs = {partition: [offsets.from_offset, offsets.until_offset] for partition, offsets in self.items()}
+        return json.dumps(_by_topic(pairs), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Ranges:
+        """Parse what `to_json` renders.
+
+        Raises:
+            MalformedPositions: if the text is anything else.
+        """
+        ranges = {}
+        for partition, value in _entries(text):
+            if not isinstance(value, list) or len(value) != 2:
+                raise MalformedPositions(f"{partition} has {value!r} where a pair [from, until] belongs")
+            ends = [_whole_number(end, partition) for end in value]
+            ranges[partition] = OffsetRange(ends[0], ends[1])
+        return cls(ranges)
+
+    @classmethod
+    def empty_at(cls, positions: Positions) -> Ranges:
+        """Return an empty range at each position: the ranges of a batch that reads nothing."""
+        return cls({partition: OffsetRange(offset, offset) for partition, offset in positions.items()})
+
+
+def _by_topic(values: Mapping[Partition, Any]) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {}
+    for partition, value in values.items():
+        topics.setdefault(partition.origin, {})[str(partition.key)] = value
+    return topics
+
+
+def _entries(text: str) -> Iterator[tuple[Partition, Any]]:
+    try:
+        topics = json.loads(text)
+    except ValueError as problem:
+        raise MalformedPositions(f"not JSON: {text[:80]!r}") from problem
+    if not isinstance(topics, dict):
+        raise MalformedPositions(f"not a map of topics: {text[:80]!r}")
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, dict):
+            raise MalformedPositions(f"topic {topic!r} has {partitions!r} where a map of partitions belongs")
+        for partition, value in partitions.items():
+            if not (partition.isascii() and partition.isdigit()):
+                raise MalformedPositions(f"topic {topic!r} has a partition named {partition!r}")
+            yield Partition(topic, int(partition)), value
+
+
+def _whole_number(value: object, partition: Partition) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedPositions(f"{partition} has {value!r} where an offset belongs")
+    return value

@@ -1,0 +1,1 @@
+"""From typed models to the schema of a custom resource; nothing of this product."""

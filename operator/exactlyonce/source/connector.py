@@ -1,0 +1,131 @@
+"""The port to a kind of source: where one is, how it is opened, and how many streams of it are asked at once.
+
+Nothing here performs I/O; what is opened does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.connectors.specs import Origins, SourceSpec
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import Partition, Ranges
+from exactlyonce.source.port import Bounds, LeaderEpochs, Source, SourceNow
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The bounds that were answered, and what was said of each partition that has none."""
+
+    bounds: Mapping[Partition, Bounds]
+    problems: Mapping[Partition, ExactlyOnceError]
+
+
+class SourceFleet(Protocol):
+    """One server of sources, asked for many streams at once; for one thread at a time."""
+
+    def origins(self, specs: Collection[SourceSpec]) -> Origins:
+        """Return what there is, at least of what these streams name, with the keys of its partitions."""
+        ...
+
+    def bounds(self, partitions: frozenset[Partition], *, committed_only: bool) -> Answer:
+        """Return what each partition holds."""
+        ...
+
+    def timestamps(
+        self, positions: Mapping[Partition, int], *, committed_only: bool
+    ) -> Mapping[Partition, float | None]:
+        """Return the timestamp of the first record at or after each position."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Reading(Protocol):
+    """Records that are being read while Spark reads the batch."""
+
+    def result(self) -> Mapping[Partition, Fingerprint]:
+        """Return the fingerprints, after a bounded time; partitions of which none was read are left out. Never raises."""
+        ...
+
+
+class SourceCheck(Source, Protocol):
+    """A source, asked about partitions that have just been read."""
+
+    def now(self, partitions: list[Partition]) -> SourceNow:
+        """Return the earliest offset of each partition, the id of each origin, and the leaders' epochs."""
+        ...
+
+    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+        """Ask for the leaders' epochs as of now; the answer is awaited where it is called for."""
+        ...
+
+    def records_at(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Fingerprint | None]:
+        """Return the record at each offset, None where there is none; offsets that are not held are left out."""
+        ...
+
+    def compacted(self, origins: frozenset[str]) -> frozenset[str]:
+        """Return the origins, of those given, from which compaction takes records."""
+        ...
+
+    def last_records(self, ranges: Ranges) -> Reading:
+        """Begin to read the last record of each range."""
+        ...
+
+
+class SourceAddress(Protocol):
+    """Where a stream's source is and how to log in; its text never shows a password.
+
+    `key` is equal for streams that may share one client and one `SourceFleet`.
+    """
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """The server and the login."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """What a person may read."""
+        ...
+
+    def store_name(self, namespace: str) -> str:
+        """Return the name under which places at the server are counted (`control.bulkheads`)."""
+        ...
+
+    def client(self) -> Any:
+        """Return a client that streams with the same `key` can share; nothing is asked yet.
+
+        Raises:
+            SourceRefused: if no client can be made.
+        """
+        ...
+
+    def open(self, client: Any = None) -> SourceCheck:
+        """Return the source as the stream reads it, asked by this client, or by one of its own.
+
+        Raises:
+            SourceRefused: if no client can be made.
+        """
+        ...
+
+
+class SourceConnector(Protocol):
+    """A kind of source."""
+
+    def address(self, spec: SourceSpec, secret: Mapping[str, str]) -> SourceAddress:
+        """Return where the source of a stream is.
+
+        Raises:
+            SecretMissing: if the secret lacks what the spec needs.
+        """
+        ...
+
+    def fleet(self, key: tuple[tuple[str, str], ...]) -> SourceFleet:
+        """Return a server as the monitor asks it."""
+        ...

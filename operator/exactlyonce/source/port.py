@@ -1,0 +1,86 @@
+"""What a source holds at one moment. Performs no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import Partition, Positions
+
+LeaderEpochs = Mapping[Partition, int]
+"""The epoch of each partition's leader, where the brokers tell it: it grows with every change of the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets one partition holds: `earliest` is the first that can be read, `latest` one past the last."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """The partitions that were asked about with their bounds, and each topic's id.
+
+    A topic's id is made anew when the topic is deleted and made again (KIP-516). `selected` are the partitions that the
+    spec reads now; others were asked about because the stream has read them. `missing` are topics that the spec names and
+    that do not exist. `records` has the record at each offset that was asked for and that the bounds hold: None where there
+    is no record. `compacted` are the topics, of those with such a None, from which compaction takes records.
+    """
+
+    bounds: Mapping[Partition, Bounds]
+    origin_ids: Mapping[str, str]
+    selected: frozenset[Partition]
+    missing: tuple[str, ...] = field(default=())
+    records: Mapping[Partition, Fingerprint | None] = field(default_factory=dict)
+    compacted: frozenset[str] = frozenset()
+
+    @property
+    def earliest(self) -> Positions:
+        """The first offset that can be read, a partition."""
+        return Positions({partition: bounds.earliest for partition, bounds in self.bounds.items()})
+
+    @property
+    def latest(self) -> Positions:
+        """One past the last offset, a partition."""
+        return Positions({partition: bounds.latest for partition, bounds in self.bounds.items()})
+
+
+@dataclass(frozen=True)
+class SourceNow:
+    """What is asked about partitions that are being read: the earliest offsets, the topics' ids, the leaders' epochs."""
+
+    earliest: Positions
+    origin_ids: Mapping[str, str]
+    leader_epochs: LeaderEpochs
+
+
+class Source(Protocol):
+    """A source that can be asked for its bounds; every call is bounded in time and raises SourceUnreachable past that."""
+
+    @property
+    def brokers(self) -> str:
+        """What a person calls the source: its bootstrap servers."""
+        ...
+
+    def view(
+        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+    ) -> SourceView:
+        """Return what the partitions that the spec reads, and those in `also`, hold now.
+
+        With `offsets`, the records at these offsets are looked at as well, as far as the bounds hold them.
+        """
+        ...
+
+    def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
+        """Resolve where the stream is to start, once, against what the source holds.
+
+        With `only`, for these partitions alone: those that a changed spec has added.
+
+        Raises:
+            OriginMissing, StartInvalid: if that cannot be resolved.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""What each connector does inside Spark, under the names of `exactlyonce.connectors`."""
