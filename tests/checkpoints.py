@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from tests.simulation.files import MemoryStore
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
@@ -32,6 +33,6 @@ def in_memory(state: str) -> MemoryStore:
 
 def readable(store: MemoryStore, state: str) -> Readable:
     """Return what a folder reads as, which must be a checkpoint that Spark goes on with."""
-    found = read_generation(store, state)
+    found = read_generation(store, CODEC, state)
     assert isinstance(found, Readable), found
     return found

@@ -16,6 +16,7 @@ from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import Generation, Marker, create_marker, write_seed
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.cli.main import main
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, fence, raise_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.publish import Publication, publish
@@ -50,7 +51,9 @@ class OfflineStream:
 
     def plan(self, batch: int, *ends: int) -> None:
         """Write what Spark writes before a batch runs."""
-        (self.folder / "offsets" / str(batch)).write_bytes(files.render_offsets(self.at(*ends), SHUFFLE_PARTITIONS))
+        (self.folder / "offsets" / str(batch)).write_bytes(
+            files.render_offsets(CODEC.render_entry(self.at(*ends)), SHUFFLE_PARTITIONS)
+        )
 
     def checkpoint(self, batch: int) -> None:
         """Write what Spark writes after a batch has run."""
@@ -98,7 +101,7 @@ class OfflineStream:
         raise_epoch(opened.ledger, NewStream(stream_id, TOKEN, opened.owner, database), Epoch(1))
         create_marker(opened.stores.checkpoints, Marker(stream_id, TOKEN))
         generation, request = Generation(1, Epoch(1)), request_of(opened.stream, opened.owner)
-        write_seed(opened.stores.checkpoints, generation, BatchNumber(0), self._stands, SHUFFLE_PARTITIONS)
+        write_seed(opened.stores.checkpoints, CODEC, generation, BatchNumber(0), self._stands, SHUFFLE_PARTITIONS)
         self.checkpoint(0)
         seed = Publication(
             epoch=Epoch(1),

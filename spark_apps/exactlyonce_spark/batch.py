@@ -21,6 +21,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
+from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import tasks
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import (
@@ -36,7 +37,7 @@ from exactlyonce_spark.landing import (
     require_permit,
 )
 from exactlyonce_spark.log_watch import LogWatch
-from exactlyonce_spark.source_check import RecordsLost, SourceCheck
+from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
@@ -283,7 +284,7 @@ class BatchLoop:
             self._check_source(planned, records_read)
         except RecordsLost as problem:
             taken = planned_row(self._permit, planned, BatchStatus.TAKEN, written, records_read)
-            lost = failures_of(taken, FailureStatus.LOST, self._source.brokers, str(problem))
+            lost = failures_of(taken, FailureStatus.LOST, self._source.address, str(problem))
         complete_taken(self._ledger, self._permit, planned, written, records_read, frozenset(tags), lost)
 
     def _require_partitions(self, batch: SparkBatch, plan: ExecutedPlan) -> None:

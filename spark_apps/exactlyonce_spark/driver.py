@@ -82,7 +82,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
         words = _run_query(parts, drain, keep)
         release(parts.ledger, parts.permit)
     except BaseException as problem:  # whatever ends a driver, its launcher is told
-        claimed = None if parts is None else Claimed(parts.ledger, parts.permit, parts.source.brokers)
+        claimed = None if parts is None else Claimed(parts.ledger, parts.permit, parts.source.address)
         return failed(problem, claimed, loop, asks_again=driver.kubernetes is not None)
     return words
 

@@ -22,7 +22,7 @@ class Claimed:
 
     ledger: PostgresLedger
     permit: Permit
-    brokers: str
+    address: str
 
 
 def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None, *, asks_again: bool) -> LastWords:
@@ -33,7 +33,7 @@ def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None
         ending, message = _fenced_meanwhile(parts, ending, message)
     if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
         try:
-            record_failure(parts.ledger, parts.permit, planned, parts.brokers, message)
+            record_failure(parts.ledger, parts.permit, planned, parts.address, message)
         except ExactlyOnceError as second:
             log.warning("The failure could not be recorded: %s", second)
     if planned is None:

@@ -261,7 +261,7 @@ def finish_partitions(
     _settled(once, lambda: _has_landed(ledger, permit, batch))
 
 
-def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, brokers: str, error: str) -> None:
+def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, address: str, error: str) -> None:
     """Record that a batch failed, with its ranges, unless it has landed.
 
     Raises:
@@ -273,7 +273,7 @@ def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, brokers:
             return
         row = replace(planned_row(permit, batch, BatchStatus.FAILED, Written(None), None), note=error)
         transaction.write_batch(permit.stream_id, row)
-        failures = failures_of(row, FailureStatus.OPEN, brokers, error)
+        failures = failures_of(row, FailureStatus.OPEN, address, error)
         transaction.write_failures(permit.stream_id, failures)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.source.connector import Reading, SourceCheck
 from exactlyonce.source.port import LeaderEpochs
-from exactlyonce_spark.source_check import KnownLog, Reading, SourceCheck, require_all_was_there, without_proof
+from exactlyonce_spark.source_check import KnownLog, require_all_was_there, without_proof
 
 log = logging.getLogger("exactlyonce.batch")
 

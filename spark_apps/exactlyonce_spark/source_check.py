@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import LeaderEpochs, SourceNow
 from exactlyonce_spark.landing import LandingRefused, OriginReplaced
 
@@ -23,43 +23,6 @@ class RecordsReplaced(LandingRefused):
 
 class LeaderChanged(SourceUnreachable):
     """The leader of a partition changed while a batch was read; nothing was landed, and the batch is read again."""
-
-
-class Reading(Protocol):
-    """Records that are being read while Spark reads the batch."""
-
-    def result(self) -> Mapping[Partition, Fingerprint]:
-        """Return the fingerprints, after a bounded time; partitions of which none was read are left out. Never raises."""
-        ...
-
-
-class SourceCheck(Protocol):
-    """The source, asked about partitions that have just been read."""
-
-    @property
-    def brokers(self) -> str:
-        """What a person calls the source."""
-        ...
-
-    def now(self, partitions: list[Partition]) -> SourceNow:
-        """Return the earliest offset of each partition, the id of each topic, and the leaders' epochs."""
-        ...
-
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
-        """Ask for the leaders' epochs as of now; the answer is awaited where it is called for."""
-        ...
-
-    def records_at(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Fingerprint | None]:
-        """Return the record at each offset, None where there is none; offsets that are not held are left out."""
-        ...
-
-    def compacted(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return the topics, of those given, from which compaction takes records."""
-        ...
-
-    def last_records(self, ranges: Ranges) -> Reading:
-        """Begin to read the last record of each range."""
-        ...
 
 
 @dataclass(frozen=True)

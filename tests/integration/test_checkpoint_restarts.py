@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import Damaged, Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from testbed.golden import EARLIEST, LATEST, ROCKSDB, START, Batches, GoldenTopic, records_between, run_to_end
 from testbed.kafka import Kafka
@@ -58,7 +59,7 @@ def test_spark_goes_on_as_this_project_reads_the_checkpoint(
     spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
 ) -> None:
     checkpoint = copy_of(state, tmp_path)
-    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    before = read_generation(LocalLogStore(str(tmp_path)), CODEC, state)
     found = restart(spark, topic, checkpoint)
     assert (found.ran, found.error) == (expected_batches(GOES_ON[state]), None)
     assert isinstance(before, Readable)
@@ -70,7 +71,7 @@ def test_spark_goes_on_as_this_project_reads_the_checkpoint(
         assert before.planned_start is not None
         assert first == before.planned, "the planned batch, again"
         assert records == records_between(before.planned_start, before.planned_end), "with the range that was planned"
-    after = read_generation(LocalLogStore(str(tmp_path)), state)
+    after = read_generation(LocalLogStore(str(tmp_path)), CODEC, state)
     assert isinstance(after, Readable), "what Spark has added is read again"
     assert (after.planned, after.checkpointed, after.planned_end) == (found.numbers[-1], found.numbers[-1], LATEST)
 
@@ -80,7 +81,7 @@ def test_spark_goes_on_where_this_project_does_not_let_it(
     spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
 ) -> None:
     checkpoint = copy_of(state, tmp_path)
-    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    before = read_generation(LocalLogStore(str(tmp_path)), CODEC, state)
     found = restart(spark, topic, checkpoint)
     assert (found.ran, found.error) == (expected_batches(GOES_ON_WRONGLY[state]), None)
     start_is_unknown = isinstance(before, Readable) and before.planned_start is None
@@ -92,7 +93,7 @@ def test_spark_fails_on_what_this_project_names_as_damaged(
     spark: SparkSession, topic: GoldenTopic, tmp_path: Path, state: str
 ) -> None:
     checkpoint = copy_of(state, tmp_path)
-    before = read_generation(LocalLogStore(str(tmp_path)), state)
+    before = read_generation(LocalLogStore(str(tmp_path)), CODEC, state)
     ran, error = FAILS[state]
     found = restart(spark, topic, checkpoint)
     assert found.ran == expected_batches(ran)
@@ -117,7 +118,7 @@ def test_state_without_offsets_stops_a_stateful_query(spark: SparkSession, topic
 def seed(folder: Path, batch: int, at: Positions = START) -> Path:
     """Write a generation whose empty batch ends at `at`; returns the checkpoint directory that Spark is given."""
     generation = Generation(7, Epoch(3))
-    write_seed(LocalLogStore(str(folder)), generation, BatchNumber(batch), at, 2)
+    write_seed(LocalLogStore(str(folder)), CODEC, generation, BatchNumber(batch), at, 2)
     return Path(generation.path(str(folder)))
 
 
@@ -163,7 +164,7 @@ def test_a_batch_planned_after_a_seed_is_run_again_with_its_range(
     """The offset log must hold spark.sql.shuffle.partitions, or Spark ends with None.get when it compares two batches."""
     checkpoint = seed(tmp_path, 41)
     run_to_end(topic.read(spark, batch_records=6), checkpoint, fail_at=42)
-    planned = read_generation(LocalLogStore(str(tmp_path)), checkpoint.name)
+    planned = read_generation(LocalLogStore(str(tmp_path)), CODEC, checkpoint.name)
     assert isinstance(planned, Readable)
     assert (planned.planned, planned.checkpointed, planned.planned_start, planned.has_run) == (42, 41, START, True)
     found = restart(spark, topic, checkpoint)

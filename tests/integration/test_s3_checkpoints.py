@@ -20,6 +20,7 @@ from exactlyonce.checkpoint.generation import list_generations
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce_spark.s3_settings import LOGIN_KEYS
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
@@ -87,7 +88,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
     part("killed before landing", crash="land.before-commit=kill-driver")
     store = store_of(rig, s3)
     (only,) = list_generations(store)
-    read = read_generation(store, only.folder)
+    read = read_generation(store, CODEC, only.folder)
     assert isinstance(read, Readable)
     assert read.checkpointed == read.planned == rig.landed_batch(), "the operator reads what Spark wrote"
     key = f"checkpoints/{rig.name}/{only.folder}/offsets/{read.planned}"

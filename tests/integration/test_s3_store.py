@@ -29,6 +29,7 @@ from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import SecretMissing, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
@@ -108,9 +109,9 @@ def test_a_folder_of_more_entries_than_one_answer_holds_is_listed_whole(
 def test_a_generation_is_seeded_and_read_back(store: S3LogStore) -> None:
     generation = Generation(3, Epoch(17))
     positions = Positions({Partition("orders", 0): 42, Partition("orders", 1): 7})
-    write_seed(store, generation, BatchNumber(9), positions, 8)
+    write_seed(store, CODEC, generation, BatchNumber(9), positions, 8)
     assert list_generations(store) == (generation,)
-    seeded = read_generation(store, generation.folder)
+    seeded = read_generation(store, CODEC, generation.folder)
     assert isinstance(seeded, Readable)
     assert (seeded.planned, seeded.checkpointed, seeded.planned_end) == (9, 9, positions)
 

@@ -85,7 +85,7 @@ def _record_failure(
     planned = loop.in_hand
     assert planned is not None, "a record is read in a batch"
     with suppress(ExactlyOnceError):
-        record_failure(ledger, permit, planned, world.topic.brokers, str(problem))
+        record_failure(ledger, permit, planned, world.topic.address, str(problem))
     return planned
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
@@ -46,7 +47,8 @@ class MemoryTopic:
     former: dict[Partition, set[int]] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
 
-    brokers = "memory"
+    address = "memory"
+    codec = CODEC
 
     def earliest(self, partition: Partition) -> int:
         """The first offset that can be read."""
@@ -186,7 +188,8 @@ class NamedTopics:
     topic: MemoryTopic
     names: frozenset[str]
 
-    brokers = "memory"
+    address = "memory"
+    codec = CODEC
 
     def view(
         self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None

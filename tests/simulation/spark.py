@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from exactlyonce.checkpoint.files import parse_kafka_start
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import OutcomeUnknown, Unreachable
 from exactlyonce.launch.port import ShrunkLimit
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Partition, Positions
@@ -162,7 +162,7 @@ class Query:
     def _kafka_start(self) -> Positions | None:
         """KafkaSourceInitialOffsetWriter: where batch 0 starts, if it was written."""
         try:
-            return parse_kafka_start(self._store.read(f"{self._folder}/sources/0/0"))
+            return CODEC.parse_start(self._store.read(f"{self._folder}/sources/0/0"))
         except FileMissing:
             return None
         except ValueError as problem:

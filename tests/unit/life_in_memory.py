@@ -14,6 +14,7 @@ from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.next_look import Next
@@ -235,7 +236,9 @@ class Life:
         number, folder = BatchNumber(row.landed_batch + 1), row.checkpoint_path.rsplit("/", 1)[-1]
         end = Positions(dict.fromkeys(KEYS, 10))
         self.machine.store.files.setdefault(f"{folder}/commits/{number - 1}", files.render_commit())
-        self.machine.store.files.setdefault(f"{folder}/offsets/{number}", files.render_offsets(end, 8))
+        self.machine.store.files.setdefault(
+            f"{folder}/offsets/{number}", files.render_offsets(CODEC.render_entry(end), 8)
+        )
         with self.machine.ledger.transaction() as transaction:
             transaction.lock_stream(STREAM, Lock.UPDATE)
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)

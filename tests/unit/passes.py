@@ -12,6 +12,7 @@ from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import claim_epoch
@@ -176,7 +177,7 @@ class Machine:
         end = Positions(dict(zip(self.keys, ends, strict=True)))
         folder = row.checkpoint_path.rsplit("/", 1)[-1]
         self.store.files.setdefault(f"{folder}/commits/{number - 1}", files.render_commit())  # batch 0 ran before
-        self.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(end, 8)
+        self.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(CODEC.render_entry(end), 8)
         with self.ledger.transaction() as transaction:
             locked = transaction.lock_stream(STREAM, Lock.UPDATE)
             assert locked is not None
@@ -215,7 +216,7 @@ class Machine:
         assert status.attempt == view.stream.epoch
         assert isinstance(self.drivers.look(Epoch(status.attempt)), Running)
         assert view.stream.checkpoint_path is not None
-        state = read_generation(self.store, view.stream.checkpoint_path.rsplit("/", 1)[-1])
+        state = read_generation(self.store, CODEC, view.stream.checkpoint_path.rsplit("/", 1)[-1])
         assert isinstance(state, Readable)
         assert state.planned_end == view.landed.positions
         marker = read_marker(self.store)

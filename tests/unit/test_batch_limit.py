@@ -10,6 +10,7 @@ import pytest
 from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.status import ConditionStatus, Phase, StreamStatus
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, ShrunkLimit
 from exactlyonce.ledger.fence import claim_epoch
@@ -33,7 +34,7 @@ def plan(machine: Machine, attempt: Epoch, *ends: int, fails: bool = True) -> in
     end = Positions(dict(zip(machine.keys, ends, strict=True)))
     folder = row.checkpoint_path.rsplit("/", 1)[-1]
     machine.store.files.setdefault(f"{folder}/commits/{number - 1}", files.render_commit())
-    machine.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(end, 8)
+    machine.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(CODEC.render_entry(end), 8)
     batch = PlannedBatch(number, machine.view().landed.positions.ranges_until(end), IDS)
     begin_batch(machine.ledger, permit, batch)
     if fails:

@@ -14,6 +14,7 @@ import pytest
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
@@ -99,7 +100,7 @@ def drive(machine: Machine, attempt: Epoch, mode: Mode) -> None:
             end = Positions(machine.topic.ends)
             if end == _end(machine, folder, planned):
                 return
-            machine.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(end, 8)
+            machine.store.files[f"{folder}/offsets/{number}"] = files.render_offsets(CODEC.render_entry(end), 8)
         end = _end(machine, folder, number)
         start = end if number == 0 else _end(machine, folder, number - 1)
         loop.run(Batch(machine, BatchNumber(number), start.ranges_until(end), attempt))

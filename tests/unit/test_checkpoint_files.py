@@ -7,6 +7,7 @@ import json
 import pytest
 
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.positions.ranges import Positions
 from testbed.golden import ENDS, START, TOPIC, positions
 from tests.checkpoints import golden
@@ -14,10 +15,16 @@ from tests.checkpoints import golden
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
+def end_of(file: files.OffsetFile) -> Positions | None:
+    """The positions in the entry of the only source."""
+    entry = file.only_end
+    return None if entry is None else CODEC.parse_entry(entry)
+
+
 @pytest.mark.parametrize("batch", range(4))
 def test_an_offset_log_of_version_1_gives_the_batchs_end(batch: int) -> None:
     file = files.parse_offsets(golden("planned", f"offsets/{batch}"))
-    assert (file.version, file.kafka_end()) == (1, ENDS[batch])
+    assert (file.version, end_of(file)) == (1, ENDS[batch])
     assert file.conf[SHUFFLE_PARTITIONS] == "2"
 
 
@@ -26,11 +33,11 @@ def test_an_offset_log_of_version_2_gives_the_batchs_end(batch: int) -> None:
     content = golden("offsets-version-2", f"offsets/{batch}")
     assert content.startswith(b"v2\n")
     file = files.parse_offsets(content)
-    assert (file.version, file.kafka_end()) == (2, ENDS[batch])
+    assert (file.version, end_of(file)) == (2, ENDS[batch])
 
 
 def test_kafkas_own_log_gives_where_batch_0_started() -> None:
-    assert files.parse_kafka_start(golden("first-batch-planned", "sources/0/0")) == START
+    assert CODEC.parse_start(golden("first-batch-planned", "sources/0/0")) == START
 
 
 @pytest.mark.parametrize(("state", "version"), [("checkpointed", 1), ("commits-version-2", 2), ("stateful", 2)])
@@ -45,8 +52,8 @@ def test_the_query_id_is_read_from_metadata() -> None:
 
 def test_a_batch_without_an_offset_has_none() -> None:
     metadata = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
-    assert files.parse_offsets(f"v1\n{metadata}\n-".encode()).kafka_end() is None
-    assert files.parse_offsets(f"v2\n{metadata}\n0:-".encode()).kafka_end() is None
+    assert end_of(files.parse_offsets(f"v1\n{metadata}\n-".encode())) is None
+    assert end_of(files.parse_offsets(f"v2\n{metadata}\n0:-".encode())) is None
 
 
 def test_a_rendered_commit_is_byte_for_byte_what_spark_writes() -> None:
@@ -69,13 +76,13 @@ def test_rendered_offsets_differ_from_sparks_in_time_and_other_settings_only(bat
     written["batchTimestampMs"] = 0
     written["conf"] = {SHUFFLE_PARTITIONS: written["conf"][SHUFFLE_PARTITIONS]}
     expected = "\n".join([version, json.dumps(written, separators=(",", ":")), end]).encode()
-    assert files.render_offsets(ENDS[batch], 2) == expected
+    assert files.render_offsets(CODEC.render_entry(ENDS[batch]), 2) == expected
 
 
 @pytest.mark.parametrize("end", [None, START, positions(0, 0, 0), positions(2**63 - 1, 0, 1)])
 def test_what_is_rendered_is_read_back(end: Positions | None) -> None:
-    file = files.parse_offsets(files.render_offsets(end, 7))
-    assert (file.kafka_end(), file.conf) == (end, {SHUFFLE_PARTITIONS: "7"})
+    file = files.parse_offsets(files.render_offsets(None if end is None else CODEC.render_entry(end), 7))
+    assert (end_of(file), file.conf) == (end, {SHUFFLE_PARTITIONS: "7"})
 
 
 def test_a_commit_log_that_a_newer_spark_wrote_is_refused_by_name() -> None:
@@ -92,7 +99,7 @@ def test_an_offset_log_of_a_later_version_is_refused_by_name() -> None:
 
 def test_a_kafka_start_of_a_later_version_is_refused_by_name() -> None:
     with pytest.raises(files.VersionUnsupported, match=r"^its Kafka source log version is v2; this release reads v1$"):
-        files.parse_kafka_start(b"\0v2\n" + START.to_json().encode())
+        CODEC.parse_start(b"\0v2\n" + START.to_json().encode())
 
 
 def test_what_follows_a_version_that_is_not_known_is_not_looked_at() -> None:
@@ -111,9 +118,7 @@ def test_a_commit_of_which_only_the_version_was_written_is_torn_though_spark_acc
         files.parse_commit(b"v1")
 
 
-@pytest.mark.parametrize(
-    "parse", [files.parse_metadata, files.parse_offsets, files.parse_commit, files.parse_kafka_start]
-)
+@pytest.mark.parametrize("parse", [files.parse_metadata, files.parse_offsets, files.parse_commit, CODEC.parse_start])
 def test_a_file_without_bytes_is_empty_and_one_with_other_bytes_is_torn(parse: object) -> None:
     assert callable(parse)
     with pytest.raises(files.FileEmpty, match="it has no bytes"):
@@ -126,13 +131,13 @@ def test_a_file_without_bytes_is_empty_and_one_with_other_bytes_is_torn(parse: o
 def test_a_query_with_two_sources_is_no_stream_of_this_project() -> None:
     file = files.parse_offsets(golden("two-sources", "offsets/0"))
     with pytest.raises(files.FileTorn, match="it names 2 sources where a stream has one"):
-        file.kafka_end()
+        end_of(file)
 
 
 def test_the_offset_of_another_source_is_no_kafka_position() -> None:
     file = files.parse_offsets(golden("file-source", "offsets/0"))
     with pytest.raises(files.FileTorn, match="topic 'logOffset' has 0 where a map of partitions belongs"):
-        file.kafka_end()
+        end_of(file)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_the_offset_of_another_source_is_no_kafka_position() -> None:
 def test_positions_that_spark_never_writes_are_torn(text: str, words: str) -> None:
     content = golden("planned", "offsets/3").replace(ENDS[3].to_json().encode(), text.encode())
     with pytest.raises(files.FileTorn, match=words):
-        files.parse_offsets(content).kafka_end()
+        end_of(files.parse_offsets(content))
 
 
 def test_the_topic_of_the_golden_files_is_the_one_the_tests_know() -> None:

@@ -9,6 +9,7 @@ import pytest
 from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damage, Damaged, Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from testbed.golden import ENDS, START
@@ -94,7 +95,7 @@ DAMAGED: dict[str, tuple[Damage, str, int | None]] = {
 
 
 def on_disk(state: str) -> CheckpointState:
-    return read_generation(LocalLogStore(str(GOLDEN)), state)
+    return read_generation(LocalLogStore(str(GOLDEN)), CODEC, state)
 
 
 def test_every_golden_folder_is_claimed_by_one_of_the_two_tables() -> None:
@@ -149,19 +150,19 @@ def test_reading_changes_nothing(state: str) -> None:
 
 def test_a_folder_that_is_missing_or_has_no_logs_is_no_checkpoint(tmp_path: Path) -> None:
     store = LocalLogStore(str(tmp_path))
-    assert read_generation(store, "nothing") == Absent()
+    assert read_generation(store, CODEC, "nothing") == Absent()
     (tmp_path / "fresh" / "offsets").mkdir(parents=True)
     (tmp_path / "fresh" / "state").mkdir()
     (tmp_path / "fresh" / "metadata").write_bytes(b'{"id":"x"}')
     (tmp_path / "fresh" / "offsets" / ".0.7f1c.tmp").write_bytes(b"v1")
-    assert read_generation(store, "fresh") == Absent()
+    assert read_generation(store, CODEC, "fresh") == Absent()
 
 
 def test_storage_that_does_not_answer_is_no_state_of_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "offsets").write_bytes(b"a file where a folder belongs")
     with pytest.raises(StoreUnreachable, match="could not be listed"):
-        read_generation(LocalLogStore(str(tmp_path)), "checkpoint")
+        read_generation(LocalLogStore(str(tmp_path)), CODEC, "checkpoint")
 
 
 def test_one_file_that_cannot_be_read_is_no_state_of_a_checkpoint(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_one_file_that_cannot_be_read_is_no_state_of_a_checkpoint(tmp_path: Path
         )
     (tmp_path / "c" / "metadata").symlink_to("metadata")
     with pytest.raises(StoreUnreachable, match="could not be"):
-        read_generation(LocalLogStore(str(tmp_path)), "c")
+        read_generation(LocalLogStore(str(tmp_path)), CODEC, "c")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_number_in_disguise_that_is_not_beyond_the_latest_changes_nothing(name
 def test_a_number_in_disguise_beyond_the_latest_is_what_spark_would_look_for(name: str) -> None:
     store = in_memory("checkpointed")
     store.files[f"checkpointed/offsets/{name}"] = b"anything"
-    found = read_generation(store, "checkpointed")
+    found = read_generation(store, CODEC, "checkpointed")
     assert isinstance(found, Damaged)
     assert (found.damage, found.words.split(" ")[0]) == (Damage.FOREIGN_NUMBER, f"offsets/{name}")
 
@@ -226,7 +227,7 @@ def test_an_old_file_without_bytes_is_named_though_no_restart_reads_it(path: str
     """A disk that lost the content of one file may have lost more."""
     store = in_memory("planned")
     store.files[f"planned/{path}"] = b""
-    found = read_generation(store, "planned")
+    found = read_generation(store, CODEC, "planned")
     assert isinstance(found, Damaged)
     assert (found.damage, found.words) == (Damage.FILE_EMPTY, f"{path}: it has no bytes")
 
@@ -253,12 +254,12 @@ def test_state_files_of_the_older_format_do_not_survive_two_writers() -> None:
 def test_a_seed_cut_after_any_file_never_looks_like_a_checkpoint_that_ran(batch: int) -> None:
     whole = MemoryStore()
     generation = Generation(1, Epoch(1))
-    write_seed(whole, generation, BatchNumber(batch), START, 2)
+    write_seed(whole, CODEC, generation, BatchNumber(batch), START, 2)
     paths = list(whole.files)
     for count in range(len(paths)):
         cut = MemoryStore()
         cut.files = {path: whole.files[path] for path in paths[:count]}
-        found = read_generation(cut, generation.folder)
+        found = read_generation(cut, CODEC, generation.folder)
         assert not isinstance(found, Readable), f"{paths[:count]} reads as {found}"
         assert not found.has_run, f"{paths[:count]} reads as {found}"
 
@@ -267,7 +268,7 @@ def test_a_seed_cut_after_any_file_never_looks_like_a_checkpoint_that_ran(batch:
 def test_a_whole_seed_reads_as_the_empty_batch_it_is(batch: int) -> None:
     store = MemoryStore()
     generation = Generation(1, Epoch(1))
-    write_seed(store, generation, BatchNumber(batch), START, 2)
+    write_seed(store, CODEC, generation, BatchNumber(batch), START, 2)
     found = readable(store, generation.folder)
     assert (found.planned, found.checkpointed, found.planned_end) == (batch, batch or None, START)
     assert not found.has_run

@@ -10,6 +10,7 @@ import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.state import CheckpointState, Damage, Damaged, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.reconcile.verdicts import Verdict
 from tests.checkpoints import GOLDEN, STATES_PAGE, golden_states
 from tests.restart_table import FAILS, GOES_ON, GOES_ON_WRONGLY
@@ -51,7 +52,7 @@ def test_every_name_that_the_code_gives_stands_in_a_row() -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.folder)
 def test_a_row_gives_the_name_that_the_code_gives(row: Row) -> None:
-    assert row.name.split(",")[0] == name_of(read_generation(LocalLogStore(str(GOLDEN)), row.folder))
+    assert row.name.split(",")[0] == name_of(read_generation(LocalLogStore(str(GOLDEN)), CODEC, row.folder))
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.folder)

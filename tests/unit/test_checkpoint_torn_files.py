@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exactlyonce.checkpoint.state import Damage, Damaged, Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from tests.checkpoints import in_memory, readable
 from tests.simulation.files import MemoryStore
 
@@ -18,7 +19,7 @@ def test_a_file_cut_at_any_byte_is_whole_or_named(state: str) -> None:
         for length in range(len(content)):
             cut = in_memory_without_checksums(whole)
             cut.files[path] = content[:length]
-            found = read_generation(cut, state)
+            found = read_generation(cut, CODEC, state)
             named = isinstance(found, Damaged) and found.damage in (Damage.FILE_EMPTY, Damage.FILE_TORN)
             assert named or found == expected, f"{path} cut to {length} bytes reads as {found}"
 
@@ -32,7 +33,7 @@ def test_a_bit_that_flips_anywhere_is_found_by_the_checksum(state: str) -> None:
         for place in range(len(content)):
             flipped = MemoryStore()
             flipped.files = {**whole.files, path: content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]}
-            found = read_generation(flipped, state)
+            found = read_generation(flipped, CODEC, state)
             assert isinstance(found, Damaged), f"{path} with byte {place} changed reads as {found}"
             assert found.damage is Damage.CHECKSUM_MISMATCH
 
@@ -45,7 +46,7 @@ def test_a_file_cut_at_any_byte_under_its_checksum_is_named(state: str) -> None:
         for length in range(len(whole.files[path])):
             cut = MemoryStore()
             cut.files = {**whole.files, path: whole.files[path][:length]}
-            found = read_generation(cut, state)
+            found = read_generation(cut, CODEC, state)
             assert isinstance(found, Damaged), f"{path} cut to {length} bytes reads as {found}"
             assert found.damage in (Damage.FILE_EMPTY, Damage.CHECKSUM_MISMATCH)
 
@@ -56,7 +57,7 @@ def test_a_checksum_file_cut_at_any_byte_says_nothing_or_is_named() -> None:
     checksums = whole.files["planned/offsets/.3.crc"]
     for length in range(len(checksums)):
         whole.files["planned/offsets/.3.crc"] = checksums[:length]
-        found = read_generation(whole, "planned")
+        found = read_generation(whole, CODEC, "planned")
         named = isinstance(found, Damaged) and found.damage is Damage.CHECKSUM_MISMATCH
         assert named or found == expected, f"a checksum file of {length} bytes makes it {found}"
 

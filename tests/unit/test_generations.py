@@ -21,6 +21,7 @@ from exactlyonce.checkpoint.generation import (
     write_seed,
 )
 from exactlyonce.checkpoint.state import read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from testbed.golden import ENDS, START
@@ -48,7 +49,7 @@ def dies_at(count: int) -> MemoryStore:
 
 
 def seed(store: MemoryStore, batch: int = 41) -> None:
-    write_seed(store, SEVENTH, BatchNumber(batch), START, 2)
+    write_seed(store, CODEC, SEVENTH, BatchNumber(batch), START, 2)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +187,12 @@ def test_a_seed_that_does_not_read_back_as_written_is_refused(foreign: str) -> N
 def test_two_generations_do_not_share_a_query_id() -> None:
     store = MemoryStore()
     seed(store)
-    write_seed(store, Generation(8, Epoch(3)), BatchNumber(41), ENDS[0], 2)
+    write_seed(store, CODEC, Generation(8, Epoch(3)), BatchNumber(41), ENDS[0], 2)
     ids = {store.read(f"{folder}/metadata") for folder in (SEVENTH.folder, Generation(8, Epoch(3)).folder)}
     assert len(ids) == 2
-    assert read_generation(store, SEVENTH.folder) != read_generation(store, Generation(8, Epoch(3)).folder)
+    assert read_generation(store, CODEC, SEVENTH.folder) != read_generation(
+        store, CODEC, Generation(8, Epoch(3)).folder
+    )
 
 
 def test_a_seed_names_the_watermark_policy_where_it_is_not_sparks_default() -> None:
@@ -197,5 +200,5 @@ def test_a_seed_names_the_watermark_policy_where_it_is_not_sparks_default() -> N
     named = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.multipleWatermarkPolicy": "max"}
     for policy, conf in (("min", {"spark.sql.shuffle.partitions": "2"}), ("max", named)):
         store = MemoryStore()
-        write_seed(store, SEVENTH, BatchNumber(0), START, 2, policy)
+        write_seed(store, CODEC, SEVENTH, BatchNumber(0), START, 2, policy)
         assert readable(store, SEVENTH.folder).conf == conf

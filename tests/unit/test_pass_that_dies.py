@@ -8,6 +8,7 @@ import pytest
 
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.checkpoint import files
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.launch.port import Running
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, Owner
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
@@ -109,7 +110,7 @@ def topic_deleted() -> Machine:
     machine.land(attempt, 41, 31, 7)
     folder = f"generation-000002-a{attempt}"
     planned = Positions(dict(zip(machine.keys, (45, 31, 12), strict=True)))
-    machine.store.files[f"{folder}/offsets/4"] = files.render_offsets(planned, 8)
+    machine.store.files[f"{folder}/offsets/4"] = files.render_offsets(CODEC.render_entry(planned), 8)
     machine.end(attempt)
     machine.run_pass()
     del machine.topic.ends[REFUNDS]
@@ -311,7 +312,9 @@ def test_a_topic_that_is_gone_again_and_again_is_forgotten_each_time(is_same: bo
         folder = row.checkpoint_path.rsplit("/", 1)[-1]
         planned = Positions(dict(zip(machine.keys, (41, 31, 9), strict=True)))
         machine.store.files[f"{folder}/commits/{row.landed_batch}"] = files.render_commit()
-        machine.store.files[f"{folder}/offsets/{row.landed_batch + 1}"] = files.render_offsets(planned, 8)
+        machine.store.files[f"{folder}/offsets/{row.landed_batch + 1}"] = files.render_offsets(
+            CODEC.render_entry(planned), 8
+        )
         machine.end(attempt)
         machine.run_pass()
         del machine.topic.ends[REFUNDS]

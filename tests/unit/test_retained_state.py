@@ -7,6 +7,7 @@ import pytest
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained, copy_retained, find_retained
 from exactlyonce.checkpoint.state import Readable, read_generation
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from tests.simulation.files import MemoryStore
@@ -29,7 +30,7 @@ def made(kind: str, stores: tuple[str, ...] = ("default",)) -> StateFolder:
 
 
 def found(folder: StateFolder, batch: int = FOURTH) -> Retained | NotRetained:
-    return find_retained(folder.store, FIRST, BatchNumber(batch))
+    return find_retained(folder.store, CODEC, FIRST, BatchNumber(batch))
 
 
 def why(folder: StateFolder, batch: int = FOURTH) -> str:
@@ -152,8 +153,8 @@ def test_state_that_another_try_of_the_batch_made_is_not_taken() -> None:
 def test_a_copy_reads_as_the_batch_that_landed_and_leaves_the_old_generation_alone(kind: str) -> None:
     folder = made(kind)
     before = dict(folder.store.files)
-    copy_retained(folder.store, FIRST, SECOND, FOURTH)
-    state = read_generation(folder.store, SECOND.folder)
+    copy_retained(folder.store, CODEC, FIRST, SECOND, FOURTH)
+    state = read_generation(folder.store, CODEC, SECOND.folder)
     assert isinstance(state, Readable)
     assert (state.planned, state.checkpointed, state.stateful, state.has_run) == (4, 4, True, False)
     assert {path: folder.store.files[path] for path in before} == before
@@ -163,7 +164,7 @@ def test_a_copy_reads_as_the_batch_that_landed_and_leaves_the_old_generation_alo
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_that_is_cut_short_anywhere_is_no_checkpoint_and_is_completed_by_doing_it_again(kind: str) -> None:
     whole = made(kind)
-    copy_retained(whole.store, FIRST, SECOND, FOURTH)
+    copy_retained(whole.store, CODEC, FIRST, SECOND, FOURTH)
     retained = found(whole)
     assert isinstance(retained, Retained)
     for count in range(len(retained.files)):
@@ -176,11 +177,13 @@ def test_a_copy_that_is_cut_short_anywhere_is_no_checkpoint_and_is_completed_by_
         cut = MemoryStore(step)
         cut.files.update(made(kind).store.files)
         with pytest.raises(Died):
-            copy_retained(cut, FIRST, SECOND, FOURTH)
-        assert not isinstance(read_generation(cut, SECOND.folder), Readable), f"cut before {retained.files[count]}"
+            copy_retained(cut, CODEC, FIRST, SECOND, FOURTH)
+        assert not isinstance(read_generation(cut, CODEC, SECOND.folder), Readable), (
+            f"cut before {retained.files[count]}"
+        )
         again = MemoryStore()
         again.files = cut.files
-        copy_retained(again, FIRST, SECOND, FOURTH)
+        copy_retained(again, CODEC, FIRST, SECOND, FOURTH)
         assert again.files == whole.store.files
 
 
@@ -193,4 +196,4 @@ def test_what_goes_away_while_it_is_copied_is_no_copy() -> None:
     store = MemoryStore(step)
     store.files = folder.store.files
     with pytest.raises(StoreUnreachable, match=r"state/0/1/5.zip went away while it was copied"):
-        copy_retained(store, FIRST, SECOND, FOURTH)
+        copy_retained(store, CODEC, FIRST, SECOND, FOURTH)

@@ -1,7 +1,7 @@
 """Parse and render the single files of a Spark streaming checkpoint. Performs no I/O.
 
-Sources: OffsetSeqLog, CommitLog, StreamMetadata and HDFSMetadataLog in org.apache.spark.sql.execution.streaming, and
-KafkaSourceInitialOffsetWriter in org.apache.spark.sql.kafka010, all of Spark 4.2.0.
+Sources: OffsetSeqLog, CommitLog, StreamMetadata and HDFSMetadataLog in org.apache.spark.sql.execution.streaming of Spark
+4.2.0. What an entry of a source means is told by its `PositionCodec`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from exactlyonce.positions.ranges import MalformedPositions, Positions
 
 OFFSET_LOG_VERSIONS = (1, 2)
 COMMIT_LOG_VERSIONS = (1, 2)
@@ -38,21 +36,16 @@ class OffsetFile:
     ends: tuple[str | None, ...]
     conf: Mapping[str, str]
 
-    def kafka_end(self) -> Positions | None:
-        """Return the Kafka positions of the only source; None when it had no offset in this batch.
+    @property
+    def only_end(self) -> str | None:
+        """The entry of the only source; None when it had no offset in this batch.
 
         Raises:
-            FileTorn: if the query has several sources or the entry holds no Kafka positions.
+            FileTorn: if the query has several sources.
         """
         if len(self.ends) != 1:
             raise FileTorn(f"it names {len(self.ends)} sources where a stream has one")
-        text = self.ends[0]
-        if text is None:
-            return None
-        try:
-            return Positions.from_json(text)
-        except MalformedPositions as problem:
-            raise FileTorn(str(problem)) from problem
+        return self.ends[0]
 
 
 def parse_metadata(content: bytes) -> str:
@@ -61,7 +54,7 @@ def parse_metadata(content: bytes) -> str:
     Raises:
         FileEmpty, FileTorn: if it is not that.
     """
-    entry = _json_object(_text(content))
+    entry = _json_object(text_of(content))
     query_id = entry.get("id")
     if not isinstance(query_id, str) or not query_id:
         raise FileTorn("it has no query id")
@@ -76,8 +69,8 @@ def parse_offsets(content: bytes) -> OffsetFile:
     Raises:
         FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
     """
-    lines = _text(content).split("\n")
-    version = _version(lines[0], OFFSET_LOG_VERSIONS, "offset log")
+    lines = text_of(content).split("\n")
+    version = version_of(lines[0], OFFSET_LOG_VERSIONS, "offset log")
     if len(lines) < 3:
         raise FileTorn(f"it has {len(lines)} lines; a version, the batch's metadata and one line a source belong there")
     metadata = _json_object(lines[1])
@@ -94,34 +87,12 @@ def parse_commit(content: bytes) -> int:
     Raises:
         FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
     """
-    lines = _text(content).split("\n")
-    version = _version(lines[0], COMMIT_LOG_VERSIONS, "commit log")
+    lines = text_of(content).split("\n")
+    version = version_of(lines[0], COMMIT_LOG_VERSIONS, "commit log")
     if len(lines) < 2:
         raise FileTorn("its metadata line is missing")
     _json_object(lines[1])
     return version
-
-
-def parse_kafka_start(content: bytes) -> Positions:
-    """Parse Kafka's `sources/0/0`, the only record of where batch 0 of an unseeded query started.
-
-    The first byte is zero (SPARK-19517), then a version line and the positions.
-
-    Raises:
-        FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
-    """
-    if not content:
-        raise FileEmpty("it has no bytes")
-    if content[0] != 0:
-        raise FileTorn("its first byte is not zero")
-    if len(content) == 1:
-        raise FileTorn("it ends after its first byte")
-    lines = _text(content[1:]).split("\n")
-    _version(lines[0], (1,), "Kafka source log")
-    try:
-        return Positions.from_json(lines[1] if len(lines) > 1 else "")
-    except MalformedPositions as problem:
-        raise FileTorn(str(problem)) from problem
 
 
 def render_metadata(query_id: str) -> bytes:
@@ -129,10 +100,8 @@ def render_metadata(query_id: str) -> bytes:
     return json.dumps({"id": query_id}, separators=(",", ":")).encode()
 
 
-def render_offsets(
-    end: Positions | None, shuffle_partitions: int, watermark_policy: str = DEFAULT_WATERMARK_POLICY
-) -> bytes:
-    """Return the content of `offsets/N` for a query with one Kafka source; None renders Spark's `-`.
+def render_offsets(end: str | None, shuffle_partitions: int, watermark_policy: str = DEFAULT_WATERMARK_POLICY) -> bytes:
+    """Return the content of `offsets/N` for a query with one source, whose entry is `end`; None renders Spark's `-`.
 
     Without spark.sql.shuffle.partitions a restart that has to run batch N+1 again ends with None.get
     (OfflineStateRepartitionUtils.isRepartitionBatch compares it between the two).
@@ -142,12 +111,7 @@ def render_offsets(
         # What the log does not name, Spark takes for the default of old logs, whatever the session says.
         conf["spark.sql.streaming.multipleWatermarkPolicy"] = watermark_policy
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}, separators=(",", ":"))
-    return f"v1\n{metadata}\n{NO_OFFSET if end is None else end.to_json()}".encode()
-
-
-def render_kafka_start(start: Positions) -> bytes:
-    """Return the content of Kafka's `sources/0/0`: where batch 0 starts."""
-    return f"\0v1\n{start.to_json()}".encode()
+    return f"v1\n{metadata}\n{NO_OFFSET if end is None else end}".encode()
 
 
 def render_commit() -> bytes:
@@ -155,7 +119,12 @@ def render_commit() -> bytes:
     return b'v1\n{"nextBatchWatermarkMs":0}'
 
 
-def _text(content: bytes) -> str:
+def text_of(content: bytes) -> str:
+    """Return the text of a log file.
+
+    Raises:
+        FileEmpty, FileTorn: if there is none.
+    """
     if not content:
         raise FileEmpty("it has no bytes")
     try:
@@ -164,7 +133,12 @@ def _text(content: bytes) -> str:
         raise FileTorn("it is not UTF-8 text") from problem
 
 
-def _version(line: str, known: tuple[int, ...], log: str) -> int:
+def version_of(line: str, known: tuple[int, ...], log: str) -> int:
+    """Return the version that a log file's first line names.
+
+    Raises:
+        FileTorn, VersionUnsupported: if it names none, or one that is not `known`.
+    """
     digits = line.removeprefix("v")
     if digits == line or not (digits.isascii() and digits.isdigit()):
         raise FileTorn(f"its first line is {line[:40]!r}, not a version")

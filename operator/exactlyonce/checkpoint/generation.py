@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.errors import Refused, StoreUnreachable
@@ -123,6 +124,7 @@ def replace_marker(store: LogStore, expected: Marker, marker: Marker) -> bool:
 
 def write_seed(
     store: LogStore,
+    codec: PositionCodec,
     generation: Generation,
     batch: BatchNumber,
     positions: Positions,
@@ -143,16 +145,18 @@ def write_seed(
     query_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{store.location}/{folder}"))
     content = {f"{folder}/metadata": files.render_metadata(query_id)}
     if batch == 0:
-        content[f"{folder}/sources/0/0"] = files.render_kafka_start(positions)
+        content[f"{folder}/sources/0/0"] = codec.render_start(positions)
     else:
         content[f"{folder}/commits/{batch}"] = files.render_commit()
         content[f"{folder}/offsets/{batch - 1}"] = files.render_offsets(None, shuffle_partitions)
-    content[f"{folder}/offsets/{batch}"] = files.render_offsets(positions, shuffle_partitions, watermark_policy)
+    content[f"{folder}/offsets/{batch}"] = files.render_offsets(
+        codec.render_entry(positions), shuffle_partitions, watermark_policy
+    )
     for path, expected in content.items():
         outcome = store.create(path, expected)
         if isinstance(outcome, AlreadyExists) and outcome.content != expected:
             raise StoreUnreachable(f"{store.location}/{path} exists with other content; it was not touched.")
-    seeded = read_generation(store, folder)
+    seeded = read_generation(store, codec, folder)
     if (
         not isinstance(seeded, Readable)
         or (seeded.planned, seeded.planned_end) != (batch, positions)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TypeVar
 
 from exactlyonce.checkpoint import files, state_files
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.state_files import StateFile, StoreShape
@@ -52,20 +53,24 @@ class _Missing(Exception):
     """Carries what is missing out of the search."""
 
 
-def find_retained(store: LogStore, generation: Generation, batch: BatchNumber) -> Retained | NotRetained:
+def find_retained(
+    store: LogStore, codec: PositionCodec, generation: Generation, batch: BatchNumber
+) -> Retained | NotRetained:
     """Look for the logs and the state of one batch in a generation. Reading never changes a file.
 
     Raises:
         StoreUnreachable: if the storage does not answer; that is no absence.
     """
-    search = _Search(store, generation.folder, batch)
+    search = _Search(store, codec, generation.folder, batch)
     try:
         return search.retained(generation)
     except _Missing as missing:
         return NotRetained(f"{generation.folder}/{missing}", search.oldest())
 
 
-def copy_retained(store: LogStore, source: Generation, target: Generation, batch: BatchNumber) -> None:
+def copy_retained(
+    store: LogStore, codec: PositionCodec, source: Generation, target: Generation, batch: BatchNumber
+) -> None:
     """Make `target` of what `source` retains of a batch, and read it back; safe to repeat.
 
     The offset log comes last, as in every seed: cut short before it, the folder holds no checkpoint that could be published.
@@ -73,7 +78,7 @@ def copy_retained(store: LogStore, source: Generation, target: Generation, batch
     Raises:
         StoreUnreachable: if the storage does not answer, or something went away since it was looked for.
     """
-    found = find_retained(store, source, batch)
+    found = find_retained(store, codec, source, batch)
     if isinstance(found, NotRetained):
         raise StoreUnreachable(
             f"{store.location}: what is left of batch {batch} went away before it was copied: {found.why}."
@@ -85,11 +90,13 @@ def copy_retained(store: LogStore, source: Generation, target: Generation, batch
             raise StoreUnreachable(
                 f"{store.location}/{source.folder}/{path} went away while it was copied; it is looked for again."
             ) from None
-    _require_same(store, source, target, found)
+    _require_same(store, codec, source, target, found)
 
 
-def _require_same(store: LogStore, source: Generation, target: Generation, copied: Retained) -> None:
-    made, again = read_generation(store, target.folder), find_retained(store, target, copied.batch)
+def _require_same(
+    store: LogStore, codec: PositionCodec, source: Generation, target: Generation, copied: Retained
+) -> None:
+    made, again = read_generation(store, codec, target.folder), find_retained(store, codec, target, copied.batch)
     before, after = store.tree(source.folder), store.tree(target.folder)
     if (
         not isinstance(made, Readable)
@@ -105,8 +112,9 @@ def _require_same(store: LogStore, source: Generation, target: Generation, copie
 class _Search:
     """Lists a generation once, then reads the few files that name others."""
 
-    def __init__(self, store: LogStore, folder: str, batch: BatchNumber) -> None:
+    def __init__(self, store: LogStore, codec: PositionCodec, folder: str, batch: BatchNumber) -> None:
         self._store = store
+        self._codec = codec
         self._folder = folder
         self._batch = batch
         self.sizes = store.tree(folder)
@@ -159,11 +167,15 @@ class _Search:
     def _logs(self) -> tuple[Positions | None, Positions]:
         self._parsed("metadata", files.parse_metadata)
         self._parsed(f"commits/{self._batch}", files.parse_commit)
-        before = self._parsed(f"offsets/{self._batch - 1}", lambda text: files.parse_offsets(text).kafka_end())
-        end = self._parsed(f"offsets/{self._batch}", lambda text: files.parse_offsets(text).kafka_end())
+        before = self._parsed(f"offsets/{self._batch - 1}", self._end)
+        end = self._parsed(f"offsets/{self._batch}", self._end)
         if end is None:
             raise _Missing(f"offsets/{self._batch} has no position for its source")
         return before, end
+
+    def _end(self, content: bytes) -> Positions | None:
+        entry = files.parse_offsets(content).only_end
+        return None if entry is None else self._codec.parse_entry(entry)
 
     def _operators(self) -> list[int]:
         """The operators that keep state: those that have a folder, and those whose state the commit names."""

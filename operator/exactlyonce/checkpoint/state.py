@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from exactlyonce.checkpoint import checksums, files
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.store import Entry, FileMissing, LogStore
 from exactlyonce.positions.ranges import BatchNumber, Positions
 
@@ -111,20 +112,21 @@ class _Found(Exception):
         self.words = words
 
 
-def read_generation(store: LogStore, generation: str) -> CheckpointState:
+def read_generation(store: LogStore, codec: PositionCodec, generation: str) -> CheckpointState:
     """Read the logs of one generation and name their state.
 
     Raises:
         StoreUnreachable: if the storage does not answer; that is no state.
     """
-    return _Reader(store, generation).state()
+    return _Reader(store, generation, codec).state()
 
 
 class _Reader:
     """Lists the folders that are there once, then reads the few files that a restart depends on."""
 
-    def __init__(self, store: LogStore, generation: str) -> None:
+    def __init__(self, store: LogStore, generation: str, codec: PositionCodec) -> None:
         self._store = store
+        self._codec = codec
         self._generation = generation
         self._root = store.list(generation)
         self._listings = {log: self._list(log) for log in ("offsets", "commits")}
@@ -211,7 +213,7 @@ class _Reader:
         planned = self._offsets[-1]
         latest = self._read_offsets(planned)
         commit_version = self._commit_version()
-        end = self._kafka_end(planned, latest)
+        end = self._end(planned, latest)
         if end is None:
             raise _Found(Damage.FILE_TORN, f"offsets/{planned}: it has no position for its source")
         return Readable(
@@ -234,19 +236,23 @@ class _Reader:
     def _start_of(self, planned: BatchNumber) -> Positions | None:
         if planned > 0:
             previous = BatchNumber(planned - 1)
-            return self._kafka_end(previous, self._read_offsets(previous))
+            return self._end(previous, self._read_offsets(previous))
         try:
             content = self._store.read(f"{self._generation}/sources/0/0")
         except FileMissing:
             return None
         self._checked("sources/0", "0", content)
-        return self._parsed("sources/0/0", files.parse_kafka_start, content)
+        return self._parsed("sources/0/0", self._codec.parse_start, content)
 
     def _read_offsets(self, batch: BatchNumber) -> files.OffsetFile:
         return self._parsed(f"offsets/{batch}", files.parse_offsets, self._read("offsets", str(batch)))
 
-    def _kafka_end(self, batch: BatchNumber, file: files.OffsetFile) -> Positions | None:
-        return self._parsed(f"offsets/{batch}", files.OffsetFile.kafka_end, file)
+    def _end(self, batch: BatchNumber, file: files.OffsetFile) -> Positions | None:
+        return self._parsed(f"offsets/{batch}", self._positions, file)
+
+    def _positions(self, file: files.OffsetFile) -> Positions | None:
+        entry = file.only_end
+        return None if entry is None else self._codec.parse_entry(entry)
 
     def _read(self, log: str, name: str) -> bytes:
         try:

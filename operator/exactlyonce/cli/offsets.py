@@ -70,7 +70,7 @@ def _logs(opened: LocalStream, path: str | None) -> tuple[Positions, Positions]:
     generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
     if generation is None:
         return Positions(), Positions()
-    state = read_generation(opened.stores.checkpoints, generation.folder)
+    state = read_generation(opened.stores.checkpoints, opened.stores.source.codec, generation.folder)
     if not isinstance(state, Readable):
         return Positions(), Positions()
     if state.checkpointed == state.planned:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.store import CreateOutcome, Entry, LogStore
 from exactlyonce.control.bulkheads import Store
 from exactlyonce.errors import PassTooLong
@@ -146,8 +147,13 @@ class GuardedLogStore:
 class GuardedSource:
     """A `Source` whose questions take a place each."""
 
-    brokers: str
+    address: str
     opening: Opening
+
+    @property
+    def codec(self) -> PositionCodec:
+        """How Spark's logs hold its positions."""
+        return self.opening.opened.source.codec
 
     def view(
         self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None

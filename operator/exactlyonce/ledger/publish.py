@@ -120,7 +120,7 @@ def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark)
         transaction.write_query(stream_id, query)
 
 
-def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, brokers: str) -> None:
+def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, address: str) -> None:
     """AtMostOnce: record that a batch was taken and may never have been written; safe to repeat.
 
     Only a batch that is still taken under the lock becomes Lost: what has settled it since the observation is the truth.
@@ -135,13 +135,13 @@ def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, br
         if found is None or found.status is not BatchStatus.TAKEN:
             return
         transaction.write_batch(stream_id, replace(found, status=BatchStatus.LOST, note=error))
-        transaction.write_failures(stream_id, failures_of(found, FailureStatus.LOST, brokers, error))
+        transaction.write_failures(stream_id, failures_of(found, FailureStatus.LOST, address, error))
 
 
-def failures_of(batch: BatchRow, status: FailureStatus, brokers: str, error: str) -> tuple[FailureRow, ...]:
+def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str) -> tuple[FailureRow, ...]:
     """Return a failure for each range of a batch that holds offsets. Performs no I/O."""
     return tuple(
-        FailureRow(batch.batch, partition, offsets.from_offset, offsets.until_offset, status, brokers, error)
+        FailureRow(batch.batch, partition, offsets.from_offset, offsets.until_offset, status, address, error)
         for partition, offsets in batch.ranges.non_empty().items()
     )
 

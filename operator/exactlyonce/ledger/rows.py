@@ -140,7 +140,7 @@ class FailureRow:
     from_offset: int
     until_offset: int
     status: FailureStatus
-    brokers: str
+    address: str
     error: str
     origin_gone: bool = False
 

@@ -34,13 +34,16 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
         case WriteMarker():
             _write_marker(stores, action)
         case RecordLost(batch=batch):
-            record_lost(stores.ledger, stream_id, epoch, batch, stores.source.brokers)
+            record_lost(stores.ledger, stream_id, epoch, batch, stores.source.address)
         case SeedAndPublish():
             if action.state_of is not None:
-                copy_retained(stores.checkpoints, action.state_of, action.generation, action.seed_batch)
+                copy_retained(
+                    stores.checkpoints, stores.source.codec, action.state_of, action.generation, action.seed_batch
+                )
             else:
                 write_seed(
                     stores.checkpoints,
+                    stores.source.codec,
                     action.generation,
                     action.seed_batch,
                     action.after.positions,

@@ -98,7 +98,7 @@ def observe(
         Refused: if a store refuses, or a start position cannot be resolved.
     """
     ledger = stores.ledger.look(request.stream_id)
-    location, states = _look_at_location(stores.checkpoints, ledger)
+    location, states = _look_at_location(stores, ledger)
     checkpoint = _checkpoint(stores.checkpoints, ledger, location, states)
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
     if isinstance(checkpoint, Readable):
@@ -121,7 +121,7 @@ def observe(
     )
     wanted = state_to_look_for(seen)
     if wanted is not None:
-        seen = replace(seen, retained=find_retained(stores.checkpoints, *wanted))
+        seen = replace(seen, retained=find_retained(stores.checkpoints, stores.source.codec, *wanted))
     if _may_start_anew(seen):
         return replace(seen, start=stores.source.start(source))
     if ledger is not None and is_set_anew(request, ledger):
@@ -163,13 +163,14 @@ def _may_start_anew(seen: Observation) -> bool:
 
 
 def _look_at_location(
-    store: LogStore, ledger: LedgerView | None
+    stores: Stores, ledger: LedgerView | None
 ) -> tuple[LocationView, dict[Generation, CheckpointState]]:
     """Read the published generation and all later ones; the numbers of earlier ones are below its seed's."""
     published = 0 if ledger is None else ledger.stream.generation or 0
+    store, codec = stores.checkpoints, stores.source.codec
     seen = look_around(store)
     states = {
-        generation: read_generation(store, generation.folder)
+        generation: read_generation(store, codec, generation.folder)
         for generation in seen.generations
         if generation.number >= published
     }

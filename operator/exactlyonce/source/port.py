@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions
 
@@ -62,8 +63,13 @@ class Source(Protocol):
     """A source that can be asked for its bounds; every call is bounded in time and raises SourceUnreachable past that."""
 
     @property
-    def brokers(self) -> str:
-        """What a person calls the source: its bootstrap servers."""
+    def address(self) -> str:
+        """What a person calls the source, such as its bootstrap servers."""
+        ...
+
+    @property
+    def codec(self) -> PositionCodec:
+        """How Spark's logs hold its positions."""
         ...
 
     def view(

@@ -15,6 +15,7 @@ from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Positions
@@ -34,7 +35,7 @@ def seed_without_its_commit() -> Iterator[None]:
         store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int, policy: str
     ) -> None:
         store.create(f"{made.folder}/metadata", files.render_metadata("x"))
-        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(positions, partitions))
+        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(CODEC.render_entry(positions), partitions))
 
     with mock.patch.object(act, "write_seed", without_commit):
         yield
@@ -97,9 +98,9 @@ def state_of_the_latest_batch() -> Iterator[None]:
     """A query with state goes on with the latest state that its checkpoint holds, not with that of the landed batch."""
 
     def with_latest(store: LogStore, source: Generation, target: Generation, batch: BatchNumber) -> None:
-        copy_retained(store, source, target, batch)
+        copy_retained(store, CODEC, source, target, batch)
         commits = [int(entry.name) for entry in store.list(f"{source.folder}/commits") if entry.name.isdigit()]
-        latest = find_retained(store, source, BatchNumber(max(commits)))
+        latest = find_retained(store, CODEC, source, BatchNumber(max(commits)))
         if isinstance(latest, Retained):
             (newest,) = [path for path in latest.files if path.endswith(".snapshot")]
             (landed,) = [path for path in store.tree(target.folder) if path.endswith(".snapshot")]

@@ -13,6 +13,7 @@ from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin, LeaderMoves
+from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
 from exactlyonce.connectors.kafka.last_records import LastRecords
 from exactlyonce.connectors.kafka.properties import own_librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource, StartFrom
@@ -58,12 +59,17 @@ class KafkaBounds:
         self._set = spec.selection()
         self._timeout = timeout_seconds
         self._isolation = IsolationLevel.READ_COMMITTED if spec.committed_only else IsolationLevel.READ_UNCOMMITTED
-        self._admin = admin or KafkaAdmin(self.brokers, own_librdkafka_properties(spec, secret), timeout_seconds)
+        self._admin = admin or KafkaAdmin(self.address, own_librdkafka_properties(spec, secret), timeout_seconds)
 
     @property
-    def brokers(self) -> str:
+    def address(self) -> str:
         """The bootstrap servers."""
         return self._spec.bootstrap_servers
+
+    @property
+    def codec(self) -> KafkaCodec:
+        """How Spark's logs hold Kafka's positions."""
+        return CODEC
 
     def view(
         self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
@@ -115,11 +121,11 @@ class KafkaBounds:
         """
         if view.missing or not view.selected:
             wanted = ", ".join(view.missing) or f"that matches {self._spec.topic_pattern}"
-            raise OriginMissing(f"Kafka at {self.brokers} has no topic {wanted}; create it, or correct source.kafka.")
+            raise OriginMissing(f"Kafka at {self.address} has no topic {wanted}; create it, or correct source.kafka.")
         absent = [str(partition) for partition in sorted(self._set.partitions) if partition not in view.bounds]
         if absent:
             raise OriginMissing(
-                f"Kafka at {self.brokers} has no partition {', '.join(absent)}; create it, or correct source.kafka.assign."
+                f"Kafka at {self.address} has no partition {', '.join(absent)}; create it, or correct source.kafka.assign."
             )
         bounds = {key: view.bounds[key] for key in (view.selected if only is None else only)}
         match self._spec.start.from_:
@@ -146,7 +152,7 @@ class KafkaBounds:
         described = self._describe(topics)
         for topic in topics:
             if topic not in described:
-                raise OriginMissing(f"Topic {topic} is gone from Kafka at {self.brokers}.")
+                raise OriginMissing(f"Topic {topic} is gone from Kafka at {self.address}.")
         return SourceNow(
             Positions(self._offsets(asked, wanted)),
             {name: topic.topic_id for name, topic in described.items()},
@@ -186,7 +192,7 @@ class KafkaBounds:
             answers = {resource.name: self._admin.answer(future) for resource, future in futures.items()}
         except SourceRefused as problem:
             raise SourceRefused(
-                f"Kafka at {self.brokers} does not let this login ask for the configuration of {', '.join(sorted(topics))}, "
+                f"Kafka at {self.address} does not let this login ask for the configuration of {', '.join(sorted(topics))}, "
                 "of which a record that landed is missing; grant it DESCRIBE_CONFIGS, so that compaction can be told from loss."
             ) from problem
         return frozenset(topic for topic, found in answers.items() if "compact" in found[_CLEANUP_POLICY].value)
@@ -198,7 +204,7 @@ class KafkaBounds:
         if absent or unknown:
             wrong = f"lacks {', '.join(absent)}" if absent else f"names {', '.join(unknown)}, which the source has not"
             raise StartInvalid(
-                f"source.kafka.start.offsets {wrong}; give one entry for every partition of {self.brokers}."
+                f"source.kafka.start.offsets {wrong}; give one entry for every partition of {self.address}."
             )
         for partition, bounds in wanted.items():
             offset = given[partition]

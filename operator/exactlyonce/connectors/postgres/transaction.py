@@ -250,7 +250,7 @@ class PostgresTransaction:
                 failure.from_offset,
                 failure.until_offset,
                 str(failure.status),
-                failure.brokers,
+                failure.address,
                 failure.error,
                 failure.from_offset,
                 failure.until_offset,

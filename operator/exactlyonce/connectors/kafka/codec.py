@@ -1,0 +1,43 @@
+"""What Spark's Kafka source writes into a checkpoint. Performs no I/O.
+
+Source: KafkaSourceOffset and KafkaSourceInitialOffsetWriter in org.apache.spark.sql.kafka010 of Spark 4.2.0.
+"""
+
+from __future__ import annotations
+
+from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of, version_of
+from exactlyonce.positions.ranges import MalformedPositions, Positions
+
+
+class KafkaCodec:
+    """A `PositionCodec` for Kafka's positions: `{"topic": {"0": 5}}`."""
+
+    def parse_entry(self, text: str) -> Positions:
+        """Parse Kafka's line of `offsets/N`."""
+        try:
+            return Positions.from_json(text)
+        except MalformedPositions as problem:
+            raise FileTorn(str(problem)) from problem
+
+    def render_entry(self, positions: Positions) -> str:
+        """Return that line."""
+        return positions.to_json()
+
+    def parse_start(self, content: bytes) -> Positions:
+        """Parse `sources/0/0`: the first byte is zero (SPARK-19517), then come a version line and the positions."""
+        if not content:
+            raise FileEmpty("it has no bytes")
+        if content[0] != 0:
+            raise FileTorn("its first byte is not zero")
+        if len(content) == 1:
+            raise FileTorn("it ends after its first byte")
+        lines = text_of(content[1:]).split("\n")
+        version_of(lines[0], (1,), "Kafka source log")
+        return self.parse_entry(lines[1] if len(lines) > 1 else "")
+
+    def render_start(self, positions: Positions) -> bytes:
+        """Return the content of that file."""
+        return f"\0v1\n{positions.to_json()}".encode()
+
+
+CODEC = KafkaCodec()
