@@ -218,7 +218,7 @@ def test_a_query_with_state_says_that_its_batch_cannot_be_made_smaller() -> None
     assert limit_of(machine) is None
     assert status(machine).phase is Phase.BACKING_OFF
     assert status(machine).trouble.batch_failures == 1
-    assert "The query keeps state, so the batch cannot be planned anew" in status(machine).message
+    assert "The query keeps state, so the batch cannot be planned again" in status(machine).message
 
 
 def test_a_batch_that_landed_in_part_runs_as_it_was_planned() -> None:

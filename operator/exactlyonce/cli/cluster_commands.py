@@ -80,9 +80,9 @@ def status(
 ) -> None:
     """Show the streams of a cluster, or all that there is to know of one: phase, lag, driver, verdict, events.
 
-    LAG-RECORDS counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from Kafka
-    and the ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and what is
-    shown is what was last known. Columns that do not fit on the screen are left out. Nothing is changed.
+    LAG-RECORDS counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from the
+    source and the ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and
+    what is shown is what was last known. Columns that do not fit on the screen are left out. Nothing is changed.
 
     Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be asked.
     """

@@ -181,8 +181,8 @@ def offsets(target: str, output: str, **options: Any) -> None:
     """Show where a stream stands in each partition: planned, checkpointed, landed, earliest, latest.
 
     Planned and checkpointed are what Spark's two logs say, landed what the ledger beside the table says; lag is latest less
-    landed, in records. For stream NAME of a cluster the ledger and Kafka are asked from here, with the logins in the stream's
-    secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown.
+    landed, in records. For stream NAME of a cluster the ledger and the source are asked from here, with the logins in the
+    stream's secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown.
     """
     from exactlyonce.cli.offsets import offsets_of, show_offsets
 

@@ -2,7 +2,7 @@
 
 The rules that give the guarantee (fence, claim, publish, landing) are written once over this port, in this package and
 in `exactlyonce_spark.landing`; the stores only carry out statements. One behaviour suite runs over the in-memory ledger
-of the simulation and over Postgres.
+of the simulation and over every ledger that there is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The arithmetic of lag. Performs no I/O and reads no clock.
 
 Lag in records is counted in offsets, from where the ledger says that a stream has landed to where the source ends now.
-Lag in seconds is told as a moment, the Kafka timestamp of the oldest record that has not landed: the age of it grows by
-itself, whatever is down. All moments are seconds since 1970, as Kafka's and Prometheus' are.
+Lag in seconds is told as a moment, the timestamp of the oldest record that has not landed: the age of it grows by
+itself, whatever is down. All moments are seconds since 1970, as Prometheus' are.
 """
 
 from __future__ import annotations

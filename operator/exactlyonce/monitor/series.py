@@ -89,7 +89,7 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge(
             "oldest_not_landed_timestamp_seconds",
-            "The Kafka timestamp of the oldest record that has not landed; `time()` less it is the lag in seconds, which "
+            "The timestamp of the oldest record that has not landed; `time()` less it is the lag in seconds, which "
             "grows whatever is down. Absent while nothing waits.",
         ),
         _oldest,

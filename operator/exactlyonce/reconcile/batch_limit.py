@@ -37,8 +37,8 @@ def after_too_large(
         return None
     if view.stream.stateful:
         return AsItIs(
-            "The query keeps state, so the batch cannot be planned anew: give it more memory or more time "
-            "(sink.postgres.transactionTimeout). A smaller source.kafka.maxOffsetsPerTrigger holds from the next batch on."
+            "The query keeps state, so the batch cannot be planned again: give it more memory, or more time where the sink "
+            "limits it. A smaller limit of a batch, in the source, holds from the next batch on."
         )
     if view.landed.positions != _with(view.landed.positions, row.ranges.starts):
         return AsItIs(

@@ -35,7 +35,7 @@ def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
     if keeps_state(seen) or not (gone or anew) or not seen.source.selected:
         return ""
     if seen.request.source.pattern is None:
-        return f"take {', '.join(sorted(gone))} out of source.kafka to go on without, " if gone else ""
+        return f"take {', '.join(sorted(gone))} out of what the source names to go on without, " if gone else ""
     if not may_forget(seen, ledger) or seen.request.on_topic_deleted is OnTopicDeleted.FORGET:
         return ""
     what = "what is gone and read what was made anew from its first record" if anew else "the topics that are gone"
@@ -66,7 +66,7 @@ def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
     )
     evidence = []
     if unknown:
-        words = f"whether {', '.join(unknown)} was made anew cannot be told by its id: then or now the brokers had none"
+        words = f"whether {', '.join(unknown)} was made anew cannot be told by its id: then or now the source had none"
         evidence.append(Evidence(words, {"topics": unknown}))
     for why, keys in _not_compared(seen, ledger).items():
         told = ", ".join(str(key) for key in keys)

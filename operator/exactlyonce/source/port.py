@@ -11,7 +11,7 @@ from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions
 
 LeaderEpochs = Mapping[Partition, int]
-"""The epoch of each partition's leader, where the brokers tell it: it grows with every change of the leader."""
+"""The epoch of each partition's leader, where the source tells it: it grows with every change of the leader."""
 
 
 @dataclass(frozen=True, slots=True)

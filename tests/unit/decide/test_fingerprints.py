@@ -102,7 +102,7 @@ def test_a_ledger_of_an_earlier_release_says_that_nothing_can_be_compared() -> N
 def test_the_zero_id_is_neither_the_same_nor_another_one_and_that_is_told(known: str, found: str) -> None:
     facts = seen(ledger=ledger(origin_ids={"orders": known}), source=source(origin_ids={"orders": found}))
     assert isinstance(decide(facts).verdict, Resume)
-    assert untold(facts) == ["whether orders was made anew cannot be told by its id: then or now the brokers had none"]
+    assert untold(facts) == ["whether orders was made anew cannot be told by its id: then or now the source had none"]
 
 
 def test_a_new_generation_forgets_no_id_that_the_brokers_do_not_tell_now() -> None:

@@ -163,7 +163,7 @@ MADE_ANEW = Evidence(
     Case("one of two topics is gone", seen(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
-        without="take refunds out of source.kafka to go on without, ")),
+        without="take refunds out of what the source names to go on without, ")),
     Case("one of the topics that a pattern matched is gone", seen(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=ANY_TOPIC)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
@@ -175,7 +175,7 @@ MADE_ANEW = Evidence(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}),
         request=asked(source=TWO_TOPICS, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
-        without="take refunds out of source.kafka to go on without, ")),
+        without="take refunds out of what the source names to go on without, ")),
 )  # fmt: skip
 def test_source_replaced_halts_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
