@@ -23,7 +23,8 @@ from exactlyonce.ledger.publish import Publication, publish
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.reconcile.observe import request_of
-from exactlyonce_spark.landing import PlannedBatch, Written, land_batch
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
 from tests.rig import Rig
 
 TOKEN = "token-of-the-stream"

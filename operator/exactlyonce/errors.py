@@ -64,6 +64,10 @@ class TransactionTooLong(LedgerUnreachable):
     """A transaction took longer than it may, and was ended; inside of a batch it is the batch that fails."""
 
 
+class LostRace(LedgerUnreachable):
+    """Another transaction was committed first; nothing of this one took effect, and its rules are to be run again."""
+
+
 class LedgerRefused(RefusedOutside):
     """The ledger's database answered with a refusal: a wrong password, a missing right, a missing database."""
 

@@ -24,19 +24,9 @@ from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import tasks
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.landing import (
-    AlreadyLanded,
-    Begun,
-    PlannedBatch,
-    StagedRowsLost,
-    Written,
-    begin_batch,
-    finish_partitions,
-    land_batch,
-    planned_row,
-    require_permit,
-)
+from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
 from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
@@ -168,7 +158,8 @@ class BatchLoop:
         by_partition = self._by_partition
         if self._settings.deletes:
             _require_order(batch.number, plan)
-        begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition)
+        follows_own = self._landed is not None and self._landed == planned.number - 1
+        begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition, follows_own=follows_own)
         reached("batch.begun", batch.number)
         if isinstance(begun, AlreadyLanded):
             if plan.stateful:

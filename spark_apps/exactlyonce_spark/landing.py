@@ -7,13 +7,14 @@ the same code runs over Postgres and over the in-memory store of the simulation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.ledger.fence import Fenced, Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
+from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -25,79 +26,37 @@ from exactlyonce.ledger.rows import (
 from exactlyonce.positions.fingerprint import Fingerprint, is_other_origin
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.planned import (
+    AlreadyLanded,
+    BatchNotRecorded,
+    BatchPlannedOtherwise,
+    Begun,
+    LandingRefused,
+    OriginReplaced,
+    PlannedBatch,
+    PositionsDiffer,
+    Written,
+    planned_row,
+)
 
 Answer = TypeVar("Answer")
 
 LANDING_TRIES = 3
 
 
-class LandingRefused(ExactlyOnceError):
-    """What the batch would land does not follow on what has landed; nothing was written."""
-
-
-class BatchPlannedOtherwise(LandingRefused):
-    """A batch of this number landed with other ranges."""
-
-
-class PositionsDiffer(LandingRefused):
-    """The batch does not start where the sink stands."""
-
-
-class BatchNotRecorded(LandingRefused):
-    """The ledger does not know the batch in progress that a partition is of: a failover lost its record."""
-
-
-class OriginReplaced(LandingRefused):
-    """A topic was deleted and made again since the stream first read it."""
-
-
-class StagedRowsLost(ExactlyOnceError):
-    """Fewer or more staged rows are there than the tasks wrote: the database crashed in between. The batch is run again."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBatch:
-    """A batch as Spark's executed plan has it: its number, all of its ranges, and the ids of its topics.
-
-    `stateful` tells whether its query keeps state in the checkpoint. `fingerprints` are of the last record of each range, as
-    far as they were read.
-    """
-
-    number: BatchNumber
-    ranges: Ranges
-    origin_ids: Mapping[str, str]
-    stateful: bool = False
-    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a batch's writer wrote, as far as it is known."""
-
-    rows: int | None
-    dead_letters: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyLanded:
-    """The batch, or the partition, landed before with identical ranges; nothing is to be written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The batch has not landed. `finished` are the partitions that have landed already (`commit: Partition`).
-
-    `fingerprints` are of the last landed record of each partition.
-    """
-
-    finished: frozenset[Partition] = frozenset()
-    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
-
-
+@rerun_after_lost_race
 def begin_batch(
-    ledger: Ledger, permit: Permit, batch: PlannedBatch, *, by_partition: bool = False
+    ledger: Ledger,
+    permit: Permit,
+    batch: PlannedBatch,
+    *,
+    by_partition: bool = False,
+    follows_own: bool = False,
 ) -> Begun | AlreadyLanded:
     """Recognise a batch that landed before, by one query; otherwise check that it follows and record it in progress.
+
+    `follows_own`: this very process has landed the batch before. Then the record is dispensable: it tells which batch a driver
+    died in, and if it is missing, the batch runs again as the first one of the next driver, which does record it.
 
     Raises:
         Fenced: if this process may not land any more.
@@ -114,7 +73,7 @@ def begin_batch(
     _require_start(view.landed, batch, except_for=finished)
     # Partitions that land one by one are explained by this record, and each of them looks for it in the transaction that
     # lands it; so nothing waits for the disk here.
-    with ledger.transaction(lasting=False) as transaction:
+    with ledger.transaction(lasting=False, dispensable=follows_own and not by_partition) as transaction:
         fence(transaction, permit, Lock.SHARE)
         transaction.write_batch(
             permit.stream_id, planned_row(permit, batch, BatchStatus.IN_PROGRESS, Written(None), None)
@@ -122,6 +81,7 @@ def begin_batch(
     return Begun(finished, view.landed.fingerprints)
 
 
+@rerun_after_lost_race
 def _record_state(ledger: Ledger, permit: Permit) -> None:
     """Record that the query keeps state: it is in the checkpoint from batch 0 on, which is seeded and never landed."""
     with ledger.transaction() as transaction:
@@ -163,6 +123,7 @@ def land_batch(
         CommitOutcomeUnknown: if the outcome could not be settled.
     """
 
+    @rerun_after_lost_race
     def once() -> None:
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
@@ -184,6 +145,7 @@ def land_batch(
     _settled(once, lambda: _has_landed(ledger, permit, batch))
 
 
+@rerun_after_lost_race
 def land_partition(
     ledger: Ledger,
     permit: Permit,
@@ -239,6 +201,7 @@ def finish_partitions(
         CommitOutcomeUnknown: if the outcome could not be settled.
     """
 
+    @rerun_after_lost_race
     def once() -> None:
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
@@ -261,6 +224,7 @@ def finish_partitions(
     _settled(once, lambda: _has_landed(ledger, permit, batch))
 
 
+@rerun_after_lost_race
 def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, address: str, error: str) -> None:
     """Record that a batch failed, with its ranges, unless it has landed.
 
@@ -290,6 +254,7 @@ def _settled(once: Callable[[], None], has_landed: Callable[[], bool]) -> None:
                 raise
 
 
+@rerun_after_lost_race
 def _has_landed(ledger: Ledger, permit: Permit, batch: PlannedBatch) -> bool:
     """Look under the stream's lock, which waits for the transaction whose outcome is unknown to end.
 
@@ -392,18 +357,3 @@ def _close(transaction: LedgerTransaction, permit: Permit, stream: StreamRow, ro
     transaction.write_batch(permit.stream_id, row)
     transaction.settle_failures(permit.stream_id, row.batch, FailureStatus.CLOSED)
     transaction.update_stream(replace(stream, landed_batch=row.batch, stateful=stream.stateful or stateful))
-
-
-def planned_row(
-    permit: Permit, batch: PlannedBatch, status: BatchStatus, written: Written, records_read: int | None
-) -> BatchRow:
-    """Return the row of a batch as this permit writes it. Performs no I/O."""
-    return BatchRow(
-        batch=batch.number,
-        epoch=permit.epoch,
-        status=status,
-        ranges=batch.ranges,
-        records_read=records_read,
-        rows_written=written.rows,
-        dead_letters=written.dead_letters,
-    )

@@ -10,7 +10,7 @@ from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_othe
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import LeaderEpochs, SourceNow
-from exactlyonce_spark.landing import LandingRefused, OriginReplaced
+from exactlyonce_spark.planned import LandingRefused, OriginReplaced
 
 
 class RecordsLost(ExactlyOnceError):

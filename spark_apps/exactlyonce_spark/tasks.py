@@ -13,7 +13,8 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.landing import AlreadyLanded, land_partition
+from exactlyonce_spark.landing import land_partition
+from exactlyonce_spark.planned import AlreadyLanded
 from exactlyonce_spark.source_check import KnownLog, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, Target, TaskRange
 from exactlyonce_spark.witnesses import write_under_fence

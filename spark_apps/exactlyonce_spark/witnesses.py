@@ -12,16 +12,18 @@ from collections.abc import Callable
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import BatchStatus, FailureRow
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.landing import LandingRefused, PlannedBatch, Written, planned_row
+from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written, planned_row
 
 
 class RowsInDoubt(ExactlyOnceError):
     """Rows were written in transactions before this one, and the database has lost some of them since."""
 
 
+@rerun_after_lost_race
 def write_under_fence(
     ledger: Ledger,
     permit: Permit,
@@ -66,6 +68,7 @@ def require_witnesses(transaction: LedgerTransaction, stream_id: str, batch: Bat
         )
 
 
+@rerun_after_lost_race
 def complete_taken(
     ledger: Ledger,
     permit: Permit,

@@ -19,7 +19,8 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
-from exactlyonce_spark.landing import LandingRefused, PlannedBatch, Written, begin_batch, land_batch
+from exactlyonce_spark.landing import begin_batch, land_batch
+from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written
 from exactlyonce_spark.witnesses import RowsInDoubt, complete_taken, require_witnesses, write_under_fence
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, STREAM, landed, ledger_on, started

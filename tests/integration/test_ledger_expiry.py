@@ -1,4 +1,4 @@
-"""What the ledger no longer keeps goes, and nothing that a decision may need: over both ledgers, then at size in Postgres."""
+"""What the ledger no longer keeps goes, and nothing that a decision may need: over all ledgers, then at size in Postgres."""
 
 from __future__ import annotations
 
@@ -18,23 +18,13 @@ from exactlyonce.ledger.fence import Permit, fence, raise_epoch
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, Excess, FailureRow, FailureStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
+from exactlyonce_spark.landing import begin_batch, land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, PATIENT, STREAM, batch_row, ledger_on, new_stream, started
-from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 NOW, NEVER = timedelta(0), timedelta(days=1000)
 EVERYTHING: dict[str, Any] = {"batches": {"count": 200, "age": "1h"}}
-
-
-@pytest.fixture(params=["memory", "postgres 18", "postgres 16"])
-def ledger(request: pytest.FixtureRequest, name: str) -> Iterator[Ledger]:
-    if request.param == "memory":
-        yield MemoryLedger(MemoryDatabase())
-        return
-    made = ledger_on(request.getfixturevalue(request.param.replace(" ", "_")), name)
-    yield made
-    made.close()
 
 
 def with_batches(ledger: Ledger, *rows: BatchRow, landed: int | None = None) -> Permit:

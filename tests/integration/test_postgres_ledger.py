@@ -16,7 +16,8 @@ from exactlyonce.errors import LockHeldByOther
 from exactlyonce.ledger.fence import Fenced, Permit, fence, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction, Lock
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce_spark.landing import PlannedBatch, Written, land_batch
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.postgres_proxy import Cut, PostgresProxy

@@ -22,7 +22,8 @@ from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.postgres.table import read_table
 from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
-from exactlyonce_spark.landing import PlannedBatch, Written, begin_batch, land_batch
+from exactlyonce_spark.landing import begin_batch, land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.target import DeadLetter, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of

@@ -30,10 +30,13 @@ from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
 from exactlyonce.connectors.kafka.codec import CODEC
+from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
+from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.errors import SecretMissing, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract
+from tests.object_store_contract import ObjectStoreContract
 
 BUCKET = "lake"
 
@@ -63,7 +66,7 @@ def open_at(endpoint: str, secret: dict[str, str], location: str) -> S3LogStore:
     return S3LogStore(location, S3Service.of(endpoint, None, path_style=True, secret=secret))
 
 
-class TestS3(ErasableStoreContract, ConcurrentLogStoreContract):
+class TestS3(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract):
     """The contract on a bucket, each folder a prefix of its own."""
 
     _s3: S3
@@ -75,6 +78,9 @@ class TestS3(ErasableStoreContract, ConcurrentLogStoreContract):
     def open_store(self, folder: Path) -> S3LogStore:
         opens, location = self.name_of_store(folder)
         return opens(location)
+
+    def open_objects(self, folder: Path) -> S3LogStore:
+        return self.open_store(folder)
 
     def name_of_store(self, folder: Path) -> tuple[Callable[[str], S3LogStore], str]:
         return partial(open_at, self._s3.endpoint, self._s3.secret()), f"s3a://{BUCKET}/contract{folder}"
@@ -160,7 +166,10 @@ def test_a_service_that_ignores_conditions_is_refused_before_anything_is_overwri
             store.create("stream.json", b"mine")
         with pytest.raises(ConditionsIgnored):
             store.replace("stream.json", b"another stream's", b"mine")
+        with pytest.raises(ConditionsIgnored):
+            ObjectLogLedger(ObjectLog(store, "ledger")).prepare()
         assert store.read("stream.json") == b"another stream's"
+        assert store.tree("ledger") == {}
 
 
 def test_a_bucket_that_is_not_there_is_told_by_name(s3: S3) -> None:

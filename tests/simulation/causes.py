@@ -17,7 +17,7 @@ from exactlyonce.reconcile.verdicts import (
     RebuildReason,
 )
 from exactlyonce_spark.batch import LedgerWentBack
-from exactlyonce_spark.landing import LandingRefused, OriginReplaced, StagedRowsLost
+from exactlyonce_spark.planned import LandingRefused, OriginReplaced, StagedRowsLost
 from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
 from exactlyonce_spark.tasks import SecondTry
 from exactlyonce_spark.witnesses import RowsInDoubt

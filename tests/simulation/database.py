@@ -50,7 +50,9 @@ class MemoryLedger:
         self.database = database
 
     @contextmanager
-    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
+    ) -> Iterator[MemoryTransaction]:
         """Open a transaction; see `Ledger.transaction`."""
         database = self.database
         database.hooks.step("begin")

@@ -13,7 +13,8 @@ from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.failures import is_too_large
-from exactlyonce_spark.landing import PlannedBatch, record_failure
+from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.planned import PlannedBatch
 from tests.simulation.database import MemoryLedger
 from tests.simulation.launcher import Driver
 from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked

@@ -27,7 +27,7 @@ from exactlyonce.reconcile.verdicts import (
     SourceTruncated,
     Verdict,
 )
-from exactlyonce_spark.landing import OriginReplaced
+from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from tests.simulation.causes import CONTRADICTIONS, ERRORS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt

@@ -19,7 +19,8 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.batch_limit import has_passed
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
-from exactlyonce_spark.landing import PlannedBatch, begin_batch, record_failure
+from exactlyonce_spark.landing import begin_batch, record_failure
+from exactlyonce_spark.planned import PlannedBatch
 from tests.unit.passes import KEYS, STREAM, Died, Machine, ended
 
 IDS = {"orders": "id-1"}

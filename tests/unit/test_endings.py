@@ -16,7 +16,7 @@ from exactlyonce.errors import (
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import EpochOvertaken, Fenced
 from exactlyonce_spark.failures import ending_of
-from exactlyonce_spark.landing import PositionsDiffer, StagedRowsLost
+from exactlyonce_spark.planned import PositionsDiffer, StagedRowsLost
 
 KINDS = [
     (Fenced, Ending.FENCED),

@@ -10,16 +10,8 @@ from exactlyonce.ledger.publish import PositionsMoved, Publication, publish, rec
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
-from exactlyonce_spark.landing import (
-    LandingRefused,
-    PlannedBatch,
-    PositionsDiffer,
-    Written,
-    begin_batch,
-    finish_partitions,
-    land_batch,
-    land_partition,
-)
+from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, land_partition
+from exactlyonce_spark.planned import LandingRefused, PlannedBatch, PositionsDiffer, Written
 from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 

@@ -16,10 +16,12 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, LogStore
 from exactlyonce.errors import StoreUnreachable
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, LogStoreContract
+from tests.object_store_contract import ObjectStoreContract
 from tests.simulation.files import MemoryStore
+from tests.simulation.objects import MemoryObjects
 
 
-class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract):
+class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract):
     """The contract on a folder of this machine."""
 
     def open_store(self, folder: Path) -> LocalLogStore:
@@ -27,6 +29,16 @@ class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract):
 
     def name_of_store(self, folder: Path) -> tuple[Callable[[str], LogStore], str]:
         return LocalLogStore, str(folder)
+
+    def open_objects(self, folder: Path) -> LocalLogStore:
+        return LocalLogStore(str(folder))
+
+
+class TestTheSimulationsObjects(ObjectStoreContract):
+    """The object store of the simulation, when it is asked to be good."""
+
+    def open_objects(self, folder: Path) -> MemoryObjects:
+        return MemoryObjects()
 
 
 class TestTheSimulationsMemory(LogStoreContract):

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -109,6 +109,23 @@ class LocalLogStore:
                 if len(found) > MOST_FILES:
                     raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} files.")
         return found
+
+    def names_after(self, folder: str, after: str) -> tuple[str, ...]:
+        """Return the names of a folder's visible files that sort after `after`."""
+        with self._named("listed", folder):
+            try:
+                names = os.listdir(self._root / folder)
+            except FileNotFoundError:
+                return ()
+        if len(names) > MOST_FILES:
+            raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} files.")
+        return tuple(sorted(name for name in names if name > after and not name.startswith(".")))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete files; whether their names are off the disk yet is not waited for."""
+        for path in paths:
+            with self._named("removed", path):
+                (self._root / path).unlink(missing_ok=True)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file under a temporary name, flush it to the disk and rename it."""

@@ -16,34 +16,35 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
     NoCredentialsError,
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError
 
 from exactlyonce.api.checkpoint import S3_PREFIX
+from exactlyonce.checkpoint.s3_answers import (
+    CONDITION_FAILED,
+    CONFLICTING,
+    MISSING,
+    UNKNOWN_CONDITION,
+    WRONG_LOGIN,
+    code_of,
+    silence_of,
+    told_of,
+)
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
 from exactlyonce.errors import Refused, StoreUnreachable
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _MOST_PAGES = 1000
+_MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
 
 _ONE_BY_ONE = TransferConfig(use_threads=False)
 """Copies run where they were asked for: a pass has a thread, and its bounds count it."""
 
 PROBE = ".exactlyonce-conditional-writes"
 """A hidden object at the location by which a service proves that it honours conditions; not listed."""
-
-_MISSING = {"NoSuchKey", "404", "NotFound"}
-_CONDITION_FAILED = {"PreconditionFailed", "412"}
-_CONFLICTING = {"ConditionalRequestConflict", "409"}
-_NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
-_WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
-_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
-_UNKNOWN_CONDITION = {"NotImplemented", "501"}
 
 
 class ConditionsIgnored(Refused):
@@ -142,6 +143,26 @@ class S3LogStore:
         # A key that ends with a slash is the mark of a folder, as Hadoop makes them.
         return {path: size for path, size in found.items() if path and not path.endswith("/") and path != PROBE}
 
+    def names_after(self, folder: str, after: str) -> tuple[str, ...]:
+        """Return the names of a folder's objects that sort after `after`: one request where there are at most 1,000."""
+        prefix = f"{self._prefix}{folder}/"
+        found: list[str] = []
+        with self._named("listed", folder):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{after}"
+            )
+            for page in pages:
+                found += [item["Key"][len(prefix) :] for item in page.get("Contents", ())]
+                if len(found) > MOST_FILES:
+                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} objects.")
+        return tuple(sorted(name for name in found if name > after and not name.startswith(".")))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects, 1,000 with each request."""
+        for start in range(0, len(paths), _MOST_DELETED):
+            with self._named("removed", paths[start]):
+                self._delete([self._prefix + path for path in paths[start : start + _MOST_DELETED]])
+
     def copy(self, source: str, target: str) -> None:
         """Let the service copy an object; large ones in parts, which appear at once. Nothing passes through here."""
         place = {"Bucket": self._bucket, "Key": self._prefix + source}
@@ -149,7 +170,7 @@ class S3LogStore:
             try:
                 self._client.copy(place, self._bucket, self._prefix + target, Config=_ONE_BY_ONE)
             except ClientError as problem:
-                if _code(problem) in _MISSING:
+                if code_of(problem) in MISSING:
                     raise FileMissing(source) from None
                 raise
 
@@ -184,7 +205,7 @@ class S3LogStore:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
                 return answer["Body"].read(), answer["ETag"]
             except ClientError as problem:
-                if _code(problem) in _MISSING:
+                if code_of(problem) in MISSING:
                     raise FileMissing(path) from None
                 raise
 
@@ -195,12 +216,12 @@ class S3LogStore:
                 try:
                     self._client.put_object(Bucket=self._bucket, Key=self._prefix + path, Body=content, **condition)
                 except ClientError as problem:
-                    code = _code(problem)
-                    if code in _CONDITION_FAILED or (code in _MISSING and "IfMatch" in condition):
+                    code = code_of(problem)
+                    if code in CONDITION_FAILED or (code in MISSING and "IfMatch" in condition):
                         return False
-                    if code in _UNKNOWN_CONDITION:
+                    if code in UNKNOWN_CONDITION:
                         raise self._ignores_conditions() from problem
-                    if code not in _CONFLICTING or waited == _CONFLICT_TRIES - 1:
+                    if code not in CONFLICTING or waited == _CONFLICT_TRIES - 1:
                         raise
                     time.sleep(_CONFLICT_SECONDS)  # S3 asks for this when two conditional writes meet
                 else:
@@ -231,9 +252,9 @@ class S3LogStore:
         try:
             yield
         except ClientError as problem:
-            if _code(problem) in _WRONG_LOGIN:
+            if code_of(problem) in WRONG_LOGIN:
                 CLIENTS.forget_login(self._service)
-            raise StoreUnreachable(f"{where} could not be {act}: {self._told(problem)}") from problem
+            raise StoreUnreachable(f"{where} could not be {act}: {told_of(problem, self._bucket)}") from problem
         except NoCredentialsError as problem:
             CLIENTS.forget_login(self._service)
             raise StoreUnreachable(
@@ -242,48 +263,9 @@ class S3LogStore:
             ) from problem
         except (BotoCoreError, ReadTimeoutError, ResponseParserError, OSError) as problem:
             raise StoreUnreachable(
-                f"{where} could not be {act}: {_silence(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
+                f"{where} could not be {act}: {silence_of(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
             ) from problem
-
-    def _told(self, problem: ClientError) -> str:
-        code = _code(problem)
-        said = str(problem.response.get("Error", {}).get("Message", "")).rstrip(".")
-        if problem.operation_name == "AssumeRoleWithWebIdentity":
-            return (
-                f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
-                "names, or whom that role trusts."
-            )
-        if code in _NOT_ALLOWED:
-            return (
-                f"access is denied ({said or code}); the login needs s3:ListBucket on {self._bucket}, and s3:GetObject, "
-                "s3:PutObject and s3:DeleteObject below it."
-            )
-        if code in _WRONG_LOGIN:
-            return f"the login is not accepted ({code}); correct the secret that checkpoint.secretRef names."
-        if code == "NoSuchBucket":
-            return f"there is no bucket {self._bucket}; make it, or correct checkpoint.location."
-        if code in _ELSEWHERE:
-            return f"bucket {self._bucket} is in another region ({said or code}); set checkpoint.region."
-        return f"the service answered {code} ({said or 'no more is said'})."
 
 
 _proofs: set[tuple[str | None, str]] = set()
 _proofs_lock = threading.Lock()
-
-
-def _silence(problem: Exception) -> str:
-    """Say how a service did not answer, without the address that was asked, which holds every parameter."""
-    match problem:
-        case ConnectTimeoutError() | EndpointConnectionError():
-            return "there is no connection"
-        case ReadTimeoutError():
-            return "there is no answer"
-        case ResponseParserError():
-            # The error holds the answer, which may be that of any server a tenant named.
-            return "what answers is no S3 service"
-        case _:
-            return " ".join(str(problem).split()).rstrip(".")
-
-
-def _code(problem: ClientError) -> str:
-    return str(problem.response.get("Error", {}).get("Code", "?"))

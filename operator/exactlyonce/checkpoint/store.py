@@ -6,7 +6,7 @@ location, with `/` between the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -113,6 +113,38 @@ class ErasableStore(LogStore, Protocol):
 
         `is_enough` is asked now and then; once it says so, what is left is left, and False is returned.
         """
+        ...
+
+
+class ObjectStore(Protocol):
+    """The part of a store that the object log is kept in: its own folder is small, so it is listed often and in order.
+
+    Every method raises StoreUnreachable when the storage does not answer.
+    """
+
+    @property
+    def location(self) -> str:
+        """The folder as the user names it."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; see `LogStore.read`."""
+        ...
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file unless its name is taken; see `LogStore.create`."""
+        ...
+
+    def names_after(self, folder: str, after: str) -> tuple[str, ...]:
+        """Return the names of a folder's visible files that sort after `after`, in order; `after` may be no file's name.
+
+        An implementer owes: every file that was created before the call and not deleted is among them. Files that come or go
+        meanwhile may each be there or not. Raises StoreUnreachable also where there are more than MOST_FILES.
+        """
+        ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete these files; one that is not there is as good as deleted."""
         ...
 
 

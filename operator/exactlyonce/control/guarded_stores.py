@@ -74,10 +74,13 @@ class GuardedLedger:
     opening: Opening
 
     @contextmanager
-    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[LedgerTransaction]:
+    def transaction(
+        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
+    ) -> Iterator[LedgerTransaction]:
         """Open a transaction; its place is held until it ends."""
         opened = self.opening.opened
-        with opened.at_ledger.entered(), opened.ledger.transaction(evicting=evicting, lasting=lasting) as transaction:
+        opening = opened.ledger.transaction(evicting=evicting, lasting=lasting, dispensable=dispensable)
+        with opened.at_ledger.entered(), opening as transaction:
             yield transaction
 
     def look(self, stream_id: str) -> LedgerView | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow, Ticket
 from exactlyonce.positions.ranges import Epoch
 
@@ -52,6 +53,7 @@ class NewStream:
     database: DatabaseIdentity
 
 
+@rerun_after_lost_race
 def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch, ticket: str | None = None) -> Raised:
     """Make `epoch` the stream's epoch, unclaimed. From here on nothing of an older epoch can land.
 
@@ -102,6 +104,7 @@ def claim_epoch(
     return _claim_once(ledger, stream_id, epoch, claim, ticket)
 
 
+@rerun_after_lost_race
 def _claim_once(
     ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
 ) -> tuple[Permit, StreamRow]:
@@ -153,6 +156,7 @@ def fence(transaction: LedgerTransaction, permit: Permit, lock: Lock) -> StreamR
     return row
 
 
+@rerun_after_lost_race
 def release(ledger: Ledger, permit: Permit) -> None:
     """Record that this process has stopped and will write nothing any more, to its checkpoint either.
 

@@ -38,7 +38,10 @@ class Lock(Enum):
 
 
 class LedgerTransaction(Protocol):
-    """One transaction at READ COMMITTED. Every statement sees what was committed before it, and its own changes."""
+    """One transaction at READ COMMITTED. Every statement sees what was committed before it, and its own changes.
+
+    A ledger without locks does not wait: it finds out at the commit that another transaction was first.
+    """
 
     def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
         """Lock the stream's row until the transaction ends and return it as committed; wait for other holders.
@@ -155,15 +158,20 @@ class Ledger(Protocol):
     Raises LedgerUnreachable when the database does not answer and LedgerRefused when it answers with a refusal.
     """
 
-    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> AbstractContextManager[LedgerTransaction]:
+    def transaction(
+        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
+    ) -> AbstractContextManager[LedgerTransaction]:
         """Open a transaction that commits when its block ends and rolls back when the block raises.
 
         `evicting`: end the sessions that hold a lock this transaction waits for longer than the ledger's patience.
         `lasting`: the commit waits for the disk, whatever role and database say; False only for records that are evidence
         and not promises.
+        `dispensable`: what the block changes may be left out altogether. A ledger to which every commit is a request leaves it
+        out; what the block requires is checked all the same.
 
         Raises:
             CommitOutcomeUnknown: from the end of the block, when the connection was lost during the COMMIT.
+            LostRace: from the end of the block, of a ledger without locks; `ledger.races` runs the block again.
         """
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -56,6 +57,7 @@ class Adoption:
     token: str
 
 
+@rerun_after_lost_race
 def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
     """Make a seeded generation the stream's, and its seed the landed batch; safe to repeat.
 
@@ -98,6 +100,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         )
 
 
+@rerun_after_lost_race
 def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> None:
     """Record a new owner, database or token of a stream; safe to repeat.
 
@@ -109,6 +112,7 @@ def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> N
         transaction.update_stream(replace(row, owner=adoption.owner, database=adoption.database, token=adoption.token))
 
 
+@rerun_after_lost_race
 def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark) -> None:
     """Record what the driver of this epoch is started to do; safe to repeat.
 
@@ -120,6 +124,7 @@ def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark)
         transaction.write_query(stream_id, query)
 
 
+@rerun_after_lost_race
 def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, address: str) -> None:
     """AtMostOnce: record that a batch was taken and may never have been written; safe to repeat.
 

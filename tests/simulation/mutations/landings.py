@@ -15,6 +15,7 @@ from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
 from exactlyonce_spark import landing, log_watch, tasks, witnesses
+from exactlyonce_spark import planned as planned_batch
 from exactlyonce_spark.target import Moved
 from tests.simulation import database, spark_batch, target
 
@@ -24,10 +25,10 @@ def offsets_alone_identify_a_batch() -> Iterator[None]:
     """A batch is recognised by where the sink stands, not by its number."""
     begin = landing.begin_batch
 
-    def by_offsets(ledger: Ledger, permit: Permit, planned: landing.PlannedBatch, **how: Any) -> Any:
+    def by_offsets(ledger: Ledger, permit: Permit, planned: planned_batch.PlannedBatch, **how: Any) -> Any:
         view = landing.require_permit(ledger, permit)
         if view.landed.positions == planned.ranges.ends:
-            return landing.AlreadyLanded()
+            return planned_batch.AlreadyLanded()
         return begin(ledger, permit, planned, **how)
 
     # The number is not looked at either: a batch that was recognised wrongly leaves a hole.
@@ -95,7 +96,7 @@ def a_second_landing_is_let_through() -> Iterator[None]:
     """
     require_next, require_start, advance = landing._require_next, landing._require_start, landing._advance
 
-    def is_second(planned: landing.PlannedBatch, landed: Any) -> bool:
+    def is_second(planned: planned_batch.PlannedBatch, landed: Any) -> bool:
         return bool(landed.positions == planned.ranges.ends and planned.ranges.record_count)
 
     with (
@@ -124,7 +125,7 @@ def a_second_landing_is_let_through() -> Iterator[None]:
 def unknown_commit_settled_by_a_plain_read() -> Iterator[None]:
     """After a lost COMMIT the ledger is read without the lock, while the COMMIT may still be pending."""
 
-    def plain(ledger: Ledger, permit: Permit, planned: landing.PlannedBatch) -> bool:
+    def plain(ledger: Ledger, permit: Permit, planned: planned_batch.PlannedBatch) -> bool:
         view = ledger.look(permit.stream_id)
         return view is not None and view.stream.landed_batch == planned.number
 
@@ -192,9 +193,9 @@ def retention_not_checked() -> Iterator[None]:
 def landed_batches_not_recognised() -> Iterator[None]:
     """A batch that landed is landed again when Spark runs it again."""
 
-    def never(ledger: Ledger, permit: Permit, planned: landing.PlannedBatch, **how: Any) -> landing.Begun:
+    def never(ledger: Ledger, permit: Permit, planned: planned_batch.PlannedBatch, **how: Any) -> planned_batch.Begun:
         landing.require_permit(ledger, permit)
-        return landing.Begun()
+        return planned_batch.Begun()
 
     with mock.patch.object(batch_module, "begin_batch", never), no_compare_and_set():
         yield
@@ -222,7 +223,7 @@ def synchronous_commit_not_forced() -> Iterator[None]:
 
 
 def _advance_blindly(
-    transaction: LedgerTransaction, stream_id: str, planned: landing.PlannedBatch, landed: Any
+    transaction: LedgerTransaction, stream_id: str, planned: planned_batch.PlannedBatch, landed: Any
 ) -> None:
     """Overwrite the positions, as a sink without compare-and-set does."""
     origin_ids = {**landed.origin_ids, **planned.origin_ids}
@@ -248,7 +249,7 @@ def absent_partitions_not_refused() -> Iterator[None]:
     """A batch may leave out a partition that the stream has read."""
     require_start = landing._require_start
 
-    def of_what_it_reads(landed: LandedPositions, planned: landing.PlannedBatch, *rest: Any, **how: Any) -> None:
+    def of_what_it_reads(landed: LandedPositions, planned: planned_batch.PlannedBatch, *rest: Any, **how: Any) -> None:
         known = {key: offset for key, offset in landed.positions.items() if key in planned.ranges}
         require_start(replace(landed, positions=Positions(known)), planned, *rest, **how)
 

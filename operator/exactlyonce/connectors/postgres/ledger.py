@@ -70,7 +70,9 @@ class PostgresLedger:
         return named_errors(str(self.address), own=True)
 
     @contextmanager
-    def transaction(self, *, evicting: bool = False, lasting: bool = True) -> Iterator[PostgresTransaction]:
+    def transaction(
+        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
+    ) -> Iterator[PostgresTransaction]:
         """Open a transaction; see `Ledger.transaction`."""
         connection = self._begin(lasting)
         transaction = PostgresTransaction(self, connection, evicting)

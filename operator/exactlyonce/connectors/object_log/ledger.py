@@ -1,0 +1,83 @@
+"""The ledger over an object log: a transaction is a fold, the rules in memory, and one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.transaction import LogTransaction
+from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
+from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+
+
+class ObjectLogLedger:
+    """A `Ledger`. Its transactions wait for nobody, so there is nobody to evict; each commit is on the disk when it returns."""
+
+    def __init__(self, log: ObjectLog, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._log = log
+        self._clock = clock
+
+    @contextmanager
+    def transaction(
+        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
+    ) -> Iterator[LogTransaction]:
+        """Open a transaction; see `Ledger.transaction`.
+
+        Raises:
+            LostRace: from the end of the block, when another transaction was first.
+            CommitOutcomeUnknown: from the end of the block, when the store did not answer.
+        """
+        with self._named():
+            fold = self._log.fold()
+        transaction = LogTransaction(fold.state, self._clock())
+        yield transaction
+        # Whoever looks under the lock has to be an entry: only that keeps an older request, which is still under way, from
+        # becoming this very entry after the look.
+        if transaction.is_exclusive or (transaction.changes and not dispensable):
+            with self._named():
+                self._log.append(fold, transaction.changes)
+
+    def look(self, stream_id: str) -> LedgerView | None:
+        """Return what is committed of a stream; None also where there is no log yet, which a look does not make."""
+        with self._named():
+            try:
+                return self._log.fold().state.view(stream_id)
+            except LogMissing:
+                return None
+
+    def database_identity(self) -> DatabaseIdentity:
+        """Return which log this is: the random id of its first object."""
+        with self._named():
+            return DatabaseIdentity(self._log.make().log_id, 0)
+
+    def prepare(self) -> None:
+        """Make the log, unless it is there.
+
+        Raises:
+            ConditionsIgnored: if the service that the log is on has no conditional writes.
+        """
+        with self._named():
+            self._log.make()
+
+    @rerun_after_lost_race
+    def forget(self, stream_id: str, owner: Owner) -> None:
+        """Delete every row of a stream that belongs to `owner`; done again, it finds none.
+
+        Raises:
+            LedgerUnreachable, CommitOutcomeUnknown: if the store does not answer.
+        """
+        with self.transaction() as transaction:
+            row = transaction.lock_stream(stream_id, Lock.SHARE)
+            if row is not None and row.owner == owner:
+                transaction.delete_stream(stream_id)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnreachable as problem:
+            raise LedgerUnreachable(f"The ledger at {self._log.location} cannot be reached: {problem}") from problem

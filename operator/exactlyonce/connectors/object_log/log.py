@@ -1,0 +1,228 @@
+"""The log: fold it, append to it, keep it short. docs/adr/0025 tells why each request stands where it does.
+
+    <folder>/log.json                        which log this is
+    <folder>/<id>/000000000001.entry         one transaction
+    <folder>/<id>/000000000100.snapshot      the state after entry 100
+
+Entry k+1 is created on the condition that its name is free. That decides between writers that know entry k. It does not stop a
+writer that slept while the names it knew were pruned, so the names after an entry are listed before anything follows from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, ObjectStore
+from exactlyonce.connectors.object_log.documents import Entry, LogDamaged, Origin, Snapshot
+from exactlyonce.connectors.object_log.names import Names, entry_name, snapshot_name
+from exactlyonce.connectors.object_log.state import Changes, LedgerState
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRefused, LostRace, StoreUnreachable
+
+ORIGIN = "log.json"
+SNAPSHOT_EVERY = 100
+CREATE_TRIES = 4
+FOLD_TRIES = 5
+
+log = logging.getLogger("exactlyonce.object_log")
+
+
+class LogMissing(LedgerRefused):
+    """There is no log where one is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What a log adds up to: its state after entry `number`, and the newest snapshot up to there that was seen."""
+
+    log_id: str
+    number: int
+    entry_id: str
+    state: LedgerState = field(hash=False)
+    snapshot: int = 0
+
+
+class ObjectLog:
+    """One log in one folder of a store; threads may share it.
+
+    `reached` is told a named point between every two requests (POINTS of this package), for tests that end a process there.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        folder: str,
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        reached: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._snapshot_every = snapshot_every
+        self._reached = reached
+        self._known: Fold | None = None
+
+    @property
+    def location(self) -> str:
+        """Where the log is, for a person."""
+        return f"{self._store.location.rstrip('/')}/{self._folder}"
+
+    def origin(self) -> Origin | None:
+        """Return which log this is; None where there is none."""
+        try:
+            content = self._store.read(f"{self._folder}/{ORIGIN}")
+        except FileMissing:
+            return None
+        return Origin.parse(content, f"{self.location}/{ORIGIN}")
+
+    def make(self) -> Origin:
+        """Return which log this is, and make one where there is none: of two that do so at once, one decides for both."""
+        found = self.origin()
+        if found is not None:
+            return found
+        made = Origin(secrets.token_hex(16))
+        self._reached("log.before-origin")
+        outcome = self._store.create(f"{self._folder}/{ORIGIN}", made.render())
+        return (
+            Origin.parse(outcome.content, f"{self.location}/{ORIGIN}") if isinstance(outcome, AlreadyExists) else made
+        )
+
+    def fold(self) -> Fold:
+        """Return what the log adds up to now; only what is new since the last time is read.
+
+        Raises:
+            LogMissing: if there is no log.
+            LogDamaged: if entries are missing or do not follow on each other, however often they are listed.
+        """
+        problem: LogDamaged | None = None
+        for _ in range(FOLD_TRIES):
+            try:
+                self._known = self._folded(self._known or self._latest_snapshot())
+            except (FileMissing, LogDamaged) as found:
+                # Pruned, or made anew, since it was known; or listed while it was: the next try begins at a snapshot.
+                problem = found if isinstance(found, LogDamaged) else None
+                self._known = None
+            else:
+                return self._known
+        raise problem or StoreUnreachable(f"{self.location} changes faster than it can be read.")
+
+    def append(self, fold: Fold, changes: Changes) -> None:
+        """Make these changes of the state of `fold` the next entry.
+
+        Raises:
+            LostRace: if another entry was first; these changes have not taken effect and never will.
+            CommitOutcomeUnknown: if that could not be settled; a request may still be under way.
+        """
+        entry = Entry(fold.number + 1, secrets.token_hex(16), fold.entry_id, changes)
+        self._reached("log.before-create")
+        self._create(fold, entry)
+        self._reached("log.created")
+        try:
+            self._require_in_log(fold, entry)
+        except (StoreUnreachable, FileMissing, LogDamaged) as problem:
+            raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
+        self._reached("log.verified")
+        self._known = Fold(fold.log_id, entry.number, entry.entry_id, fold.state.after(changes), fold.snapshot)
+        if entry.number - fold.snapshot >= self._snapshot_every:
+            self._keep_short(self._known)
+
+    def _folded(self, known: Fold) -> Fold:
+        """Read what is newer than what is known."""
+        names = self._names(known.log_id, entry_name(known.number))
+        self._reached("log.listed")
+        if known.number and not names.holds(known.number):
+            raise LogDamaged(f"{self.location} no longer holds entry {known.number}: it was removed or replaced.")
+        if names.newest_snapshot > known.number:
+            known = self._at_snapshot(known.log_id, names.newest_snapshot)
+        state, entry_id, number = known.state, known.entry_id, known.number
+        for number in names.entries_after(known.number, self.location):
+            entry = self._read_entry(known.log_id, number)
+            if (entry.number, entry.previous) != (number, entry_id):
+                raise LogDamaged(f"Entry {number} of {self.location} does not follow on entry {number - 1}.")
+            state, entry_id = state.after(entry.changes), entry.entry_id
+        return Fold(known.log_id, number, entry_id, state, max(known.snapshot, names.newest_snapshot))
+
+    def _latest_snapshot(self) -> Fold:
+        """Begin at the newest snapshot, or at nothing; what is older is never looked at."""
+        origin = self.origin()
+        if origin is None:
+            raise LogMissing(
+                f"There is no ledger at {self.location}: it was removed, or never made. Restore it from a backup; a new one "
+                "knows nothing of what has landed."
+            )
+        log_id = origin.log_id
+        newest = self._names(log_id, "").newest_snapshot
+        return self._at_snapshot(log_id, newest) if newest else Fold(log_id, 0, log_id, LedgerState())
+
+    def _at_snapshot(self, log_id: str, number: int) -> Fold:
+        path = f"{self._folder}/{log_id}/{snapshot_name(number)}"
+        snapshot = Snapshot.parse(self._store.read(path), f"{self._store.location}/{path}")
+        return Fold(log_id, snapshot.number, snapshot.entry_id, snapshot.state, snapshot.number)
+
+    def _read_entry(self, log_id: str, number: int) -> Entry:
+        path = f"{self._folder}/{log_id}/{entry_name(number)}"
+        return Entry.parse(self._store.read(path), f"{self._store.location}/{path}")
+
+    def _names(self, log_id: str, first: str) -> Names:
+        """List the names from `first` on."""
+        after = first.partition(".")[0]  # a number alone sorts before all names of that number
+        return Names.of(self._store.names_after(f"{self._folder}/{log_id}", after))
+
+    def _create(self, fold: Fold, entry: Entry) -> None:
+        """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
+        path, content = f"{self._folder}/{fold.log_id}/{entry_name(entry.number)}", entry.render()
+        problem: StoreUnreachable | None = None
+        for _ in range(CREATE_TRIES):
+            try:
+                outcome = self._store.create(path, content)
+            except StoreUnreachable as found:
+                problem = found
+                self._reached("log.create-unanswered")
+                continue
+            if isinstance(outcome, AlreadyExists) and not self._is(entry, outcome.content):
+                raise LostRace(f"Entry {entry.number} of {self.location} was written by somebody else first.")
+            return
+        raise self._unknown(entry, f"no answer came to its create ({problem})") from problem
+
+    def _is(self, entry: Entry, content: bytes) -> bool:
+        where = f"{self.location}, entry {entry.number}"
+        return Entry.parse(content, where).entry_id == entry.entry_id
+
+    def _require_in_log(self, fold: Fold, entry: Entry) -> None:
+        """Require that nothing is newer than the entry, or that what is newer was made over it.
+
+        Where the name was pruned before the entry was created, what is newer was not; then the entry is in a gap that nobody
+        reads. Where the next entry is pruned too, nothing tells whether this one was in time.
+        """
+        names = self._names(fold.log_id, entry_name(entry.number))
+        if names.is_latest(entry.number):
+            return
+        if entry.number + 1 not in names.entries:
+            raise self._unknown(entry, "what followed on it is pruned")
+        if self._read_entry(fold.log_id, entry.number + 1).previous != entry.entry_id:
+            raise LostRace(
+                f"Entry {entry.number} of {self.location} was written by somebody else first, and pruned since."
+            )
+
+    def _keep_short(self, fold: Fold) -> None:
+        """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
+        folder = f"{self._folder}/{fold.log_id}"
+        try:
+            snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
+            self._reached("log.before-snapshot")
+            self._store.create(f"{folder}/{snapshot_name(fold.number)}", snapshot.render())
+            self._known = Fold(fold.log_id, fold.number, fold.entry_id, fold.state, fold.number)
+            self._reached("log.snapshot-created")
+            pruned = self._names(fold.log_id, "").behind_two_snapshots()
+            self._reached("log.before-prune")
+            self._store.delete([f"{folder}/{name}" for name in pruned])
+            self._reached("log.pruned")
+        except ExactlyOnceError as problem:
+            log.warning(
+                "The object log at %s could not be kept short; the next entry tries again: %s", self.location, problem
+            )
+
+    def _unknown(self, entry: Entry, why: str) -> CommitOutcomeUnknown:
+        return CommitOutcomeUnknown(f"Whether entry {entry.number} of {self.location} took effect is not known: {why}.")

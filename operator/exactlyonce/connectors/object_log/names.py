@@ -1,0 +1,76 @@
+"""The names of a log's objects, and what follows from a list of them. Performs no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exactlyonce.connectors.object_log.documents import LogDamaged
+
+_NAME = re.compile(r"(\d{12})\.(entry|snapshot)")
+
+
+def entry_name(number: int) -> str:
+    """Return the name of an entry; names sort as numbers do."""
+    return f"{number:012}.entry"
+
+
+def snapshot_name(number: int) -> str:
+    """Return the name of the snapshot of the state after an entry."""
+    return f"{number:012}.snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The entries and snapshots that a list showed, each in order. A list is not of one moment (`ObjectStore.names_after`)."""
+
+    entries: tuple[int, ...]
+    snapshots: tuple[int, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Names:
+        """Return what names say; those of other files say nothing."""
+        parsed = [found for found in map(_NAME.fullmatch, names) if found is not None]
+        numbers = {
+            kind: sorted(int(found[1]) for found in parsed if found[2] == kind) for kind in ("entry", "snapshot")
+        }
+        return cls(tuple(numbers["entry"]), tuple(numbers["snapshot"]))
+
+    @property
+    def newest_snapshot(self) -> int:
+        """Return the number of the newest snapshot, or 0."""
+        return self.snapshots[-1] if self.snapshots else 0
+
+    def holds(self, number: int) -> bool:
+        """Whether an entry is there, or a snapshot that stands for it."""
+        return number in self.entries or self.newest_snapshot >= number
+
+    def is_latest(self, number: int) -> bool:
+        """Whether an entry is there, and no newer one, and no snapshot that was made at it or later."""
+        return self.entries[-1:] == (number,) and self.newest_snapshot < number
+
+    def entries_after(self, number: int, location: str) -> tuple[int, ...]:
+        """Return the entries after one, which follow on it without a hole.
+
+        Raises:
+            LogDamaged: if one is missing.
+        """
+        found = tuple(entry for entry in self.entries if entry > number)
+        expected = tuple(range(number + 1, number + 1 + len(found)))
+        if found != expected:
+            missing = next(entry for entry in expected if entry not in found)
+            raise LogDamaged(f"{location} holds entry {found[-1]} and lacks entry {missing}; restore it from a backup.")
+        return found
+
+    def behind_two_snapshots(self) -> tuple[str, ...]:
+        """Return the names of what the last but one snapshot stands for: nobody reads them any more.
+
+        That one is kept with the entries after it: a list that was made while the newest snapshot was written, and while what
+        is behind it was deleted, may show neither.
+        """
+        if len(self.snapshots) < 2:
+            return ()
+        kept_from = self.snapshots[-2]
+        snapshots = [snapshot_name(number) for number in self.snapshots if number < kept_from]
+        return (*snapshots, *(entry_name(number) for number in self.entries if number <= kept_from))

@@ -1,0 +1,285 @@
+"""The statements of one transaction, in memory, over the state that the log adds up to. Performs no I/O.
+
+Nothing is locked: what is read holds if the transaction's entry becomes the next one of the log, and otherwise the transaction
+has never been. So a lock is a promise to append an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from exactlyonce.connectors.object_log.state import (
+    Changes,
+    KeptBatch,
+    KeptFailure,
+    Key,
+    LedgerState,
+    Rows,
+    Stand,
+    Table,
+    landed_of,
+    rest_of,
+)
+from exactlyonce.errors import LedgerRefused, Refused
+from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.rows import (
+    BatchRow,
+    BatchStatus,
+    Excess,
+    FailureRow,
+    FailureStatus,
+    LandedPositions,
+    QueryMark,
+    StreamRow,
+    Ticket,
+)
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+
+
+class WitnessesUnsupported(Refused):
+    """A task asked the log for a witness of rows that are in no transaction of the log."""
+
+
+class LogTransaction:
+    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own."""
+
+    def __init__(self, state: LedgerState, now: datetime) -> None:
+        self._state = state
+        self._now = now
+        self._changes: dict[Key, Any] = {}
+        self.is_exclusive = False
+        """Whether it holds a row with Lock.UPDATE, so that it has to be the next entry even if it changes nothing."""
+
+    @property
+    def changes(self) -> Changes:
+        """Return what it has changed."""
+        return self._changes
+
+    def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
+        """Return the stream's row; with Lock.UPDATE, the transaction will be an entry in any case."""
+        self.is_exclusive = self.is_exclusive or lock is Lock.UPDATE
+        row: StreamRow | None = self._get(Key(Table.STREAM, stream_id))
+        return row
+
+    def insert_stream(self, row: StreamRow) -> bool:
+        """Insert the stream's row unless there is one."""
+        key = Key(Table.STREAM, row.stream_id)
+        if self._get(key) is not None:
+            return False
+        self._changes[key] = row
+        return True
+
+    def update_stream(self, row: StreamRow) -> None:
+        """Write the row."""
+        self._changes[Key(Table.STREAM, row.stream_id)] = row
+
+    def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
+        """Refuse: the rows of a task are in no transaction of the log, so a witness would prove nothing."""
+        raise _no_witnesses(stream_id)
+
+    def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
+        """Refuse, as `write_witness`."""
+        raise _no_witnesses(stream_id)
+
+    def read_positions(self, stream_id: str) -> LandedPositions:
+        """Return where the stream stands."""
+        return landed_of(self._rows(Table.POSITION, stream_id))
+
+    def advance_positions(
+        self,
+        stream_id: str,
+        ranges: Ranges,
+        origin_ids: dict[str, str],
+        fingerprints: Mapping[Partition, Fingerprint] | None = None,
+    ) -> int:
+        """Compare-and-set each partition."""
+        moved = 0
+        for partition, offsets in ranges.items():
+            key = Key(Table.POSITION, stream_id, rest_of(partition))
+            known: Stand | None = self._get(key)
+            if known is None and self._get(key._replace(table=Table.RETIRED)) is not None:
+                continue
+            origin_id = origin_ids.get(partition.origin, "") if known is None else known.origin_id
+            if (0 if known is None else known.offset) == offsets.from_offset:
+                self._changes[key] = Stand(offsets.until_offset, origin_id, (fingerprints or {}).get(partition))
+                moved += 1
+        return moved
+
+    def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
+        """Replace all positions; those that are left out are kept as retired."""
+        read = dict(self._rows(Table.POSITION, stream_id))
+        known = {**self._rows(Table.RETIRED, stream_id), **read}
+        for rest, stand in read.items():
+            self._changes[Key(Table.RETIRED, stream_id, rest)] = stand
+            self._changes[Key(Table.POSITION, stream_id, rest)] = None
+        for partition, offset in landed.positions.items():
+            rest, origin_id = rest_of(partition), landed.origin_ids.get(partition.origin, "")
+            before: Stand | None = known.get(rest)
+            if before is not None and (offset < before.offset or origin_id != before.origin_id):
+                self._changes[Key(Table.STRETCH, stream_id, rest)] = self._stretch(stream_id, partition) + 1
+            stand = Stand(offset, origin_id, landed.fingerprints.get(partition))
+            self._changes[Key(Table.POSITION, stream_id, rest)] = stand
+            self._changes[Key(Table.RETIRED, stream_id, rest)] = None
+
+    def write_query(self, stream_id: str, query: QueryMark) -> None:
+        """Record what the next driver is started to do."""
+        self._changes[Key(Table.QUERY, stream_id)] = query
+
+    def read_ticket(self, stream_id: str) -> Ticket | None:
+        """Return the latest ticket that was drawn."""
+        ticket: Ticket | None = self._get(Key(Table.TICKET, stream_id))
+        return ticket
+
+    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
+        """Record the ticket of an epoch."""
+        self._changes[Key(Table.TICKET, stream_id)] = ticket
+
+    def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
+        """Return one batch's row."""
+        kept: KeptBatch | None = self._get(_key_of(stream_id, batch))
+        return None if kept is None else kept.row
+
+    def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
+        """Return the row of the batch given and of all later ones."""
+        return tuple(kept.row for kept in self._batches(stream_id) if kept.row.batch >= (batch or 0))
+
+    def write_batch(self, stream_id: str, row: BatchRow) -> None:
+        """Insert or replace one batch's row; the moment of its landing stays."""
+        key = _key_of(stream_id, row.batch)
+        before: KeptBatch | None = self._get(key)
+        landed_at = None if before is None else before.row.landed_at
+        if landed_at is None and row.status.landed:
+            landed_at = self._now
+        created_at = self._now if before is None else before.created_at
+        self._changes[key] = KeptBatch(replace(row, landed_at=landed_at), created_at)
+
+    def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
+        """Record what becomes visible with this very entry: a text of the sink's own, kept for as long as the batch's row."""
+        self._changes[Key(Table.COMMITTABLE, stream_id, (batch,))] = committable
+
+    def read_committable(self, stream_id: str, batch: BatchNumber) -> str | None:
+        """Return what a batch has made visible."""
+        committable: str | None = self._get(Key(Table.COMMITTABLE, stream_id, (batch,)))
+        return committable
+
+    def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
+        """Mark every later batch that has not landed, and what failed of it."""
+        first = -1 if after is None else after
+        for key, failure in self._failures(stream_id):
+            if failure.row.batch > first and failure.row.status is FailureStatus.OPEN:
+                self._write_failure(key, failure, FailureStatus.SUPERSEDED)
+        for kept in self._batches(stream_id):
+            if kept.row.batch > first and not kept.row.status.landed:
+                row = replace(kept.row, status=BatchStatus.SUPERSEDED)
+                self._changes[_key_of(stream_id, row.batch)] = replace(kept, row=row)
+
+    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
+        """Record failed ranges; what is given up of one stretch of a partition never overlaps."""
+        for row in failures:
+            key = Key(Table.FAILURE, stream_id, (row.batch, *rest_of(row.partition), row.from_offset))
+            is_given_up = row.status is FailureStatus.LOST and not row.origin_gone
+            stretch = self._stretch(stream_id, row.partition) if is_given_up else None
+            for other_key, other in self._failures(stream_id):
+                if other_key != key and stretch is not None and other.stretch == stretch and _overlap(row, other.row):
+                    raise LedgerRefused(
+                        f"{row.partition} [{row.from_offset}, {row.until_offset}) of {stream_id} overlaps what batch "
+                        f"{other.row.batch} gave up before; records are given up once."
+                    )
+            self._changes[key] = KeptFailure(row, self._now, stretch)
+
+    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
+        """Give every open failure of the batch this status."""
+        for key, failure in self._failures(stream_id):
+            if failure.row.batch == batch and failure.row.status is FailureStatus.OPEN:
+                self._write_failure(key, failure, status)
+
+    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
+        """Delete batches that are not kept, each with what it made visible."""
+        stream: StreamRow | None = self._get(Key(Table.STREAM, stream_id))
+        batches = self._batches(stream_id)
+        kept = [found.row.batch for found in batches if found.row.status is BatchStatus.LANDED]
+        if stream is None or stream.landed_batch is None or len(kept) < fewest:
+            return 0
+        until = min(stream.landed_batch, kept[-fewest])
+        oldest = [found for found in batches if found.row.status in excess.statuses and found.row.batch < until][:most]
+        before = -1 if excess.before is None else excess.before
+        gone = [
+            found.row.batch for found in oldest
+            if found.row.batch < before or (found.row.landed_at or found.created_at) < self._now - excess.age
+        ]  # fmt: skip
+        for batch in gone:
+            self._changes[_key_of(stream_id, batch)] = None
+            if self._get(Key(Table.COMMITTABLE, stream_id, (batch,))) is not None:
+                self._changes[Key(Table.COMMITTABLE, stream_id, (batch,))] = None
+        return len(gone)
+
+    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
+        """Delete failures that have had this status for long."""
+        stream: StreamRow | None = self._get(Key(Table.STREAM, stream_id))
+        if stream is None or stream.landed_batch is None:
+            return 0
+        before = stream.landed_batch
+        found = [
+            (key, failure) for key, failure in self._failures(stream_id)
+            if failure.row.status is status and failure.row.batch < before
+        ]  # fmt: skip
+        oldest = sorted(found, key=lambda pair: pair[1].row.batch)[:most]
+        gone = [key for key, failure in oldest if failure.changed_at < self._now - age]
+        self._changes.update(dict.fromkeys(gone))
+        return len(gone)
+
+    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
+        """Malformed records are kept by the sink; a log holds none."""
+        return 0
+
+    def delete_stream(self, stream_id: str) -> None:
+        """Delete every row of a stream."""
+        for table in Table:
+            for rest in list(self._rows(table, stream_id)):
+                self._changes[Key(table, stream_id, rest)] = None
+
+    def _stretch(self, stream_id: str, partition: Partition) -> int:
+        """How often a partition's records began to be read anew."""
+        return self._get(Key(Table.STRETCH, stream_id, rest_of(partition))) or 0
+
+    def _write_failure(self, key: Key, failure: KeptFailure, status: FailureStatus) -> None:
+        self._changes[key] = KeptFailure(replace(failure.row, status=status), self._now, failure.stretch)
+
+    def _get(self, key: Key) -> Any:
+        return self._changes[key] if key in self._changes else self._state.get(key)
+
+    def _rows(self, table: Table, stream_id: str) -> Rows:
+        """The rows of a table as this transaction sees them."""
+        mine = {key.rest: row for key, row in self._changes.items() if key[:2] == (table, stream_id)}
+        committed = self._state.rows(table, stream_id)
+        if not mine:
+            return committed
+        return {rest: row for rest, row in {**committed, **mine}.items() if row is not None}
+
+    def _batches(self, stream_id: str) -> list[KeptBatch]:
+        rows: Rows = self._rows(Table.BATCH, stream_id)
+        return sorted(rows.values(), key=lambda kept: kept.row.batch)
+
+    def _failures(self, stream_id: str) -> Iterator[tuple[Key, KeptFailure]]:
+        rows: list[tuple[tuple[Hashable, ...], KeptFailure]] = list(self._rows(Table.FAILURE, stream_id).items())
+        return ((Key(Table.FAILURE, stream_id, rest), failure) for rest, failure in rows)
+
+
+def _key_of(stream_id: str, batch: BatchNumber) -> Key:
+    return Key(Table.BATCH, stream_id, (batch,))
+
+
+def _overlap(row: FailureRow, other: FailureRow) -> bool:
+    same = row.partition == other.partition
+    return same and row.from_offset < other.until_offset and other.from_offset < row.until_offset
+
+
+def _no_witnesses(stream_id: str) -> WitnessesUnsupported:
+    return WitnessesUnsupported(
+        f"The ledger of {stream_id} is an object log, which keeps no witnesses of single tasks; set delivery: ExactlyOnce, or "
+        "keep the ledger in the database that the tasks write to."
+    )

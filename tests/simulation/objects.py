@@ -1,0 +1,95 @@
+"""An in-memory `ObjectStore` that is as bad as a real one may be: lost and late answers, lists that are not of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, FileMissing
+from exactlyonce.errors import StoreUnreachable
+
+
+@dataclass
+class ObjectHooks:
+    """How the store meets the scheduler; the defaults let it be used alone, and answer everything at once.
+
+    `create_fate`: `answered`; `lost` before it took effect; `applied`, and only the answer is lost; or `late`, under way
+    until somebody settles it. `reads_fail` says whether a read or a list gets no answer. `shows` says whether a list shows a
+    file that came or went while it was made.
+    """
+
+    step: Callable[[str], None] = lambda label: None
+    create_fate: Callable[[], str] = lambda: "answered"
+    reads_fail: Callable[[], bool] = lambda: False
+    shows: Callable[[], bool] = lambda: True
+    changed: Callable[[], None] = lambda: None
+
+
+class MemoryObjects:
+    """Objects by path. `under_way` are creates that nobody waits for any more and that may yet arrive."""
+
+    location = "s3a://lake/orders"
+
+    def __init__(self, hooks: ObjectHooks | None = None) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.under_way: list[tuple[str, bytes]] = []
+        self.hooks = hooks or ObjectHooks()
+
+    def read(self, path: str) -> bytes:
+        """Return an object's content."""
+        self._ask("read", path)
+        try:
+            return self.objects[path]
+        except KeyError:
+            raise FileMissing(path) from None
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create an object unless its name is taken."""
+        self.hooks.step(f"create {path}")
+        fate = self.hooks.create_fate()
+        if fate == "late":
+            self.under_way.append((path, content))
+        outcome = self._put(path, content) if fate in ("answered", "applied") else None
+        if fate != "answered" or outcome is None:
+            raise StoreUnreachable(f"no answer to the create of {path}")
+        self.hooks.step(f"created {path}")
+        return outcome
+
+    def names_after(self, folder: str, after: str) -> tuple[str, ...]:
+        """List a folder; what comes or goes meanwhile may be there or not."""
+        self._ask("list", folder)
+        before = self._names(folder)
+        self.hooks.step(f"list more of {folder}")
+        now = self._names(folder)
+        if before != now:
+            sometimes = sorted(before ^ now)
+            now = (before & now) | {name for name in sometimes if self.hooks.shows()}
+        return tuple(sorted(name for name in now if name > after))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects, one after the other."""
+        for path in paths:
+            self.hooks.step(f"delete {path}")
+            if self.objects.pop(path, None) is not None:
+                self.hooks.changed()
+
+    def settle(self, request: tuple[str, bytes]) -> None:
+        """Let a request arrive whose sender has long given it up."""
+        self.under_way.remove(request)
+        self._put(*request)
+
+    def _put(self, path: str, content: bytes) -> CreateOutcome:
+        if path in self.objects:
+            return AlreadyExists(self.objects[path])
+        self.objects[path] = content
+        self.hooks.changed()
+        return Created()
+
+    def _ask(self, what: str, path: str) -> None:
+        self.hooks.step(f"{what} {path}")
+        if self.hooks.reads_fail():
+            raise StoreUnreachable(f"no answer to the {what} of {path}")
+
+    def _names(self, folder: str) -> set[str]:
+        prefix = f"{folder}/"
+        return {path.removeprefix(prefix) for path in self.objects if path.startswith(prefix)}
