@@ -1,0 +1,130 @@
+"""What columns a format can hold, and whether rows fit the files that have landed. Performs no I/O.
+
+Columns are as Spark's `StructType.jsonValue()` has them, which needs no Spark to be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from exactlyonce.connectors.files.spec import FileFormat
+from exactlyonce.errors import Refused
+
+ORIGIN, PARTITION, OFFSET = "_exactlyonce_origin", "_exactlyonce_partition", "_exactlyonce_offset"
+"""The columns with a row's source position (`includePositions`); offsets are numbers, so that statistics order them."""
+
+Type = str | Mapping[str, Any]
+
+_NOWHERE = ("void", "interval", "variant")
+_NESTED = ("array", "map", "struct")
+_UNFIT: Mapping[FileFormat, Collection[str]] = {
+    FileFormat.PARQUET: _NOWHERE,
+    FileFormat.ORC: _NOWHERE,
+    FileFormat.JSON: _NOWHERE,
+    FileFormat.CSV: (*_NOWHERE, *_NESTED, "binary"),
+}
+
+
+class ColumnsUnfit(Refused):
+    """The format cannot hold the rows, or they do not fit the files that have landed."""
+
+
+def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by: tuple[str, ...]) -> None:
+    """Require that the format holds every column.
+
+    Raises:
+        ColumnsUnfit: naming the column and what to do.
+    """
+    for name, type_ in columns.items():
+        unfit = next((kind for kind in _kinds(type_) if kind in _UNFIT[given]), None)
+        if unfit is not None:
+            raise ColumnsUnfit(
+                f"The column {name} is or contains a {unfit}, which {given} files cannot hold; leave it out or convert it "
+                "in the "
+                "transform, or choose another sink.files.format."
+            )
+    missing = [name for name in partition_by if name not in columns]
+    if missing:
+        raise ColumnsUnfit(
+            f"sink.files.partitionBy names {', '.join(missing)}, which the query does not yield; it yields "
+            f"{', '.join(columns)}."
+        )
+    if len(partition_by) >= len(columns):
+        raise ColumnsUnfit("sink.files.partitionBy names every column, so no column would be left for the files.")
+    nested = [name for name in partition_by if _kind(columns[name]) in (*_NESTED, "binary")]
+    if nested:
+        raise ColumnsUnfit(
+            f"sink.files.partitionBy names {', '.join(nested)}, whose values cannot be the name of a folder; choose a "
+            "column of "
+            "a simple type."
+        )
+    lowered = [name.lower() for name in columns]
+    twice = sorted({name for name in lowered if lowered.count(name) > 1})
+    if twice:
+        raise ColumnsUnfit(f"The query yields {', '.join(twice)} more than once; rename one of them in the transform.")
+
+
+def require_fit(landed: Mapping[str, Type], columns: Mapping[str, Type], given: FileFormat, path: str) -> None:
+    """Require that readers can read the rows together with the files that have landed.
+
+    A column may be added, except to CSV files, which know columns by their place.
+
+    Raises:
+        ColumnsUnfit: naming what differs.
+    """
+    gone = [name for name in landed if name not in columns]
+    added = [name for name in columns if name not in landed]
+    other = [name for name in landed if name in columns and landed[name] != columns[name]]
+    sentences = [
+        *(f"{name} was {_told(landed[name])} and is {_told(columns[name])}" for name in other),
+        *(f"{name} is gone" for name in gone),
+    ]
+    if given is FileFormat.CSV:
+        sentences += [f"{name} is new" for name in added]
+        if not sentences and list(landed) != list(columns):
+            sentences.append(f"the order was {', '.join(landed)} and is {', '.join(columns)}")
+    if sentences:
+        raise ColumnsUnfit(
+            f"The rows do not fit the {given} files that have landed in {path}: {'; '.join(sentences)}. Change the "
+            "transform so "
+            "that they do, or use another path."
+        )
+
+
+def to_json(columns: Mapping[str, Type]) -> str:
+    """Render columns in their order; equal columns give equal texts."""
+    return json.dumps(list(columns.items()), separators=(",", ":"), sort_keys=True)
+
+
+def from_json(text: str) -> dict[str, Type]:
+    """Parse what `to_json` renders."""
+    return dict(json.loads(text))
+
+
+def digest(columns: Mapping[str, Type]) -> str:
+    """Return the name of these columns, under which they are kept beside the files."""
+    return hashlib.sha256(to_json(columns).encode()).hexdigest()[:16]
+
+
+def _kind(type_: Type) -> str:
+    return type_ if isinstance(type_, str) else str(type_["type"])
+
+
+def _kinds(type_: Type) -> Iterator[str]:
+    """Yield the kind of a type and of all types within; an interval of any unit is one kind."""
+    kind = _kind(type_)
+    yield "interval" if kind.startswith("interval") else kind
+    if isinstance(type_, str):
+        return
+    for name in ("elementType", "keyType", "valueType"):
+        if name in type_:
+            yield from _kinds(type_[name])
+    for field in type_.get("fields", []):
+        yield from _kinds(field["type"])
+
+
+def _told(type_: Type) -> str:
+    return type_ if isinstance(type_, str) else f"another kind of {_kind(type_)}"

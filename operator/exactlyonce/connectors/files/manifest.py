@@ -1,0 +1,152 @@
+"""The manifest of a batch: the data files that it landed, as the ledger records them. Performs no I/O.
+
+The entry of a batch is the only thing that makes its files count. What readers use (`_spark_metadata`, the listing of
+`exactlyonce files`) is rendered from it and follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from exactlyonce.errors import Refused
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+
+VERSION = 1
+DATA = "data"
+"""The folder of data files below the sink's path."""
+
+_WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})")
+
+
+class ManifestUnreadable(Refused):
+    """The ledger holds a manifest that this release cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One attempt to write the rows of a batch; its name is in the path of each file it makes.
+
+    No two attempts share a name, not even two of one batch in one epoch, so no attempt ever touches another's files.
+    """
+
+    epoch: Epoch
+    batch: BatchNumber
+    random: str
+
+    @classmethod
+    def draw(cls, epoch: Epoch, batch: BatchNumber) -> Write:
+        """Return a new attempt."""
+        return cls(epoch, batch, secrets.token_hex(8))
+
+    @property
+    def name(self) -> str:
+        """The name, such as 3-17-0123456789abcdef."""
+        return f"{self.epoch}-{self.batch}-{self.random}"
+
+    @classmethod
+    def of_path(cls, path: str) -> Write | None:
+        """Return the attempt that made the file at a path relative to DATA; None for a file that no attempt made.
+
+        Its name begins the first part of the path (a folder of its own), or the file's name below folders of partition columns.
+        """
+        first, last = path.split("/")[0], path.split("/")[-1]
+        for part in (first, last):
+            found = _WRITE.match(part)
+            if found is not None and part[found.end() :][:1] in ("", "-"):
+                return cls(Epoch(int(found[1])), BatchNumber(int(found[2])), found[3])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionSpan:
+    """The first and the last position of one source partition whose rows a file holds, both included."""
+
+    origin: str
+    partition: int | str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file: its path relative to the sink's path, and what it holds.
+
+    `rows` is None where the format does not say it. `spans` are known where the rows carry positions and the file's own
+    statistics give them.
+    """
+
+    path: str
+    size_bytes: int
+    modified_milliseconds: int
+    rows: int | None = None
+    spans: tuple[PositionSpan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one batch landed. `rows` counts the rows of all files, and `schema` is the digest of their columns."""
+
+    batch: BatchNumber
+    rows: int
+    files: tuple[DataFile, ...]
+    schema: str
+
+    def to_json(self) -> str:
+        """Render it; equal manifests give equal texts."""
+        document = {
+            "version": VERSION,
+            "rows": self.rows,
+            "schema": self.schema,
+            "files": [_file_document(file) for file in self.files],
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, batch: BatchNumber, text: str) -> Manifest:
+        """Parse what `to_json` renders.
+
+        Raises:
+            ManifestUnreadable: if it is anything else.
+        """
+        try:
+            document = json.loads(text)
+            if document["version"] != VERSION:
+                raise ManifestUnreadable(
+                    f"The manifest of batch {batch} has version {document['version']}, and this release reads version "
+                    f"{VERSION}; "
+                    "use the release that wrote it."
+                )
+            files = tuple(_file_from(file) for file in document["files"])
+            return cls(batch, int(document["rows"]), files, str(document["schema"]))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise ManifestUnreadable(
+                f"The manifest of batch {batch} in the ledger cannot be read ({problem!r}); restore it from a backup."
+            ) from problem
+
+
+def _file_document(file: DataFile) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "path": file.path,
+        "size": file.size_bytes,
+        "modified": file.modified_milliseconds,
+        "rows": file.rows,
+    }
+    if file.spans:
+        document["spans"] = [[span.origin, span.partition, span.first, span.last] for span in file.spans]
+    return document
+
+
+def _file_from(document: dict[str, Any]) -> DataFile:
+    spans = tuple(PositionSpan(str(span[0]), span[1], int(span[2]), int(span[3])) for span in document.get("spans", []))
+    rows = document["rows"]
+    return DataFile(
+        str(document["path"]),
+        int(document["size"]),
+        int(document["modified"]),
+        None if rows is None else int(rows),
+        spans,
+    )

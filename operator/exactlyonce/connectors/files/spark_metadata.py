@@ -1,0 +1,115 @@
+"""Make the files of landed batches visible to Spark's readers: write `_spark_metadata` after the ledger.
+
+The ledger decides. Everything here is derived from its manifests, is the same whoever derives it, and may be done again: a
+driver that died between the ledger and the log is finished by the next one, and two drivers at once write the same bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from exactlyonce.checkpoint.store import AlreadyExists, ErasableStore, FileMissing
+from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.spark_log import (
+    COMPACT_INTERVAL,
+    FOLDER,
+    LogUnfit,
+    batch_of,
+    entries_before,
+    is_compaction,
+    lines_of,
+    missing_entries,
+    name_of,
+    parse,
+    render,
+)
+from exactlyonce.positions.ranges import BatchNumber
+
+CLEANUP_DELAY_SECONDS = 600.0
+"""How long entries that a compaction has taken in are kept for readers that began before it, as Spark does."""
+
+Reached = Callable[[str, int], None]
+
+
+class SparkMetadata:
+    """The log of one output folder. `reached` is told of every point at which a test may end the process."""
+
+    def __init__(
+        self,
+        store: ErasableStore,
+        location: str,
+        reached: Reached = lambda point, batch: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._location = location
+        self._reached = reached
+        self._clock = clock
+        self._compacted: list[tuple[BatchNumber, float]] = []
+
+    def latest(self) -> BatchNumber | None:
+        """Return the latest batch that has an entry."""
+        return max(self._batches(), default=None)
+
+    def publish(self, manifests: Mapping[BatchNumber, Manifest]) -> None:
+        """Write the entries that are missing up to the latest of these batches, which have all landed.
+
+        `manifests` holds every batch of the ledger that has no entry yet; more do no harm.
+
+        Raises:
+            LogUnfit: if an entry holds something else than the ledger says.
+        """
+        for batch in missing_entries(self.latest(), manifests):
+            self._write(batch, manifests.get(batch))
+        self._clean_up()
+
+    def _write(self, batch: BatchNumber, manifest: Manifest | None) -> None:
+        name, lines = name_of(batch), lines_of(manifest, self._location)
+        if is_compaction(batch):
+            lines = [*self._compacted_lines(batch), *lines]
+        content = render(lines)
+        self._reached("publish.prepared", batch)
+        outcome = self._store.create(f"{FOLDER}/{name}", content)
+        if isinstance(outcome, AlreadyExists) and outcome.content != content:
+            raise LogUnfit(
+                f"{self._location}/{FOLDER}/{name} holds other files than batch {batch} in the ledger: another query writes to "
+                "this path. Use a path of this stream alone."
+            )
+        self._reached("publish.created", batch)
+        if is_compaction(batch):
+            self._compacted.append((batch, self._clock()))
+
+    def _compacted_lines(self, batch: BatchNumber) -> list[str]:
+        """Return the lines of all batches before one; where the log begins with it, there are none."""
+        before = entries_before(batch)
+        if self.latest() is None:
+            return []
+        lines: list[str] = []
+        for number in before:
+            name = name_of(number)
+            try:
+                lines += parse(name, self._store.read(f"{FOLDER}/{name}"))
+            except FileMissing:
+                raise LogUnfit(
+                    f"{self._location}/{FOLDER}/{name} is missing, so batch {batch} cannot put the log together: somebody "
+                    "removed "
+                    "it. Restore it, or use another path."
+                ) from None
+        return lines
+
+    def _clean_up(self) -> None:
+        """Remove what no reader needs: all before the last compaction but one, once the last is old enough."""
+        now = self._clock()
+        old = [batch for batch, written in self._compacted if now - written >= CLEANUP_DELAY_SECONDS]
+        if not old:
+            return
+        oldest_kept = max(old) - COMPACT_INTERVAL
+        self._compacted = [(batch, written) for batch, written in self._compacted if batch > max(old)]
+        for batch in sorted(self._batches()):
+            if batch < oldest_kept:
+                self._store.remove(f"{FOLDER}/{name_of(batch)}")
+
+    def _batches(self) -> list[BatchNumber]:
+        found = (batch_of(entry.name) for entry in self._store.list(FOLDER))
+        return [batch for batch in found if batch is not None]

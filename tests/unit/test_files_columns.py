@@ -1,0 +1,98 @@
+"""What a format can hold, and which rows fit the files that have landed."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactlyonce.connectors.files.columns import (
+    ColumnsUnfit,
+    Type,
+    digest,
+    from_json,
+    require_columns,
+    require_fit,
+    to_json,
+)
+from exactlyonce.connectors.files.spec import FileFormat
+
+LIST: Type = {"type": "array", "elementType": "long", "containsNull": True}
+STRUCT: Type = {
+    "type": "struct",
+    "fields": [{"name": "a", "type": {"type": "map", "keyType": "string", "valueType": "void"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "type_", "kind"),
+    [
+        (FileFormat.CSV, LIST, "array"),
+        (FileFormat.CSV, "binary", "binary"),
+        (FileFormat.PARQUET, "void", "void"),
+        (FileFormat.PARQUET, STRUCT, "void"),
+        (FileFormat.ORC, "interval day to second", "interval"),
+        (FileFormat.JSON, "variant", "variant"),
+    ],
+)
+def test_a_type_that_the_format_cannot_hold_is_named_with_its_column(given: FileFormat, type_: Type, kind: str) -> None:
+    with pytest.raises(
+        ColumnsUnfit, match=f"The column extra is or contains a {kind}, which {given} files cannot hold"
+    ):
+        require_columns({"id": "long", "extra": type_}, given, ())
+
+
+def test_every_format_holds_simple_columns_and_all_but_csv_hold_nested_ones() -> None:
+    for given in FileFormat:
+        require_columns({"id": "long", "name": "string", "price": "decimal(10,2)", "at": "timestamp"}, given, ("name",))
+    for given in (FileFormat.PARQUET, FileFormat.JSON, FileFormat.ORC):
+        require_columns({"id": "long", "list": LIST}, given, ())
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition_by", "words"),
+    [
+        ({"id": "long"}, ("day",), "partitionBy names day, which the query does not yield; it yields id"),
+        ({"id": "long"}, ("id",), "names every column"),
+        ({"id": "long", "list": LIST}, ("list",), "whose values cannot be the name of a folder"),
+        ({"id": "long", "ID": "long"}, (), "yields id more than once"),
+    ],
+)
+def test_columns_that_cannot_be_laid_out_are_refused(
+    columns: dict[str, Type], partition_by: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(ColumnsUnfit, match=words):
+        require_columns(columns, FileFormat.PARQUET, partition_by)
+
+
+LANDED: dict[str, Type] = {"id": "long", "name": "string"}
+
+
+@pytest.mark.parametrize("given", list(FileFormat))
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"id": "string", "name": "string"}, "id was long and is string"),
+        ({"id": "long"}, "name is gone"),
+        ({"id": "long", "name": LIST}, "name was string and is another kind of array"),
+    ],
+)
+def test_rows_that_readers_could_not_read_with_the_files_that_landed_are_refused(
+    given: FileFormat, columns: dict[str, Type], words: str
+) -> None:
+    with pytest.raises(ColumnsUnfit, match=rf"do not fit the {given} files that have landed in /out: {words}"):
+        require_fit(LANDED, columns, given, "/out")
+
+
+def test_a_column_may_be_added_or_moved_where_the_format_knows_columns_by_name() -> None:
+    moved_and_more: dict[str, Type] = {"name": "string", "more": "long", "id": "long"}
+    for given in (FileFormat.PARQUET, FileFormat.JSON, FileFormat.ORC):
+        require_fit(LANDED, moved_and_more, given, "/out")
+    with pytest.raises(ColumnsUnfit, match="more is new"):
+        require_fit(LANDED, moved_and_more, FileFormat.CSV, "/out")
+    with pytest.raises(ColumnsUnfit, match="the order was id, name and is name, id"):
+        require_fit(LANDED, {"name": "string", "id": "long"}, FileFormat.CSV, "/out")
+
+
+def test_columns_are_kept_under_a_name_of_their_content() -> None:
+    assert from_json(to_json(LANDED)) == LANDED
+    assert list(from_json(to_json({"b": "long", "a": LIST}))) == ["b", "a"], "in their order"
+    assert digest(LANDED) == digest(dict(LANDED)) != digest({"name": "string", "id": "long"})

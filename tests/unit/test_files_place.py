@@ -1,0 +1,166 @@
+"""The folder of a files sink: whose it is, what is missing from it, and which of its files nobody will ever count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.connectors.files.manifest import DATA, DataFile, Manifest, ManifestUnreadable, PositionSpan, Write
+from exactlyonce.connectors.files.orphans import orphans
+from exactlyonce.connectors.files.place import (
+    MARKER,
+    FilesLost,
+    PathNotWritable,
+    PathOfAnother,
+    Tenant,
+    require_files,
+    take_place,
+)
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+
+TENANT = Tenant("shop/orders", "ledger-1", "Parquet", ("day",), "SparkMetadata")
+
+
+def store_in(folder: Path) -> LocalLogStore:
+    return LocalLogStore(str(folder))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_stream_takes_an_empty_folder_and_finds_it_its_own_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        take_place(store_in(tmp_path), TENANT)
+    (tmp_path / DATA).mkdir()
+    take_place(store_in(tmp_path), TENANT)
+    assert names(tmp_path) == [MARKER]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (replace(TENANT, stream="shop/payments"), "belongs to the stream shop/payments"),
+        (replace(TENANT, ledger="ledger-2"), r"with another ledger \(ledger-2 and not ledger-1\)"),
+        (replace(TENANT, format="Csv"), "format was 'Csv' and is 'Parquet'"),
+        (replace(TENANT, partition_by=()), r"partitionBy was \[\] and is \['day'\]"),
+        (replace(TENANT, manifest="None"), "manifest was 'None' and is 'SparkMetadata'"),
+    ],
+)
+def test_a_folder_of_another_is_refused_and_left_as_it_was(tmp_path: Path, other: Tenant, words: str) -> None:
+    take_place(store_in(tmp_path), other)
+    before = (tmp_path / MARKER).read_bytes()
+    with pytest.raises(PathOfAnother, match=words):
+        take_place(store_in(tmp_path), TENANT)
+    assert (tmp_path / MARKER).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("part-0.parquet", r"holds files that this stream did not write \(part-0.parquet\)"),
+        ("_spark_metadata/0", "holds _spark_metadata of another query"),
+        ("data/x", r"did not write \(data\)"),
+    ],
+)
+def test_a_folder_with_foreign_files_is_refused_and_nothing_is_written(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("x")
+    with pytest.raises(PathOfAnother, match=words):
+        take_place(store_in(tmp_path), TENANT)
+    assert names(tmp_path) == [name]
+
+
+def test_a_marker_that_is_torn_says_nothing_of_whose_the_folder_is(tmp_path: Path) -> None:
+    store_in(tmp_path).create(MARKER, b'{"stream"')
+    with pytest.raises(PathOfAnother, match="cannot be read, so nobody knows whose the path is"):
+        take_place(store_in(tmp_path), TENANT)
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(
+        PathNotWritable, match=rf"The path {tmp_path}/file of the files sink cannot be written: .*Not a dir"
+    ):
+        take_place(store_in(tmp_path / "file"), TENANT)
+
+
+def landed(*files: DataFile, batch: int = 3) -> Manifest:
+    return Manifest(BatchNumber(batch), sum(file.rows or 0 for file in files), files, "schema")
+
+
+def test_a_file_that_was_deleted_or_replaced_behind_the_manifest_is_named(tmp_path: Path) -> None:
+    paths = [f"{DATA}/1-{batch}-0123456789abcdef/part-0.parquet" for batch in (3, 4, 5)]
+    for path in paths:
+        store_in(tmp_path).create(path, b"12345")
+    manifests = {
+        BatchNumber(batch): landed(DataFile(path, 5, 1, 1), batch=batch) for batch, path in enumerate(paths, 3)
+    }
+    require_files(store_in(tmp_path), manifests)
+    (tmp_path / paths[0]).unlink()
+    (tmp_path / paths[2]).write_bytes(b"other")
+    with pytest.raises(FilesLost, match=rf"1 files .* \({paths[0]}\), of batches 3:"):
+        require_files(store_in(tmp_path), manifests)
+    (tmp_path / paths[2]).write_bytes(b"shorter than before")
+    with pytest.raises(FilesLost, match=r"of batches 3, 5: somebody deleted or replaced them"):
+        require_files(store_in(tmp_path), manifests)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    spans = (PositionSpan("orders", 0, 5, 9), PositionSpan("shards", "shardId-1", 10**38, 10**38 + 1))
+    manifest = landed(DataFile("data/a", 1, 2, 3, spans), DataFile("data/b", 4, 5))
+    assert Manifest.from_json(manifest.batch, manifest.to_json()) == manifest
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":1,"rows":1,"schema":"x","files":[{"path":"a"}]}'])
+def test_a_manifest_that_cannot_be_read_is_no_empty_one(text: str) -> None:
+    with pytest.raises(ManifestUnreadable, match="batch 3 in the ledger cannot be read"):
+        Manifest.from_json(BatchNumber(3), text)
+    with pytest.raises(ManifestUnreadable, match="has version 2, and this release reads version 1"):
+        Manifest.from_json(BatchNumber(3), '{"version":2}')
+
+
+def test_an_attempt_is_known_by_the_path_of_each_of_its_files() -> None:
+    write = Write.draw(Epoch(3), BatchNumber(17))
+    assert Write.of_path(f"{write.name}/part-00000.parquet") == write
+    assert Write.of_path(f"day=1/hour=2/{write.name}-part-00000.parquet") == write
+    assert Write.of_path("day=1/part-00000.parquet") is None
+    assert Write.of_path(f"day={write.name}/part-00000.parquet") is None
+    assert write != Write.draw(Epoch(3), BatchNumber(17)), "two attempts of a batch never share a name"
+
+
+def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
+    def path(epoch: int, batch: int, random: str = "a") -> str:
+        return f"{epoch}-{batch}-{random * 16}/part-0.parquet"
+
+    listed = {
+        path(1, 4): 10,  # named by the manifest
+        path(1, 5): 11,  # of a driver that was fenced before it landed
+        path(2, 5, "b"): 12,  # named
+        path(2, 5, "c"): 13,  # a second attempt of a batch that has landed
+        path(2, 6): 14,  # the driver may be writing it now
+        path(3, 6): 15,  # of a driver that was started after the ledger was read
+        "by-hand.parquet": 16,
+    }
+    manifests = [
+        landed(DataFile(f"{DATA}/{path(1, 4)}", 10, 1), batch=4),
+        landed(DataFile(f"{DATA}/{path(2, 5, 'b')}", 12, 1), batch=5),
+    ]
+    found = orphans(listed, manifests, Epoch(2), BatchNumber(5))
+    assert [orphan.path for orphan in found] == [f"{DATA}/{path(1, 5)}", f"{DATA}/{path(2, 5, 'c')}"]
+    assert [orphan.size_bytes for orphan in found] == [11, 13]
+
+
+def test_a_path_is_local_or_on_s3_and_never_climbs() -> None:
+    for path in ("/data/orders", "file:///data/orders", "s3a://bucket-1/orders"):
+        assert FilesSink(path=path).path == path
+    for path in ("orders", "/", "/data/../etc", "s3a://bucket-1", "https://host/x"):
+        with pytest.raises(ValueError, match="write"):
+            FilesSink(path=path)
+    with pytest.raises(ValueError, match="belong to a path on s3a://"):
+        FilesSink(path="/data/orders", region="eu-central-1")
+    assert FilesSink(path="/data/orders", target_file_size="3Ki").target_file_bytes == 3072
