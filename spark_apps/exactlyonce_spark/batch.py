@@ -281,8 +281,8 @@ class BatchLoop:
     def _require_partitions(self, batch: SparkBatch, plan: ExecutedPlan) -> None:
         if plan.task_ranges is None:
             raise PlanUnfit(
-                f"Batch {batch.number}: commit: Partition needs a query whose every task reads exactly one Kafka range "
-                "and nothing else (no join, aggregation, union or repartition); set sink.postgres.commit to Batch."
+                f"Batch {batch.number}: commit: Partition needs a query whose every task reads exactly one range of the source "
+                "and nothing else (no join, aggregation, union or repartition); set commit to Batch in the sink."
             )
 
     def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:

@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.connectors.registry import SOURCES
+from exactlyonce_spark.assembly import connector_of_source
 from exactlyonce_spark.jars import cache_folder, ensure_jars
 
 VARIABLE = "EXACTLYONCE_CLASS_ARCHIVE"
@@ -28,7 +30,6 @@ LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 _TRAINING_SECONDS = 300
 _KEPT = 4
-_NO_BROKER = "127.0.0.1:9"  # the discard port: the classes are loaded, the connection is refused
 
 
 def archive_path() -> Path:
@@ -125,11 +126,9 @@ def _train(archive: Path) -> None:
         rows = rows.selectExpr(f"from_json({record}, '{fields}', map('mode', 'PERMISSIVE')) as row").select("row.*")
         query = rows.writeStream.foreachBatch(take).option("checkpointLocation", scratch).trigger(once=True).start()
         query.awaitTermination()
-    kafka = session.read.format("kafka").option("kafka.bootstrap.servers", _NO_BROKER).option("subscribe", "none")
-    kafka = kafka.option("kafka.default.api.timeout.ms", "200").option("kafka.request.timeout.ms", "100")
-    kafka = kafka.option("fetchOffset.numRetries", "1")
-    with contextlib.suppress(PySparkException, Py4JJavaError):  # no one answers there
-        kafka.load().count()
+    for name in SOURCES:
+        with contextlib.suppress(PySparkException, Py4JJavaError):  # no one answers there
+            connector_of_source(name).load_classes(session)
     gateway: Any = SparkContext._gateway
     session.stop()
     gateway.proc.stdin.close()  # the JVM ends with its standard input, and writes the archive before it is gone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -14,26 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from exactlyonce.api.format import OnMalformed, OnTombstone
-from exactlyonce.api.output_mode import OutputMode
-from exactlyonce.api.spec import Delivery
-from exactlyonce.connectors.kafka.bounds import KafkaBounds
-from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import WITNESSES_SINCE
+from exactlyonce.assembly import Secrets, ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
+from exactlyonce.ledger.connector import LedgerAddress, OpenLedger, Use
 from exactlyonce.ledger.fence import Permit, claim_epoch, release
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.source.connector import SourceCheck
+from exactlyonce_spark.assembly import sink_connector, source_connector
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from exactlyonce_spark.connectors.chosen import kafka_of, postgres_of
-from exactlyonce_spark.connectors.postgres.deletions import without_deleted
-from exactlyonce_spark.connectors.postgres.fit import FittedColumn, YieldedColumn, fit_columns
-from exactlyonce_spark.connectors.postgres.replacing import ReplacingTarget
-from exactlyonce_spark.connectors.postgres.table import Table, read_table
-from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.connectors.ports import FittedColumn, PreparedSink, SourceReader, TaskSink, YieldedColumn
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.driver_failure import Claimed, failed
@@ -56,14 +50,16 @@ class _Draining(Exception):
 
 @dataclass(frozen=True)
 class DriverParts:
-    """What a driver has before Spark runs."""
+    """What a driver has before Spark runs; `at_ledger` is where the ledger is."""
 
     driver: DriverSpec
-    ledger: PostgresLedger
-    source: KafkaBounds
+    secrets: Secrets
+    at_ledger: LedgerAddress
+    ledger: OpenLedger
+    source: SourceCheck
+    sink: PreparedSink
     permit: Permit
     stream: StreamRow
-    table: Table
 
 
 def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
@@ -89,21 +85,12 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
 
 def _claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     """Take the epoch before anything else, and look at the target before Spark is started."""
-    folder = Path(os.environ[SECRETS_FOLDER])
-    sink, kafka = postgres_of(driver.spec), kafka_of(driver.spec)
-    address = PostgresAddress.from_secret(sink.secret_ref.name, read_secret(folder, sink.secret_ref))
-    ledger = PostgresLedger(
-        address, sink.ledger_schema, Limits.of_batches(sink), application=f"exactlyonce {driver.stream_id}"
-    )
+    spec, secrets = driver.spec, functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
+    at_ledger = ledger_address(spec, secrets)
+    ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
-    if driver.spec.delivery is not Delivery.EXACTLY_ONCE:
-        ledger.require_version(WITNESSES_SINCE, f"delivery: {driver.spec.delivery}")
-        with ledger.transaction(
-            lasting=False
-        ) as transaction:  # those of fenced drivers; before AtMostOnce takes a batch
-            transaction.take_witnesses(driver.stream_id, stream.landed_batch or BatchNumber(0))
-    table = read_table(ledger, sink)
-    return DriverParts(driver, ledger, KafkaBounds(kafka, read_secret(folder, kafka.secret_ref)), permit, stream, table)
+    sink = sink_connector(spec).prepare(spec, ledger, permit, stream)
+    return DriverParts(driver, secrets, at_ledger, ledger, source_address(spec, secrets).open(), sink, permit, stream)
 
 
 def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], None]) -> LastWords:
@@ -119,53 +106,28 @@ def _run_query(parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], Non
     watch(metrics.reached)
     if parts.driver.kubernetes is not None:
         serve(metrics, os.environ[POD_IP], METRICS_PORT)
-    secret = read_secret(Path(os.environ[SECRETS_FOLDER]), kafka_of(spec).secret_ref)
+    reader = source_connector(spec).reader(spec, parts.secrets)
     growth = Growth(parts.driver.limit)
 
     def rows_now() -> Any:
-        return streaming_rows(session, spec, secret, len(parts.source.view().selected), growth.records)
+        return streaming_rows(session, reader, spec, len(parts.source.view().selected), growth.records)
 
     rows = rows_now()
     yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
-    if deletes:
-        yielded = without_deleted(yielded, parts.table)
-    columns = fit_columns(yielded, parts.table, postgres_of(spec))
-    target, plan = _target(parts, columns, deletes=deletes)
+    columns = parts.sink.fit(yielded, deletes=deletes)
+    target, task_sink = parts.sink.target(columns, deletes=deletes)
     settings = BatchSettings(
         spec.delivery,
-        postgres_of(spec).commit,
+        spec.sink.spec.commit,
         spec.source.format.on_malformed is OnMalformed.DEAD_LETTER,
         deletes=deletes,
     )
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)
     imports.join()
-    with keeping_ledger_short(
-        parts.ledger.address, postgres_of(spec).ledger_schema, parts.permit, spec.ledger_retention
-    ):
-        return _Query(parts, session, rows, rows_now, columns, plan, loop, drain, metrics, growth).run()
-
-
-def _target(
-    parts: DriverParts, columns: tuple[FittedColumn, ...], *, deletes: bool
-) -> tuple[PostgresTarget, TargetPlan]:
-    sink = postgres_of(parts.driver.spec)
-    plan = TargetPlan(
-        parts.driver.stream_id,
-        parts.permit.epoch,
-        sink.ledger_schema,
-        parts.table.schema,
-        parts.table.name,
-        tuple(column.name for column in columns),
-        sink,
-        deletes,
-    )
-    replaces = parts.driver.spec.output_mode is OutputMode.COMPLETE
-    target = (ReplacingTarget if replaces else PostgresTarget)(parts.ledger, plan)
-    target.create_staging()
-    target.drop_older_staging()
-    return target, plan
+    with keeping_ledger_short(parts.at_ledger, parts.permit, spec.ledger_retention):
+        return _Query(parts, session, reader, rows, rows_now, columns, task_sink, loop, drain, metrics, growth).run()
 
 
 class _Query:
@@ -175,10 +137,11 @@ class _Query:
         self,
         parts: DriverParts,
         session: Any,
+        reader: SourceReader,
         rows: Any,
         rows_now: Callable[[], Any],
         columns: tuple[FittedColumn, ...],
-        plan: TargetPlan,
+        sink: TaskSink,
         loop: BatchLoop,
         drain: Drain,
         metrics: DriverMetrics,
@@ -188,6 +151,7 @@ class _Query:
 
         self._parts = parts
         self._session = session
+        self._reader = reader
         self._rows = rows
         self._rows_now = rows_now
         self._growth = growth
@@ -195,7 +159,7 @@ class _Query:
         self._loop = loop
         self._drain = drain
         self._metrics = metrics
-        self._worker = WorkerPlan(plan, kafka_of(parts.driver.spec))
+        self._worker = WorkerPlan(sink, parts.driver.spec)
         self._started = threading.Event()
         self._problem: BaseException | None = None
         self._cut_short = False
@@ -253,17 +217,16 @@ class _Query:
             if self._ends_after_batch:
                 raise _Draining  # noqa: TRY301 - it ends the query the same way as any other failure of a batch
             if self._plans is None:
-                self._plans = PlanReader(self._session, self._query)
-            source, kafka = self._parts.driver.spec.source, kafka_of(self._parts.driver.spec)
-            secret = read_secret(Path(os.environ[SECRETS_FOLDER]), kafka_of(self._parts.driver.spec).secret_ref)
+                self._plans = PlanReader(self._session, self._query, self._reader)
+            given = self._parts.driver.spec.source.format
             batch = SparkBatch(
                 BatchNumber(number),
                 rows,
                 self._plans,
                 self._columns,
                 self._worker,
-                lambda ranges: malformed_records(self._session, kafka, source.format, secret, ranges),
-                source.format.on_tombstone is OnTombstone.DELETE,
+                lambda ranges: malformed_records(self._session, self._reader, given, ranges),
+                given.on_tombstone is OnTombstone.DELETE,
             )
             self._metrics.begun()
             landing = self._loop.run(batch)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.ledger.fence import Fenced, Permit
+from exactlyonce.ledger.port import Ledger
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.failures import ending_of, is_too_large
 from exactlyonce_spark.landing import record_failure
@@ -20,7 +20,7 @@ log = logging.getLogger("exactlyonce.driver")
 class Claimed:
     """What a driver has once it has claimed its epoch."""
 
-    ledger: PostgresLedger
+    ledger: Ledger
     permit: Permit
     address: str
 

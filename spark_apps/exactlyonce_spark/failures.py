@@ -14,11 +14,10 @@ from exactlyonce.errors import (
 )
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.fence import Fenced
+from exactlyonce_spark.connectors.recognised import failures_of_connectors
 
 _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
 _RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
-_KAFKA_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
-_KAFKA_AWAY = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network)Exception: ([^\n]+)")
 _OTHER_STATE = re.compile(
     r"\[(STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|"
     r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\]"
@@ -32,7 +31,9 @@ _TOO_LARGE = re.compile(
 Source: org.apache.spark.util.SparkExitCode, ExecutorExitCodeJVM and KubernetesClusterSchedulerBackend, Spark 4.2.0.
 """
 _TOMBSTONE = "(a tombstone)"
-_DATABASE = "psycopg2"
+_NAMELESS = ("builtins", "py4j", "pyspark")
+"""Where errors come from that only carry another one's words."""
+
 _MOST = 1200
 
 
@@ -44,7 +45,7 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     if isinstance(problem, ExactlyOnceError):
         return _kind_of(problem, in_batch, asks_again), str(problem)
     text = str(problem)
-    if type(problem).__module__.startswith(_DATABASE):
+    if not type(problem).__module__.startswith(_NAMELESS):
         text = f"{type(problem).__module__}.{type(problem).__name__}: {text}"
     other_state = _OTHER_STATE.search(text)
     if other_state is not None:
@@ -56,13 +57,10 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     if cause is not None:
         name, said = cause
         return _named(name, in_batch, asks_again), said
-    away = _KAFKA_AWAY.search(text)
-    if away is not None:
-        said = _shortened(away[1].rstrip("."))
-        return (
-            Ending.UNREACHABLE,
-            f"The brokers of source.kafka do not answer ({said}); nothing was landed by this, it is tried again.",
-        )
+    for connector in failures_of_connectors():
+        outage = connector.outage(text)
+        if outage is not None:
+            return Ending.UNREACHABLE, _shortened(outage)
     before_the_query = text.split("=== Streaming Query ===")[0].strip()
     said = _shortened(before_the_query or type(problem).__name__)
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said
@@ -111,9 +109,10 @@ def _cause(text: str) -> tuple[str, str] | None:
                 "Set source.format.onTombstone to Skip, or to Delete with write: Upsert; or onMalformed to DeadLetter."
             )
         return "MalformedRecord", f"{malformed[0].rstrip('.')}. {advice}"
-    lost = _KAFKA_LOSS.search(text)
-    if lost is not None:
-        return "DataLost", _shortened(lost[0])
+    for connector in failures_of_connectors():
+        recognised = connector.recognise(text)
+        if recognised is not None:
+            return recognised.name, _shortened(recognised.message)
     found = _PYTHON_CAUSE.findall(text)
     named = [
         (name, said)
@@ -124,12 +123,12 @@ def _cause(text: str) -> tuple[str, str] | None:
 
 
 def _with_details(text: str, name: str, said: str) -> str:
-    """A database's error with its DETAIL and CONTEXT, which name the row; such words in capitals are no errors."""
-    if not name.startswith(_DATABASE):
-        return _shortened(said.strip())
-    details = "; ".join(line.strip() for line in re.findall(r"^(?:DETAIL|CONTEXT):\s*(.+)", text, re.MULTILINE))
-    where = f" ({details})" if details else ""
-    return _shortened(f"The database refuses the rows: {said.strip()}{where}.")
+    """Return an error's words, as the connector tells them whose client it is of; words in capitals are no errors."""
+    for connector in failures_of_connectors():
+        told = connector.told(name, said, text)
+        if told is not None:
+            return _shortened(told)
+    return _shortened(said.strip())
 
 
 def _shortened(text: str) -> str:

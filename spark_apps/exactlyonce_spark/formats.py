@@ -1,4 +1,4 @@
-"""Turn Kafka's bytes into the columns of the view `source`, and keep malformed records apart.
+"""Turn the bytes of records into the columns of the view `source`, and keep malformed records apart.
 
 The parse stands in a generator (`inline`), not in a projection: a generator decides how many rows there are, so the
 optimizer can neither drop it nor evaluate it twice. As a projection, a filter such as `amount > 0` was pushed under the
@@ -8,6 +8,7 @@ was still pushed below it; below one that is not deterministic none is (PushPred
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import assert_never, cast
 
 from pyspark.sql import Column, DataFrame, functions
@@ -15,8 +16,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from exactlyonce.api.format import DELETED, Format, FormatType, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
+from exactlyonce_spark.connectors.ports import RecordColumns
 
-META_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
 _CORRUPT = "_exactlyonce_malformed"
 _ROW = "_exactlyonce_row"
 _VALUELESS = "_exactlyonce_without_value"
@@ -29,8 +30,8 @@ class SchemaInvalid(Refused):
     """The schema of the source's format cannot be used."""
 
 
-def parse_schema(given: Format) -> StructType:
-    """Parse the DDL of a format.
+def parse_schema(given: Format, of_the_view: Collection[str] = ()) -> StructType:
+    """Parse the DDL of a format; `of_the_view` are the columns that the view has in any case.
 
     Raises:
         SchemaInvalid: if it does not parse, or takes names that are the product's own.
@@ -42,7 +43,7 @@ def parse_schema(given: Format) -> StructType:
         advice = "write columns as SQL DDL: id BIGINT, name STRING"
         raise SchemaInvalid(f"source.format.schema does not parse ({said}); {advice}.") from problem
     deleted = {DELETED} if given.on_tombstone is OnTombstone.DELETE else set()
-    taken = [name for name in schema.names if name.lower() in {*META_COLUMNS, _CORRUPT, *deleted}]
+    taken = [name for name in schema.names if name.lower() in {*of_the_view, _CORRUPT, *deleted}]
     if taken:
         raise SchemaInvalid(
             f"source.format.schema names {', '.join(taken)}, which the view source has already; rename it."
@@ -59,24 +60,24 @@ def parse_schema(given: Format) -> StructType:
     return schema
 
 
-def parsed(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
-    """Return the rows of well-formed records, with the columns of the schema and META_COLUMNS.
+def parsed(records: DataFrame, columns: RecordColumns, given: Format, schema: StructType) -> DataFrame:
+    """Return the rows of well-formed records, with the columns of the schema and those that the view has of its source.
 
     With onMalformed: Fail the query ends at the first malformed record and names it; with DeadLetter such records yield
     no row, and `malformed_records` finds them. A record without a value yields what onTombstone asks for; that is decided in
     the generator too.
     """
-    kept, names = _kept(records), _kept_names(records)
+    names = list(columns.view)
+    kept = [f"{expression} as {name}" for name, expression in columns.view.items()]
     if given.on_tombstone is OnTombstone.DELETE:
-        kept, names = [*kept, f"value is null as {DELETED}"], [*names, DELETED]
-    rows = records.selectExpr(*kept, "value").withColumn("_parsed", _parse(given, schema))
+        kept, names = [*kept, f"{columns.value} is null as {DELETED}"], [*names, DELETED]
+    rows = records.selectExpr(*kept, f"{columns.value} as value").withColumn("_parsed", _parse(given, schema))
     if given.on_malformed is OnMalformed.FAIL:
-        where = "concat(' in topic ', _topic, ' partition ', _partition, ' offset ', _offset, ': ', _why)"
-        otherwise = f"raise_error(concat('{_FAILURE}', {where}))"
+        otherwise = f"raise_error(concat('{_FAILURE}', {columns.where}, ': ', _why))"
     else:
         otherwise = "null"
     checked = rows.selectExpr(
-        *names, "_parsed", f"{_reason(given, schema, '_key')} as _why", f"value is null as {_VALUELESS}"
+        *names, "_parsed", f"{_reason(given, schema, columns.view_key)} as _why", f"value is null as {_VALUELESS}"
     )
     well_formed = f"_why is null and {_STAYS}"
     rows_of_record = f"if({well_formed}, array({_row(given)}), {otherwise})"
@@ -85,15 +86,18 @@ def parsed(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
     return checked.selectExpr(*names, f"inline({rows_of_record})").drop(_CORRUPT)
 
 
-def malformed_records(records: DataFrame, given: Format, schema: StructType) -> DataFrame:
+def malformed_records(records: DataFrame, columns: RecordColumns, given: Format, schema: StructType) -> DataFrame:
     """Return position, timestamp, key, value and reason of the records that are malformed."""
+    kept = ("_origin", "_partition", "_position", "_timestamp", "key", "value")
     rows = records.selectExpr(
-        "topic as _topic", "partition as _partition", "offset as _offset",
-        "concat(cast(timestamp as string), '+00') as _timestamp", "key", "value",
-    ).withColumn("_parsed", _parse(given, schema))  # fmt: skip
-    reasons = rows.selectExpr(
-        "_topic", "_partition", "_offset", "_timestamp", "key", "value", f"{_reason(given, schema, 'key')} as _why"
-    )
+        f"{columns.origin} as _origin",
+        f"{columns.partition} as _partition",
+        f"{columns.position} as _position",
+        f"concat(cast({columns.timestamp} as string), '+00') as _timestamp",
+        f"{columns.key} as key",
+        f"{columns.value} as value",
+    ).withColumn("_parsed", _parse(given, schema))
+    reasons = rows.selectExpr(*kept, f"{_reason(given, schema, 'key')} as _why")
     return reasons.where("_why is not null")
 
 
@@ -155,15 +159,6 @@ def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) 
 def _is_binary(given: Format, schema: StructType) -> bool:
     """Whether values are taken as bytes, whatever they hold."""
     return given.type is FormatType.RAW and [field.dataType.simpleString() for field in schema] == ["binary"]
-
-
-def _kept(records: DataFrame) -> list[str]:
-    meta = ["topic as _topic", "partition as _partition", "offset as _offset", "timestamp as _timestamp", "key as _key"]
-    return [*meta, "headers as _headers"] if "headers" in records.columns else meta
-
-
-def _kept_names(records: DataFrame) -> list[str]:
-    return [column.split(" as ")[1] for column in _kept(records)]
 
 
 def _quoted(name: str) -> str:

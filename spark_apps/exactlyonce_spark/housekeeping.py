@@ -12,15 +12,11 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
 from exactlyonce.api.ledger_retention import LedgerRetention
-from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.connector import LedgerAddress, Use
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-
-LIMITS = Limits(lock_seconds=1, transaction_seconds=10, answer_seconds=10)
-"""Of its connection: what takes longer is tried again later."""
 
 log = logging.getLogger("exactlyonce.driver")
 
@@ -71,14 +67,10 @@ class Housekeeping:
 
 
 @contextmanager
-def keeping_ledger_short(
-    address: PostgresAddress, schema: str, permit: Permit, retention: LedgerRetention
-) -> Iterator[None]:
+def keeping_ledger_short(address: LedgerAddress, permit: Permit, retention: LedgerRetention) -> Iterator[None]:
     """Delete what the ledger no longer keeps while the block runs."""
     application = f"exactlyonce {permit.stream_id} housekeeping"
-    keeper = Housekeeping(
-        lambda: closing(PostgresLedger(address, schema, LIMITS, application)), permit, retention, Pauses()
-    )
+    keeper = Housekeeping(lambda: closing(address.open(application, Use.HOUSEKEEPING)), permit, retention, Pauses())
     threading.Thread(target=keeper.run, name="housekeeping", daemon=True).start()
     try:
         yield

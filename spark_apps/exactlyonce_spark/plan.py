@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.connectors.ports import SourceReader
 from exactlyonce_spark.target import TaskRange
 
 _SCAN = "MicroBatchScanExec"
@@ -33,8 +34,9 @@ class PlanRefused(Refused):
 class PlanReader:
     """Reads the executed plan of each batch of one query; what cannot change between batches is read once."""
 
-    def __init__(self, session: SparkSession, query: Any) -> None:
+    def __init__(self, session: SparkSession, query: Any, reader: SourceReader) -> None:
         self._query = query
+        self._reader = reader
         self._class = session._jvm.java.lang.Class  # type: ignore[union-attr] # a classic session has a JVM
         self._shape: tuple[bool, bool] | None = None
 
@@ -51,9 +53,9 @@ class PlanReader:
         if self._shape is None:
             self._shape = self._look_at_shape(plan)
         stateful, chain = self._shape
-        tasks = tuple(_task_ranges(scan))
-        starts = Positions.from_json(scan.start().json())
-        ends = Positions.from_json(scan.end().json())
+        tasks = tuple(self._reader.task_ranges(_items(scan.inputPartitions())))
+        starts = self._reader.codec.parse_entry(scan.start().json())
+        ends = self._reader.codec.parse_entry(scan.end().json())
         ranges = _ranges(starts, ends, tasks)
         one_each = chain and len({part.partition for part in tasks}) == len(tasks)
         return ExecutedPlan(ranges, tasks if one_each else None, stateful)
@@ -78,13 +80,18 @@ class PlanReader:
         Such a batch stands where its predecessor ended. Nothing of it is kept for later plans, which have more to look at.
         """
         query = self._query._jsq.streamingQuery()
-        starts, ends = _offsets(query.getStartOffsetsOfLatestBatch()), _offsets(query.availableOffsets())
+        starts = self._positions(query.getStartOffsetsOfLatestBatch())
+        ends = self._positions(query.availableOffsets())
         if starts != ends:
             raise PlanRefused(
                 "The query reads no record of its source, as if its condition were never true; correct the transform."
             )
         stateful, _ = self._look_at_shape(plan)
         return ExecutedPlan(Ranges.empty_at(ends), None, stateful)
+
+    def _positions(self, progress: Any) -> Positions:
+        """The positions of a query's one source, as Spark holds them in memory."""
+        return self._reader.codec.parse_entry(progress.valuesIterator().next().json())
 
     def _scan(self, plan: Any) -> Any | None:
         scans = [leaf for leaf in _items(plan.collectLeaves()) if _name(leaf) == _SCAN]
@@ -138,19 +145,6 @@ def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...]) ->
     return Ranges(
         {key: OffsetRange(starts[key] if key in starts else first.get(key, end), end) for key, end in ends.items()}
     )
-
-
-def _task_ranges(scan: Any) -> Iterator[TaskRange]:
-    """KafkaBatchInputPartition.offsetRange of every input partition, in the order of the tasks."""
-    for partition in _items(scan.inputPartitions()):
-        span = partition.offsetRange()
-        key = span.topicPartition()
-        yield TaskRange(Partition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset()))
-
-
-def _offsets(progress: Any) -> Positions:
-    """The positions of a query's one source, as Spark holds them in memory."""
-    return Positions.from_json(progress.valuesIterator().next().json())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from exactlyonce.api.format import DELETED
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce_spark.batch import ExecutedPlan
-from exactlyonce_spark.connectors.postgres.fit import FittedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn
 from exactlyonce_spark.plan import PlanReader
 from exactlyonce_spark.target import DeadLetter
 from exactlyonce_spark.tasks import Job, TaskReport
@@ -69,8 +69,8 @@ class SparkBatch:
         found = self.find_malformed(ranges).collect()
         return [
             DeadLetter(
-                Partition(row._topic, row._partition),
-                row._offset,
+                Partition(row._origin, row._partition),
+                row._position,
                 row._timestamp,
                 None if row.key is None else bytes(row.key),
                 None if row.value is None else bytes(row.value),

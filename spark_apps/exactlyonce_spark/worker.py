@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,12 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from exactlyonce.connectors.kafka.bounds import KafkaBounds
-from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.assembly import source_address
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
-from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.connectors.ports import TaskSink
 from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
 
 REPORT_SCHEMA = "tag bigint, rows bigint, known boolean"
@@ -25,8 +24,8 @@ REPORT_SCHEMA = "tag bigint, rows bigint, known boolean"
 class WorkerPlan:
     """What an executor needs to make its tools; credentials are read there from the mounted secrets, never sent."""
 
-    target: TargetPlan
-    kafka: KafkaSource
+    sink: TaskSink
+    spec: StreamSpec
 
 
 _tools: dict[str, TaskTools] = {}
@@ -47,20 +46,12 @@ def task_function(plan: WorkerPlan, job: Job) -> Callable[[Iterator[pa.RecordBat
 
 def tools_of(plan: WorkerPlan) -> TaskTools:
     """Return this process's tools for a stream and epoch."""
-    key = plan.target.staging_table
+    key = plan.sink.key
     if key not in _tools:
-        folder = Path(os.environ[SECRETS_FOLDER])
-        secret = read_secret(folder, plan.target.sink.secret_ref)
-        address = PostgresAddress.from_secret(plan.target.sink.secret_ref.name, secret)
-        ledger = PostgresLedger(
-            address,
-            plan.target.ledger_schema,
-            Limits.of_batches(plan.target.sink),
-            application=f"exactlyonce {plan.target.stream_id}",
-        )
-        source = KafkaBounds(plan.kafka, read_secret(folder, plan.kafka.secret_ref))
+        secrets = functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
+        ledger, target = plan.sink.open(secrets)
         _tools.clear()
-        _tools[key] = TaskTools(ledger, PostgresTarget(ledger, plan.target), source)
+        _tools[key] = TaskTools(ledger, target, source_address(plan.spec, secrets).open())
     return _tools[key]
 
 

@@ -11,8 +11,8 @@ import pytest
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.connectors.postgres.deletions import DeletionUnclear, DeletionWithoutKey, without_deleted
-from exactlyonce_spark.connectors.postgres.fit import YieldedColumn
 from exactlyonce_spark.connectors.postgres.table import TargetUnfit, read_table
 from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 from exactlyonce_spark.target import Moved, Staged

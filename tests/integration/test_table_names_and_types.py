@@ -10,7 +10,8 @@ from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
 from exactlyonce.schema.model import SecretRef
-from exactlyonce_spark.connectors.postgres.fit import YieldedColumn, fit_columns
+from exactlyonce_spark.connectors.ports import YieldedColumn
+from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.table import TargetUnfit, read_table
 from exactlyonce_spark.connectors.postgres.writes import Staged, count_staged, write_staged
 

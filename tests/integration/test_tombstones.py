@@ -13,8 +13,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from exactlyonce.api.format import Format, OnTombstone
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark import formats
+from exactlyonce_spark.connectors.kafka.connector import KafkaReader
 from testbed.spark import local_session
 from tests.rig import Rig
 
@@ -160,11 +162,12 @@ def outcome(spark: SparkSession, given: Format) -> tuple[list[int], list[int], l
     rows = [("orders", 0, offset, key, value) for offset, (key, value) in enumerate(RECORDS)]
     columns = "topic string, partition int, offset bigint, key binary, value binary"
     records = spark.createDataFrame(rows, columns).selectExpr("*", "current_timestamp() as timestamp")
-    schema = formats.parse_schema(given)
-    parsed = formats.parsed(records, given, schema).collect()
-    malformed = formats.malformed_records(records, given, schema).collect()
+    reader = KafkaReader(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), None, {})
+    named, schema = reader.columns(records), formats.parse_schema(given, reader.reserved)
+    parsed = formats.parsed(records, named, given, schema).collect()
+    malformed = formats.malformed_records(records, named, given, schema).collect()
     return (
         sorted(row["_offset"] for row in parsed),
         sorted(row["_offset"] for row in parsed if row.asDict().get("_deleted")),
-        sorted(row["_offset"] for row in malformed),
+        sorted(row["_position"] for row in malformed),
     )

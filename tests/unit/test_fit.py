@@ -8,7 +8,8 @@ import pytest
 
 from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
 from exactlyonce.schema.model import SecretRef
-from exactlyonce_spark.connectors.postgres.fit import FittedColumn, YieldedColumn, fit_columns
+from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
+from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
 
 CATEGORIES = {

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.positions.ranges import BatchNumber, Partition
+
+
+class Use(Enum):
+    """What a ledger is opened for, which decides how long its questions may take."""
+
+    PASSES = "passes"
+    """The operator's, and whatever else has a person or other streams wait for it."""
+    BATCHES = "batches"
+    """A driver's and its tasks': as long as the resource gives a batch."""
+    HOUSEKEEPING = "housekeeping"
+    """Beside the batches: what takes longer than a few seconds is tried again later."""
 
 
 class OpenLedger(Ledger, Protocol):
@@ -106,7 +118,7 @@ class LedgerAddress(Protocol):
         """Return the name under which places at the server are counted (`control.bulkheads`)."""
         ...
 
-    def open(self, application: str = "exactlyonce") -> OpenLedger:
+    def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> OpenLedger:
         """Return the ledger; nothing is connected to yet."""
         ...
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from exactlyonce.connectors.postgres.fleet import PostgresFleet
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.parameters import servers_of
 from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.ledger.connector import Use
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class PostgresLedgerAddress:
 
     database: PostgresAddress
     schema: str
+    of_batches: Limits = field(default_factory=Limits)
 
     @property
     def key(self) -> Hashable:
@@ -44,13 +47,20 @@ class PostgresLedgerAddress:
         servers = ",".join(servers_of(self.database.parameters))
         return f"Postgres {self.database.parameters['user']}@{servers} of namespace {namespace}"
 
-    def open(self, application: str = "exactlyonce") -> PostgresLedger:
-        """Return the ledger, with the limits of the operator."""
-        return PostgresLedger(self.database, self.schema, application=application)
+    def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> PostgresLedger:
+        """Return the ledger, with the limits of its use."""
+        return PostgresLedger(self.database, self.schema, self._limits(use), application)
 
-    def open_for_batches(self, sink: PostgresSink, application: str) -> PostgresLedger:
-        """Return the ledger with the limits of a driver and its tasks."""
-        return PostgresLedger(self.database, self.schema, Limits.of_batches(sink), application)
+    def _limits(self, use: Use) -> Limits:
+        match use:
+            case Use.PASSES:
+                return Limits()
+            case Use.BATCHES:
+                return self.of_batches
+            case Use.HOUSEKEEPING:
+                return Limits(lock_seconds=1, transaction_seconds=10, answer_seconds=10)
+            case _:
+                assert_never(use)
 
 
 class PostgresConnector:
@@ -59,7 +69,8 @@ class PostgresConnector:
     def address(self, spec: object, secret: Mapping[str, str]) -> PostgresLedgerAddress:
         """Return the ledger that is in the sink's own database."""
         assert isinstance(spec, PostgresSink), "the registry gives each connector its own spec"
-        return PostgresLedgerAddress(PostgresAddress.from_secret(spec.secret_ref.name, secret), spec.ledger_schema)
+        address = PostgresAddress.from_secret(spec.secret_ref.name, secret)
+        return PostgresLedgerAddress(address, spec.ledger_schema, Limits.of_batches(spec))
 
     def fleet(self, server: tuple[tuple[str, str], ...], shown: str) -> PostgresFleet:
         """Return a database as the monitor asks it."""

@@ -14,9 +14,9 @@ from psycopg2 import sql
 
 from exactlyonce.api.format import DELETED
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.connectors.postgres import writes
 from exactlyonce_spark.connectors.postgres.copying import quoted_name
-from exactlyonce_spark.connectors.postgres.fit import YieldedColumn
 from exactlyonce_spark.connectors.postgres.table import Table, TargetUnfit
 
 

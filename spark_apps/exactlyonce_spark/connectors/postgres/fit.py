@@ -9,27 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
+from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
 from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
-
-
-@dataclass(frozen=True, slots=True)
-class YieldedColumn:
-    """A column that the query yields: its name and Spark's simpleString of its type."""
-
-    name: str
-    spark_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class FittedColumn:
-    """A column and the SQL expression, over its quoted name, that Spark evaluates to hand it over."""
-
-    name: str
-    expression: str
-
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _TABLE_INTEGERS = {"int2": 2, "int4": 4, "int8": 8}

@@ -1,0 +1,134 @@
+"""The ports to the halves of connectors that run inside Spark. No pyspark here: a DataFrame is whatever Spark gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.assembly import Secrets
+from exactlyonce.checkpoint.codec import PositionCodec
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.target import Target, TaskRange
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """The columns of a source's records, as SQL expressions over what its DataFrame has.
+
+    `view` has the columns that the view `source` gets beside those of the schema, by their names there; each begins with an
+    underscore; `view_key` is the one with the record's key. `where` says over these names which record it is, for a
+    message. The others tell what a dead letter keeps; `value` is the column that the format parses.
+    """
+
+    view: Mapping[str, str]
+    view_key: str
+    where: str
+    origin: str
+    partition: str
+    position: str
+    timestamp: str
+    key: str
+    value: str = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class YieldedColumn:
+    """A column that the query yields: its name and Spark's simpleString of its type."""
+
+    name: str
+    spark_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FittedColumn:
+    """A column and the SQL expression, over its quoted name, that Spark evaluates to hand it over."""
+
+    name: str
+    expression: str
+
+
+class SourceReader(Protocol):
+    """One stream's source inside Spark; it holds the login."""
+
+    codec: PositionCodec
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """The columns that the view `source` has, or may have, of this source: no schema may name one."""
+        ...
+
+    def columns(self, records: Any) -> RecordColumns:
+        """Return the columns of a DataFrame of records."""
+        ...
+
+    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+        """Return the streaming DataFrame of the records; `partitions` is how many there are now.
+
+        `most` is how many records a batch may span while that is less than the resource's own limit.
+        """
+        ...
+
+    def batch(self, session: Any, ranges: Ranges) -> Any:
+        """Return the records of exactly these ranges as a DataFrame."""
+        ...
+
+    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange]:
+        """Return the range of each input partition of a scan, in the order of the tasks."""
+        ...
+
+
+class SourceConnector(Protocol):
+    """A kind of source inside Spark."""
+
+    def reader(self, spec: StreamSpec, secrets: Secrets) -> SourceReader:
+        """Return the reader of a stream."""
+        ...
+
+
+class TaskSink(Protocol):
+    """What a task needs to write to a sink; pickled and sent to executors, so it holds no credentials.
+
+    `key` is another one for each stream and epoch: the process of a worker keeps what it has opened.
+    """
+
+    @property
+    def key(self) -> str:
+        """Of which stream and epoch it is."""
+        ...
+
+    def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
+        """Return the ledger and the target, as a task uses them."""
+        ...
+
+
+class PreparedSink(Protocol):
+    """One stream's sink in the driver, which has claimed its epoch; what it writes to has been looked at."""
+
+    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+        """Return how each column that the query yields is handed over; `deletes`: rows may delete their key.
+
+        Raises:
+            Refused: naming every column that does not fit, and what to do.
+        """
+        ...
+
+    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[Target, TaskSink]:
+        """Return the target of the batches, ready for the first one, and what tasks need to write to it."""
+        ...
+
+
+class SinkConnector(Protocol):
+    """A kind of sink inside Spark."""
+
+    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedSink:
+        """Look at what a stream writes to, before Spark is started.
+
+        Raises:
+            Refused: if it cannot be written to as the stream asks.
+        """
+        ...
