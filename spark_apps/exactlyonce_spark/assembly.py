@@ -11,9 +11,12 @@ from exactlyonce_spark.connectors.ports import SinkConnector, SourceConnector
 
 def source_connector(spec: StreamSpec) -> SourceConnector:
     """Return the half of a stream's source that runs inside Spark."""
-    return cast(
-        "SourceConnector", import_module(f"exactlyonce_spark.connectors.{spec.source.connector}.connector").SOURCE
-    )
+    return connector_of_source(spec.source.connector)
+
+
+def connector_of_source(name: str) -> SourceConnector:
+    """Return the half of a source that runs inside Spark, by the source's name."""
+    return cast("SourceConnector", import_module(f"exactlyonce_spark.connectors.{name}.connector").SOURCE)
 
 
 def sink_connector(spec: StreamSpec) -> SinkConnector:

@@ -63,7 +63,7 @@ def test_an_aggregation_that_is_to_land_by_partition_halts_at_once_and_says_what
     rig.produce(40)
     result = rig.run(environment=environment)
     assert isinstance(result, Halted)
-    assert "set sink.postgres.commit to Batch" in result.reason
+    assert "set commit to Batch in the sink" in result.reason
     assert rig.verdicts() == ["FirstStart"]
 
 

@@ -89,6 +89,10 @@ class SourceConnector(Protocol):
         """Return the reader of a stream."""
         ...
 
+    def load_classes(self, session: Any) -> None:
+        """Load the classes that a query over this source needs, for the class archive; what it raises is of no account."""
+        ...
+
 
 class TaskSink(Protocol):
     """What a task needs to write to a sink; pickled and sent to executors, so it holds no credentials.

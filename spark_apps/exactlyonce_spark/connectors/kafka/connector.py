@@ -20,6 +20,7 @@ from exactlyonce.schema.name_pattern import for_java
 from exactlyonce_spark.connectors.ports import RecordColumns
 from exactlyonce_spark.target import TaskRange
 
+_NO_BROKER = "127.0.0.1:9"  # the discard port
 _VIEW = {
     "_topic": "topic",
     "_partition": "partition",
@@ -121,6 +122,17 @@ class KafkaConnector:
         kafka = spec.source.spec
         assert isinstance(kafka, KafkaSource), "the registry gives each connector its own spec"
         return KafkaReader(kafka, spec.trigger.interval, secrets(kafka.secret_ref), _may_read_headers(spec.transform))
+
+    def load_classes(self, session: Any) -> None:
+        """Read from brokers that are not there: the classes are loaded, and the connection is refused."""
+        options = {
+            "kafka.bootstrap.servers": _NO_BROKER,
+            "subscribe": "none",
+            "kafka.default.api.timeout.ms": "200",
+            "kafka.request.timeout.ms": "100",
+            "fetchOffset.numRetries": "1",
+        }
+        session.read.format("kafka").options(**options).load().count()
 
 
 def _may_read_headers(transform: Transform | None) -> bool:
