@@ -201,7 +201,9 @@ class Namespace:
             "source": {"kafka": kafka, "format": {"schema": schema}},
             "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders"}},
             "checkpoint": {
-                "location": location, "secretRef": {"name": "lake"}, "endpoint": self.s3_endpoint, "pathStyle": True
+                "s3": {
+                    "location": location, "secretRef": {"name": "lake"}, "endpoint": self.s3_endpoint, "pathStyle": True
+                }
             },
             "driver": {"startTimeout": "24h"},
             "suspend": suspended,

@@ -102,7 +102,7 @@ class Stage:
                     "format": {"schema": SCHEMA},
                 },
                 "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders", "commit": commit}},
-                "checkpoint": {"location": str(folder / "checkpoint")},
+                "checkpoint": {"local": {"path": str(folder / "checkpoint")}},
                 "driver": {"cores": 2, "memory": "2g"},
                 **spec,
             },

@@ -58,7 +58,7 @@ class Stage:
             (home / key).write_text(str(value))
         document = yaml.safe_load(EXAMPLE.read_text())
         document["spec"]["source"]["kafka"]["bootstrapServers"] = self.kafka.bootstrap_servers
-        document["spec"]["checkpoint"]["location"] = str(self.location)
+        document["spec"]["checkpoint"] = {"local": {"path": str(self.location)}}
         self.file.write_text(yaml.safe_dump(document))
         for point in KILL_POINTS:
             self._fired(point).touch()

@@ -45,7 +45,7 @@ def made(case: str) -> str:
 
 def _brief(stream: Stream) -> str | None:
     """Return the brief of the reconciliation in the pod, where there is one."""
-    if stream.spec.checkpoint.persistent_volume_claim is None:
+    if stream.spec.checkpoint.volume is None:
         return None
     owner = Owner("cluster-1", f"shop/orders/{OWNER_UID}")
     return Brief(

@@ -27,7 +27,7 @@ def page() -> str:
             f"`{refused_conf.S3A}…`, unless it is `{refused_conf.S3A_BUCKETS}…` or one of {tuning}",
             refused_conf.S3A_REASON,
         ),
-        (f"`{refused_conf.S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint"),
+        (f"`{refused_conf.S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint.s3"),
         (
             "`spark.task.maxFailures`, `spark.stage.maxConsecutiveAttempts` with `delivery: AtMostOnce`",
             "a task runs once",

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refused
 
 DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
+NO_DOTS = "write the location without . and .. as parts of it"
+ONE_PLACE = (
+    "give exactly one of: s3, volume, local; exactlyonce convert FILE rewrites a file that gives checkpoint.location"
+)
 _RESULTS: Mapping[str, Changes] = {
     "Update": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
     "Complete": {**POSTGRES},
@@ -156,74 +160,81 @@ REFUSED_SINKS = (
     ),
     *(
         Refused(
-            f"a checkpoint at {location}",
-            {"spec.checkpoint": {"location": location}},
-            "spec.checkpoint.location",
-            "write s3a://bucket/folder, an absolute path, or file:///path",
+            f"a checkpoint on S3 at {location}",
+            {"spec.checkpoint.s3.location": location},
+            "spec.checkpoint.s3.location",
+            "write s3a://bucket/folder",
         )
         for location in (
-            "relative/path", "s3://bucket/folder", "s3a://bucket", "s3a://bucket/", "s3a://Bucket/x", "s3a://b.x/a b",
-            "file://host/path", "hdfs://name/path",
+            "relative/path", "/a/path", "s3://bucket/folder", "s3a://bucket", "s3a://bucket/", "s3a://Bucket/x",
+            "s3a://b.x/a b", "hdfs://name/path",
         )
     ),
     *(
         Refused(
-            f"a checkpoint at {location}",
-            {"spec.checkpoint": {"location": location}},
-            "spec.checkpoint.location",
-            "write the location without . and .. as parts of it",
+            f"a checkpoint in the folder {path}",
+            {"spec.checkpoint": {"local": {"path": path}}},
+            "spec.checkpoint.local.path",
+            "write an absolute path, or file:///path",
         )
-        for location in ("s3a://lake/a/../b", "s3a://lake/..", "s3a://lake/./a", "/c/../d", "/c/.", "file:///../c")
+        for path in ("relative/path", "s3a://bucket/folder", "file://host/path", "hdfs://name/path")
     ),
     Refused(
-        "an endpoint for a path",
-        {"spec.checkpoint": {"location": "/c", "endpoint": "http://s3:9000"}},
-        "spec.checkpoint",
-        "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+        "a checkpoint at a relative path of a volume",
+        {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "orders"}}},
+        "spec.checkpoint.volume.path",
+        "write an absolute path, or file:///path",
     ),
+    *(
+        Refused(
+            f"a checkpoint at {location}",
+            {"spec.checkpoint.s3.location": location},
+            "spec.checkpoint.s3.location",
+            NO_DOTS,
+        )
+        for location in ("s3a://lake/a/../b", "s3a://lake/..", "s3a://lake/./a")
+    ),
+    *(
+        Refused(
+            f"a checkpoint at {path}", {"spec.checkpoint": {"local": {"path": path}}}, "spec.checkpoint.local.path", NO_DOTS
+        )
+        for path in ("/c/../d", "/c/.", "file:///../c")
+    ),
+    Refused("no place for a checkpoint", {"spec.checkpoint": {}}, "spec.checkpoint", ONE_PLACE),
+    Refused("two places for a checkpoint", {"spec.checkpoint.local": {"path": "/c"}}, "spec.checkpoint", ONE_PLACE),
     Refused(
-        "path style for a path",
-        {"spec.checkpoint": {"location": "/c", "pathStyle": True}},
+        "a checkpoint as earlier files have it",
+        {"spec.checkpoint": {"location": "s3a://lake/orders", "endpoint": "http://s3:9000", "secretRef": {"name": "lake"}}},
         "spec.checkpoint",
-        "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+        ONE_PLACE,
+        "unknown field",
     ),
     Refused(
         "an endpoint without a scheme",
-        {"spec.checkpoint.endpoint": "s3:9000"},
-        "spec.checkpoint.endpoint",
+        {"spec.checkpoint.s3.endpoint": "s3:9000"},
+        "spec.checkpoint.s3.endpoint",
         "write it as https://host:port",
     ),
     Refused(
         "a region with a space",
-        {"spec.checkpoint.region": "my region"},
-        "spec.checkpoint.region",
+        {"spec.checkpoint.s3.region": "my region"},
+        "spec.checkpoint.s3.region",
         "write a region's name, such as eu-central-1",
-    ),
-    Refused(
-        "a claim for a bucket",
-        {"spec.checkpoint.persistentVolumeClaim": {"claimName": "lake"}},
-        "spec.checkpoint",
-        "persistentVolumeClaim belongs to a location that is a path",
     ),
     Refused(
         "a claim mounted elsewhere",
         {
             "spec.checkpoint": {
-                "location": "/checkpoints-of-orders",
-                "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/checkpoints"},
+                "volume": {"claimName": "lake", "path": "/checkpoints-of-orders", "mountPath": "/checkpoints"}
             }
         },
-        "spec.checkpoint",
-        "persistentVolumeClaim.mountPath is to be the location's folder or one above it",
+        "spec.checkpoint.volume",
+        "mountPath has to be the folder of path, or one above it",
     ),
     Refused(
         "a mount path with a colon",
-        {
-            "spec.checkpoint": {
-                "location": "/a:b/c", "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/a:b"},
-            }
-        },
-        "spec.checkpoint.persistentVolumeClaim.mountPath",
+        {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/a:b/c", "mountPath": "/a:b"}}},
+        "spec.checkpoint.volume.mountPath",
         "write an absolute path without a colon or a slash at its end",
     ),
 )  # fmt: skip

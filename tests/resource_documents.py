@@ -52,7 +52,7 @@ def document(changes: Changes | None = None, *, name: str = "orders", namespace:
         "spec": {
             "source": {"kafka": dict(KAFKA), "format": {"schema": "id BIGINT, amount DECIMAL(12,2)"}},
             "sink": {"postgres": dict(POSTGRES)},
-            "checkpoint": {"location": "s3a://lake/checkpoints/orders"},
+            "checkpoint": {"s3": {"location": "s3a://lake/checkpoints/orders"}},
         },
     }
     return changed(made, changes or {})
@@ -111,7 +111,7 @@ FULL = document(
             "transactionTimeout": "30m",
             "ledgerSchema": "ledger_1",
         },
-        "spec.checkpoint": {
+        "spec.checkpoint.s3": {
             "location": "s3a://lake/checkpoints/or-ders_(1)",
             "secretRef": {"name": "lake"},
             "endpoint": "https://s3.example:9000",
@@ -178,12 +178,11 @@ VALID: Mapping[str, Changes] = {
     "the later watermark": {"spec.sparkConf": {"spark.sql.streaming.multipleWatermarkPolicy": "max"}},
     "a table with quotes": {"spec.sink.postgres.table": '"my ""odd"" schema"."or.ders"'},
     "another delivery": {"spec.delivery": "AtMostOnce"},
-    "a path": {"spec.checkpoint": {"location": "/var/lib/exactlyonce/orders"}},
-    "a claim": {"spec.checkpoint": {"location": "/c/orders", "persistentVolumeClaim": {"claimName": "lake"}}},
+    "a folder of this machine": {"spec.checkpoint": {"local": {"path": "/var/lib/exactlyonce/orders"}}},
+    "a claim": {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c/orders"}}},
     "a claim for several streams": {
         "spec.checkpoint": {
-            "location": "file:///checkpoints/orders",
-            "persistentVolumeClaim": {"claimName": "lake", "mountPath": "/checkpoints"},
+            "volume": {"claimName": "lake", "path": "file:///checkpoints/orders", "mountPath": "/checkpoints"}
         }
     },
     "what is there now": {"spec.trigger": {"availableNow": True}},

@@ -99,7 +99,7 @@ class Rig:
                     "format": {"schema": "id BIGINT, customer STRING, amount DECIMAL(12,2), ts TIMESTAMP"},
                 },
                 "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders"}},
-                "checkpoint": {"location": str(self.location)},
+                "checkpoint": {"local": {"path": str(self.location)}},
                 "recovery": {"backoff": {"initial": "0s", "max": "1s"}, "maxFailuresPerBatch": 5},
                 "sparkConf": {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"},
                 "driver": {"cores": 2, "memory": "700m"},

@@ -37,19 +37,19 @@ class CertificateUnusable(Refused):
 
 def s3_settings(checkpoint: Checkpoint) -> dict[str, str]:
     """Return Spark's settings for a checkpoint; none where it is not on S3. Performs no I/O."""
-    if not checkpoint.is_on_s3:
+    place = checkpoint.s3
+    if place is None:
         return {}
     named = {
         # The environment first, where `give_login` puts the secret's; then a web identity and what else a process is given.
         "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
-        "path.style.access": str(checkpoint.path_style).lower(),
+        "path.style.access": str(place.path_style).lower(),
     }
-    if checkpoint.endpoint is not None:
-        named["endpoint"] = checkpoint.endpoint
-    if checkpoint.region is not None or checkpoint.endpoint is not None:
-        named["endpoint.region"] = checkpoint.region or "us-east-1"
-    bucket = checkpoint.location.split("/")[2]
-    settings = {f"spark.hadoop.fs.s3a.bucket.{bucket}.{key}": value for key, value in named.items()}
+    if place.endpoint is not None:
+        named["endpoint"] = place.endpoint
+    if place.region is not None or place.endpoint is not None:
+        named["endpoint.region"] = place.region or "us-east-1"
+    settings = {f"spark.hadoop.fs.s3a.bucket.{place.bucket}.{key}": value for key, value in named.items()}
     # Its files appear whole or not at all; the default one writes beside and copies, which is neither.
     return {**settings, "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER}
 

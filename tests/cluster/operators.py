@@ -291,7 +291,7 @@ def whole_stream(
             "maxOffsetsPerTrigger": 4000,
         },
         "spec.source.format": {"schema": "id BIGINT, customer STRING, amount DECIMAL(12,2), ts TIMESTAMP"},
-        "spec.checkpoint": {
+        "spec.checkpoint.s3": {
             "location": f"s3a://lake/checkpoints/{namespace}/{rig.name}",
             "secretRef": {"name": "lake"},
             "endpoint": s3.endpoint,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.control.settings import PREFIX, OperatorSettings, read_settings
+from exactlyonce.schema.places import S3Place
 from scripts.chart_values import CHART
 from testbed.cluster import Cluster, KubectlFailed
 from tests.cluster.charts import EXAMPLES, Document, Grant, Helm, HelmFailed, example, grants, of_kind, only, values_of
@@ -234,7 +234,7 @@ def test_the_operator_reads_what_the_values_say(helm: Helm, settings_of: Any) ->
     assert [entry.images for entry in read.allowlists.entries] == [("registry.example/streams/*",)]
     assert [entry.node_names for entry in read.allowlists.entries] == [()], "an empty list is not one that is left out"
     assert (read.monitor_seconds, read.partition_series) == (60, True)
-    own, others = (Checkpoint(location=f"s3a://lake/checkpoints/{folder}/orders") for folder in ("shop", "billing"))
+    own, others = (S3Place(location=f"s3a://lake/checkpoints/{folder}/orders") for folder in ("shop", "billing"))
     assert (read.locations.allow("shop", own), read.locations.allow("shop", others)) == (True, False)
     assert not settings_of(environment(helm.render())).locations.allow("shop", own), "nothing by default"
     for name in variables:

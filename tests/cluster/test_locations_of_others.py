@@ -36,7 +36,7 @@ def with_login_of_its_pods(s3: S3, location: str) -> dict[str, Any]:
     keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     login = [{"name": key, "valueFrom": {"secretKeyRef": {"name": "lake", "key": key}}} for key in keys]
     return {
-        "spec.checkpoint": {"location": location, "endpoint": s3.endpoint, "pathStyle": True},
+        "spec.checkpoint.s3": {"location": location, "endpoint": s3.endpoint, "pathStyle": True},
         "spec.driver.podTemplate": {"spec": {"containers": [{"name": "driver", "env": login}]}},
         "spec.deletionPolicy": "Delete",
     }

@@ -260,13 +260,13 @@ IMMUTABLE: dict[str, tuple[Changes, str]] = {
     "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery changes {RESTS}"),
     "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.postgres.ledgerSchema change {RESTS}"),
     "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.postgres.ledgerSchema change {RESTS}"),
-    "the checkpoint": ({"spec.checkpoint.location": "s3a://lake/other"}, f"claimName change {RESTS}"),
-    "the endpoint": ({"spec.checkpoint.endpoint": "https://other:9000"}, f"claimName change {RESTS}"),
-    "the region": ({"spec.checkpoint.region": "eu-central-1"}, f"claimName change {RESTS}"),
-    "how the bucket is addressed": ({"spec.checkpoint.pathStyle": True}, f"claimName change {RESTS}"),
+    "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path change {RESTS}"),
+    "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path change {RESTS}"),
+    "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path change {RESTS}"),
+    "how the bucket is addressed": ({"spec.checkpoint.s3.pathStyle": True}, f"local.path change {RESTS}"),
     "the claim": (
-        {"spec.checkpoint": {"location": "/c", "persistentVolumeClaim": {"claimName": "other"}}},
-        f"claimName change {RESTS}",
+        {"spec.checkpoint": {"volume": {"claimName": "other", "path": "/c"}}},
+        f"local.path change {RESTS}",
     ),
 }
 
@@ -291,11 +291,13 @@ def test_what_the_ledger_depends_on_changes_only_before_the_first_attempt_and_wh
         assert str(caught.value).count("Forbidden") == 1
 
 
-def test_a_claim_may_not_come_to_a_path_while_the_stream_runs(streams: Streams, name: str) -> None:
-    made = streams.create(resource({"spec.checkpoint": {"location": "/c"}}, name=name))
+def test_a_folder_may_not_move_to_a_claim_while_the_stream_runs(streams: Streams, name: str) -> None:
+    made = streams.create(resource({"spec.checkpoint": {"local": {"path": "/c"}}}, name=name))
     running = with_status(streams, made, STATUS)
-    with pytest.raises(ServerRefused, match="claimName change only while"):
-        streams.replace(changed(running, {"spec.checkpoint.persistentVolumeClaim": {"claimName": "lake"}}), dry=True)
+    with pytest.raises(ServerRefused, match=r"local\.path change only while"):
+        streams.replace(
+            changed(running, {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c"}}}), dry=True
+        )
     streams.delete(name)
 
 
@@ -321,7 +323,7 @@ def test_everything_else_changes_while_the_stream_runs(streams: Streams, made: d
         "spec.source.format.schema": "id BIGINT",
         "spec.transform": {"sql": "SELECT id FROM source"},
         "spec.sink.postgres.secretRef": {"name": "rotated"},
-        "spec.checkpoint.secretRef": {"name": "rotated"},
+        "spec.checkpoint.s3.secretRef": {"name": "rotated"},
         "spec.driver.memory": "4g",
         "spec.image": "spark:2",
         "spec.suspend": True,

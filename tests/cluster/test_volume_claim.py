@@ -54,8 +54,7 @@ def volume(cluster: Cluster, namespace: str, tmp_path: Path) -> Path:
 
 def on_claim(name: str) -> dict[str, Any]:
     """Return what a stream says of its checkpoint."""
-    claim = {"claimName": "lake", "mountPath": MOUNT}
-    return {"spec.checkpoint": {"location": f"{MOUNT}/{name}", "persistentVolumeClaim": claim}}
+    return {"spec.checkpoint": {"volume": {"claimName": "lake", "path": f"{MOUNT}/{name}", "mountPath": MOUNT}}}
 
 
 def init_container(stream: WholeStream, attempt: int) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def test_a_checkpoint_location_that_cannot_be_written_is_waited_for(rig: Rig) ->
     """A file stands where the folder is to be, which stops root too: when the stream starts, and once while it runs."""
     rig.overrides["spec.recovery.backoff"] = {"initial": "1s", "max": "2s"}
     rig.produce(400)
-    with Command(rig, {"spec.checkpoint.location": "/proc/checkpoint"}) as command:
+    with Command(rig, {"spec.checkpoint.local.path": "/proc/checkpoint"}) as command:
         assert "The checkpoint location /proc/checkpoint could not be created (" in command.wait_for("PutOff")
         assert command.interrupt() == 0
     assert_nothing_landed(rig)
@@ -314,7 +314,7 @@ def test_two_resources_on_one_checkpoint_are_told_apart(rig: Rig) -> None:
     assert after == before
     assert rig.sql("select count(*) from others") == [(0,)]
 
-    completing(rig, {**other, "spec.checkpoint.location": str(rig.folder / "elsewhere")}, file="other.yaml")
+    completing(rig, {**other, "spec.checkpoint.local.path": str(rig.folder / "elsewhere")}, file="other.yaml")
     assert rig.counts("others") == rig.counts()
 
 

@@ -114,8 +114,8 @@ def test_a_command_that_was_killed_is_followed_by_one_that_goes_on(rig: Rig) -> 
 
 def test_what_cannot_be_started_is_one_sentence_and_status_1(rig: Rig) -> None:
     file = rig.folder / "stream.yaml"
-    file.write_text(yaml.safe_dump(rig.document({"spec.checkpoint.location": "relative"})))
-    assert refused("run", file).startswith(f"{file}: spec.checkpoint.location: 'relative' will not do; write")
+    file.write_text(yaml.safe_dump(rig.document({"spec.checkpoint.local.path": "relative"})))
+    assert refused("run", file).startswith(f"{file}: spec.checkpoint.local.path: 'relative' will not do; write")
     file.write_text(yaml.safe_dump(rig.document()))
     unusable = f"The state folder {file / f'tests.{rig.name}'} cannot be used (Not a directory); name one"
     for command in ("run", "explain"):

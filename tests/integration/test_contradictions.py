@@ -186,7 +186,7 @@ def test_a_second_resource_with_the_same_stream_id_is_refused(landed: Rig) -> No
     twin = {
         "metadata.name": "twin",
         "spec.streamId": f"tests/{landed.name}",
-        "spec.checkpoint.location": str(landed.folder / "elsewhere"),
+        "spec.checkpoint.local.path": str(landed.folder / "elsewhere"),
     }
     reason = halts(landed, twin)
     owner = landed.open().owner
@@ -258,7 +258,7 @@ def test_a_query_with_state_halts_when_its_checkpoint_is_lost(rig: Rig) -> None:
     offsets = [{"topic": rig.name, "partition": number, "offset": 150} for number in range(4)]
     with_empty_state = {
         "spec.streamId": "another",
-        "spec.checkpoint.location": str(rig.folder / "elsewhere"),
+        "spec.checkpoint.local.path": str(rig.folder / "elsewhere"),
         "spec.source.kafka.start": {"from": "Offsets", "offsets": offsets},
     }
     another = rig.open({**with_empty_state, "spec.trigger": {"availableNow": True}}, state="of-another-resource")

@@ -45,7 +45,7 @@ def on_s3(kafka: Kafka, postgres_18: Postgres, s3: S3, folder: Path, name: str) 
         "endpoint": s3.endpoint,
         "pathStyle": True,
     }
-    rig = Rig(kafka, postgres_18, folder, name, {"spec.checkpoint": checkpoint})
+    rig = Rig(kafka, postgres_18, folder, name, {"spec.checkpoint": {"s3": checkpoint}})
     write_login(rig, s3.secret())
     return rig
 
@@ -81,8 +81,8 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
             seen.extend(command_lines())
         return bool(seen)
 
-    gone = {**rig.overrides["spec.checkpoint"], "endpoint": "http://127.0.0.1:9"}
-    rig.loop(rig.open({"spec.checkpoint": gone})).run_pass()
+    gone = {**rig.overrides["spec.checkpoint"]["s3"], "endpoint": "http://127.0.0.1:9"}
+    rig.loop(rig.open({"spec.checkpoint": {"s3": gone}})).run_pass()
     put_off = rig.events[-1]
     part("killed after landing", crash="batch.landed=kill-driver")
     part("killed before landing", crash="land.before-commit=kill-driver")
@@ -141,7 +141,7 @@ def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
     for variable, value in identity.items():
         monkeypatch.setenv(variable, value)
     checkpoint = {"location": f"s3a://{BUCKET}/checkpoints/{name}", "endpoint": s3.endpoint, "pathStyle": True}
-    rig = Rig(kafka, postgres_18, tmp_path, name, {"spec.checkpoint": {**checkpoint, "region": "eu-west-1"}})
+    rig = Rig(kafka, postgres_18, tmp_path, name, {"spec.checkpoint": {"s3": {**checkpoint, "region": "eu-west-1"}}})
     rig.produce(300)
     rig.run(crash="batch.landed=kill-driver")
     rig.assert_exactly_once()

@@ -111,7 +111,7 @@ class Tenant:
             "metadata.generation": 1,
             "metadata.resourceVersion": "1",
             "metadata.annotations": self.annotations,
-            "spec.checkpoint": self.checkpoint,
+            "spec.checkpoint.s3": self.checkpoint,
             "spec.deletionPolicy": "Delete",
         }
         return changed(document(), changes)

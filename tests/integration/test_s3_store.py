@@ -176,7 +176,7 @@ def test_a_bucket_that_is_not_there_is_told_by_name(s3: S3) -> None:
     store = S3LogStore("s3a://nowhere/orders", service_of(s3))
     for act in (lambda: store.list(""), lambda: store.read("x"), lambda: store.create("x", b"")):
         with pytest.raises(
-            StoreUnreachable, match=r"there is no bucket nowhere; make it, or correct checkpoint.location"
+            StoreUnreachable, match=r"there is no bucket nowhere; make it, or correct location"
         ):
             act()
 
@@ -296,7 +296,7 @@ def write_login(file: Path, login: Mapping[str, str]) -> None:
 def test_no_login_at_all_is_told_and_one_that_is_given_later_is_used(s3: S3, login_file: Path) -> None:
     store = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-north-1", path_style=True, secret={}))
     for _ in range(2):
-        with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in checkpoint.secretRef"):
+        with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in secretRef"):
             store.list("")
     write_login(login_file, s3.secret())
     assert store.list("nothing") == ()
@@ -360,11 +360,11 @@ def test_a_rotated_login_is_used_by_the_next_one_who_opens_the_store(
 
 
 def test_a_resource_says_which_store_its_location_is_in(s3: S3, location: str, tmp_path: Path) -> None:
-    on_s3 = Checkpoint.model_validate({"location": location, "endpoint": s3.endpoint, "pathStyle": True})
+    on_s3 = Checkpoint.model_validate({"s3": {"location": location, "endpoint": s3.endpoint, "pathStyle": True}})
     opened = open_store(on_s3, s3.secret())
     assert opened.create("stream.json", b"one") == Created()
     assert opened.location == location
-    assert isinstance(open_store(Checkpoint.model_validate({"location": str(tmp_path)}), {}), LocalLogStore)
+    assert isinstance(open_store(Checkpoint.model_validate({"local": {"path": str(tmp_path)}}), {}), LocalLogStore)
 
 
 def login_of(service: S3, user: str, statements: list[dict[str, Any]]) -> dict[str, str]:

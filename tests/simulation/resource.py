@@ -55,7 +55,7 @@ def resource(asked: Asked, delivery: Delivery, on_truncated: str) -> Stream:
                     "format": {"schema": "id BIGINT"},
                 },
                 "sink": {"postgres": postgres},
-                "checkpoint": {"location": MemoryStore.location},
+                "checkpoint": {"local": {"path": MemoryStore.location}},
                 "recovery": {"onSourceTruncated": on_truncated, "maxFailuresPerBatch": 1000},
             },
         },

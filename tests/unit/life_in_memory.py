@@ -109,7 +109,7 @@ class Life:
         self.default_image = DEFAULT_IMAGE
         self.lists = ""
         self.missing_account = ""
-        self.change(**{"spec.checkpoint.location": self.machine.store.location, **spec})
+        self.change(**{"spec.checkpoint": {"local": {"path": self.machine.store.location}}, **spec})
         del self.resource["status"]
 
     @property

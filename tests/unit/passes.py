@@ -130,7 +130,7 @@ class Machine:
                     "format": {"schema": "id INT"},
                 },
                 "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "orders"}},
-                "checkpoint": {"location": self.store.location},
+                "checkpoint": {"local": {"path": self.store.location}},
                 **self.spec,
             },
         }

@@ -24,7 +24,7 @@ COMMANDS = sorted(main.commands)
 OF_A_FILE = sorted(
     name for name, it in main.commands.items() if any(part.name in ("file", "target") for part in it.params)
 )
-VALID = {"spec.checkpoint": {"location": "/checkpoints/orders"}}
+VALID = {"spec.checkpoint": {"local": {"path": "/checkpoints/orders"}}}
 
 
 def run(*arguments: object) -> Result:

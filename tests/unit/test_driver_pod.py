@@ -130,7 +130,7 @@ def test_the_grace_period_is_longer_than_the_drain_timeout() -> None:
 def test_the_driver_document_holds_what_the_driver_reads_and_is_not_as_by_default() -> None:
     text = manifests(resource=FULL).config_map["data"]["driver.json"]
     spec = json.loads(text)["spec"]
-    assert spec["checkpoint"]["endpoint"] == "https://s3.example:9000"
+    assert spec["checkpoint"]["s3"]["endpoint"] == "https://s3.example:9000"
     unread = ["podTemplate", "recovery", "drainTimeout", "history", "objectives", "startTimeout", "restartNonce"]
     assert [name for name in unread if name in text] == []
     smallest = json.loads(manifests().config_map["data"]["driver.json"])["spec"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.control.namespace_lists import ListUnusable
 from exactlyonce.control.operator_locations import (
     NO_LOCATIONS,
@@ -15,6 +14,7 @@ from exactlyonce.control.operator_locations import (
     parse_locations,
 )
 from exactlyonce.control.settings import read_settings
+from exactlyonce.schema.places import S3Place
 
 PREFIX = "s3a://lake/checkpoints/a"
 
@@ -25,15 +25,14 @@ def allowing(*prefixes: str, namespaces: tuple[str, ...] = ("*",), endpoint: str
     return parse_locations(json.dumps([entry if endpoint is None else {**entry, "endpoint": endpoint}]))
 
 
-def at(location: str, **also: Any) -> Checkpoint:
-    """Return a checkpoint; what the resource's own rules refuse is let through, so that this rule stands by itself."""
-    return Checkpoint.model_construct(
+def at(location: str, **also: Any) -> S3Place:
+    """Return a place on S3; what the resource's own rules refuse is let through, so that this rule stands by itself."""
+    return S3Place.model_construct(
         location=location,
         endpoint=also.get("endpoint"),
         region=also.get("region"),
         path_style=also.get("path_style", False),
         secret_ref=None,
-        persistent_volume_claim=None,
     )
 
 

@@ -32,7 +32,7 @@ RESOURCE = changed(
         "metadata.uid": "u-1",
         "metadata.generation": 1,
         "metadata.resourceVersion": "1",
-        "spec.checkpoint.secretRef": {"name": "lake"},
+        "spec.checkpoint.s3.secretRef": {"name": "lake"},
     },
 )
 
@@ -194,7 +194,7 @@ def test_a_missing_secret_is_told_before_any_store_is_asked(introduced: Callable
 def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_from_here(
     put_together: Callable[..., Parts],
 ) -> None:
-    claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
+    claim = {"volume": {"claimName": "lake", "path": "/checkpoints/orders"}}
     parts = put_together(changed(RESOURCE, {"spec.checkpoint": claim}))
     assert parts.world.in_pod()
     with pytest.raises(StoreUnreachable, match="reached by the stream's own pods only: it is on a volume"):
@@ -210,11 +210,11 @@ def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_n
     of_a_pass = opened(parts).checkpoints
     assert isinstance(of_a_pass, SizedStore)
     assert sized[0] is of_a_pass
-    claim = {"location": "/checkpoints/orders", "persistentVolumeClaim": {"claimName": "lake"}}
+    claim = {"volume": {"claimName": "lake", "path": "/checkpoints/orders"}}
     introduced(changed(RESOURCE, {"spec.checkpoint": claim, "metadata.generation": 2}))
     assert sized[1:] == [None]
 
 
 def test_a_path_without_a_claim_is_refused_with_what_to_do(introduced: Callable[..., Parts]) -> None:
-    with pytest.raises(NotPutTogether, match=r"name the claim that it is on in checkpoint\.persistentVolumeClaim"):
-        introduced(changed(RESOURCE, {"spec.checkpoint": {"location": "/checkpoints/orders"}}))
+    with pytest.raises(NotPutTogether, match=r"give checkpoint\.s3, or checkpoint\.volume with the claim"):
+        introduced(changed(RESOURCE, {"spec.checkpoint": {"local": {"path": "/checkpoints/orders"}}}))

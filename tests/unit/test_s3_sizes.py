@@ -18,7 +18,7 @@ def store_of_its_own(name: str) -> S3LogStore:
     """A store whose client no other test has."""
     spec = {"location": "s3a://lake/checkpoints/orders", "endpoint": "http://s3.invalid:9000"}
     login = {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": "hidden"}
-    store = open_store(Checkpoint.model_validate(spec), login)
+    store = open_store(Checkpoint.model_validate({"s3": spec}), login)
     assert isinstance(store, S3LogStore)
     return store
 

@@ -174,7 +174,7 @@ EVERYTHING: dict[str, Any] = {
     "spec.image": "registry.example/spark:1",
     "spec.imagePullPolicy": "Always",
     "spec.imagePullSecrets": [{"name": "a"}],
-    "spec.checkpoint.endpoint": "https://s3.example:9000",
+    "spec.checkpoint.s3.endpoint": "https://s3.example:9000",
 }
 
 
@@ -231,13 +231,13 @@ def test_a_field_that_this_release_does_not_know_is_told_by_name(tmp_path: Path)
 
 @pytest.mark.parametrize("place", [here, in_a_pod])
 def test_a_checkpoint_on_s3_is_reached_by_settings_of_its_bucket_alone(place: Any, tmp_path: Path) -> None:
-    checkpoint = {
+    s3 = {
         "location": "s3a://lake.eu/checkpoints/orders",
         "secretRef": {"name": "lake"},
         "endpoint": "https://s3.example:9000",
         "pathStyle": True,
     }
-    settings = session_settings(place(tmp_path, {"spec.checkpoint": checkpoint}), JARS, POD)
+    settings = session_settings(place(tmp_path, {"spec.checkpoint": {"s3": s3}}), JARS, POD)
     bucket = "spark.hadoop.fs.s3a.bucket.lake.eu."
     assert {key.removeprefix(bucket): value for key, value in settings.items() if "s3a" in key} == {
         "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
@@ -251,14 +251,14 @@ def test_a_checkpoint_on_s3_is_reached_by_settings_of_its_bucket_alone(place: An
 
 
 def test_amazons_own_s3_needs_no_endpoint(tmp_path: Path) -> None:
-    checkpoint = {"location": "s3a://lake/orders", "region": "eu-central-1"}
+    checkpoint = {"s3": {"location": "s3a://lake/orders", "region": "eu-central-1"}}
     settings = session_settings(here(tmp_path, {"spec.checkpoint": checkpoint}), JARS, {})
     assert "spark.hadoop.fs.s3a.bucket.lake.endpoint" not in settings
     assert settings["spark.hadoop.fs.s3a.bucket.lake.endpoint.region"] == "eu-central-1"
 
 
 def test_a_checkpoint_in_a_folder_is_written_by_sparks_own_manager(tmp_path: Path) -> None:
-    settings = session_settings(here(tmp_path, {"spec.checkpoint": {"location": "/c/orders"}}), JARS, {})
+    settings = session_settings(here(tmp_path, {"spec.checkpoint": {"local": {"path": "/c/orders"}}}), JARS, {})
     assert "spark.sql.streaming.checkpointFileManagerClass" not in settings
     assert not [key for key in settings if "s3a" in key]
 

@@ -2,114 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from exactlyonce.schema.constraints import Rule, matches
-from exactlyonce.schema.model import Flag, Model, ObjectName, SecretRef
+from exactlyonce.schema.model import Model, ObjectName, SecretRef
+from exactlyonce.schema.places import S3_SECRET_KEYS, FolderPath, S3Place
 
-CHECKPOINT_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ca.crt")
-"""The keys read from the secret of a checkpoint on S3: a login, and the CA of its endpoint as PEM."""
+_FILE_SCHEME = "file://"
 
-S3_PREFIX = "s3a://"
-
-BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-FOLDER = r"[A-Za-z0-9!_.*()=@+,-]+"
-SERVICE_ADDRESS = r"https?://[A-Za-z0-9.:\[\]-]+/?"
-"""What bucket, folder and endpoint of a location look like; whoever allows locations reads them in the same way."""
-
-
-def has_no_dots(location: str) -> bool:
-    """Return whether no part of a location is `.` or `..`, which Hadoop resolves and S3 does not."""
-    return not {".", ".."} & set(location.split("/"))
-
-
-_S3 = rf"s3a://{BUCKET}(/{FOLDER})+"
-_PATH = r"(file://)?/[^\x00]*"
-_ON_S3 = f"self.location.startsWith('{S3_PREFIX}')"
-_MOUNT_PATH = "self.persistentVolumeClaim.mountPath"
-
-Location = Annotated[
-    str,
-    Field(min_length=1, max_length=1024),
-    matches(f"{_S3}|{_PATH}", "write s3a://bucket/folder, an absolute path, or file:///path"),
-    Rule(
-        "!self.matches('(^|/)[.][.]?(/|$)')",
-        has_no_dots,
-        "write the location without . and .. as parts of it; to Spark they mean another folder than to S3",
-    ),
-]
 MountPath = Annotated[
     str,
     Field(max_length=1024),
     matches(r"(/[^/:\x00]+)+", "write an absolute path without a colon or a slash at its end"),
 ]
-Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
-Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
 
 
-class PersistentVolumeClaim(Model):
-    """A claim in the stream's own namespace."""
+class S3Checkpoint(S3Place):
+    """Logs in a bucket on S3."""
 
-    claim_name: ObjectName = Field(description="The claim's name.")
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, the driver uses what its "
+        "service account and its node are given, such as a web identity: the stream is then reconciled in its "
+        "driver's pod, unless an administrator has allowed the operator to use its own login there. It may be added, changed "
+        "and removed at any time: it says who reads the checkpoint, not where it is.",
+    )
+
+
+class VolumeCheckpoint(Model):
+    """Logs on a PersistentVolumeClaim in the stream's own namespace."""
+
+    claim_name: ObjectName = Field(
+        description="The claim's name. Pods on several nodes use it at the same time, so it has to be ReadWriteMany."
+    )
+    path: FolderPath = Field(
+        description="A folder of this stream alone, as its pods see it: an absolute path, or file:///path."
+    )
     mount_path: MountPath | None = Field(
         None,
-        description="Where it is mounted in the pods: the location's folder or one above it. The default is the "
-        "location's folder itself.",
+        description="Where the claim is mounted in the pods: the folder of path, or one above it. The default is the folder of "
+        "path itself.",
     )
+
+    rules = (
+        Rule(
+            f"!has(self.mountPath) || (self.path.replace('{_FILE_SCHEME}', '') + '/').startsWith(self.mountPath + '/')",
+            lambda it: it.mount_path is None or f"{plain_path(it.path)}/".startswith(f"{it.mount_path}/"),
+            "mountPath has to be the folder of path, or one above it",
+        ),
+    )
+
+    @property
+    def mounted_at(self) -> str:
+        """Where the claim is mounted in the pods."""
+        return self.mount_path or plain_path(self.path)
+
+
+class LocalCheckpoint(Model):
+    """Logs in a folder of the machine that the driver runs on."""
+
+    path: FolderPath = Field(description="A folder of this stream alone: an absolute path, or file:///path.")
 
 
 class Checkpoint(Model):
     """Where Spark's logs are kept."""
 
-    location: Location = Field(
-        description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a "
-        "path needs persistentVolumeClaim."
-    )
-    secret_ref: SecretRef | None = Field(
-        None,
-        description=f"The login to S3; the keys read are {', '.join(CHECKPOINT_SECRET_KEYS)}. Without it, what the "
-        "driver's service account and its node are given is used, such as a web identity: the stream is then reconciled in its "
-        "driver's pod, unless an administrator has allowed the operator to use its own login there. It may be added, changed "
-        "and removed at any time: it says who reads the checkpoint, not where it is.",
-    )
-    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
-    persistent_volume_claim: PersistentVolumeClaim | None = Field(
-        None, description="The claim on which the path is. Pods of several nodes use it at once: it is ReadWriteMany."
+    s3: S3Checkpoint | None = Field(None, description="In a bucket on S3.")
+    volume: VolumeCheckpoint | None = Field(None, description="On a PersistentVolumeClaim.")
+    local: LocalCheckpoint | None = Field(
+        None, description="In a folder of this machine; for exactlyonce run, not for a cluster."
     )
 
-    rules = (
-        Rule(
-            f"{_ON_S3} || (!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
-            lambda it: it.is_on_s3 or not (it.secret_ref or it.endpoint or it.region or it.path_style),
-            "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
-        ),
-        Rule(
-            f"!{_ON_S3} || !has(self.persistentVolumeClaim)",
-            lambda it: not (it.is_on_s3 and it.persistent_volume_claim),
-            "persistentVolumeClaim belongs to a location that is a path",
-        ),
-        Rule(
-            f"!has(self.persistentVolumeClaim) || !has({_MOUNT_PATH}) || "
-            f"(self.location.replace('file://', '') + '/').startsWith({_MOUNT_PATH} + '/')",
-            lambda it: (
-                it.persistent_volume_claim is None
-                or it.persistent_volume_claim.mount_path is None
-                or f"{it.path}/".startswith(f"{it.persistent_volume_claim.mount_path}/")
-            ),
-            "persistentVolumeClaim.mountPath is to be the location's folder or one above it",
-        ),
-    )
+    one_of = ("s3", "volume", "local")
+    one_of_hint: ClassVar[str] = "exactlyonce convert FILE rewrites a file that gives checkpoint.location"
 
     @property
-    def is_on_s3(self) -> bool:
-        """Whether the logs are objects in a bucket."""
-        return self.location.startswith(S3_PREFIX)
+    def location(self) -> str:
+        """The folder of the checkpoint, in whatever it is."""
+        if self.s3 is not None:
+            return self.s3.location
+        folder = self.volume or self.local
+        assert folder is not None, "one of them is given"
+        return folder.path
 
     @property
-    def path(self) -> str:
-        """The location as the file system names it; only where it is a path."""
-        return self.location.removeprefix("file://")
+    def secret_ref(self) -> SecretRef | None:
+        """The secret with the login, if there is one."""
+        return None if self.s3 is None else self.s3.secret_ref
+
+
+def plain_path(path: str) -> str:
+    """Return a path as the file system names it."""
+    return path.removeprefix(_FILE_SCHEME)

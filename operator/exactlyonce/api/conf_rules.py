@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.api.refused_conf import S3A_BUCKETS
 from exactlyonce.schema.constraints import Rule, cel_list
 
@@ -12,23 +11,22 @@ if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec
 
 _TRIES = ("spark.task.maxFailures", "spark.stage.maxConsecutiveAttempts")
-_ON_S3 = f"self.checkpoint.location.startsWith('{S3_PREFIX}')"
 
 
 def _is_of_another_bucket(spec: StreamSpec) -> bool:
-    if not spec.checkpoint.is_on_s3:
+    if spec.checkpoint.s3 is None:
         return True
-    own = f"{S3A_BUCKETS}{spec.checkpoint.location.split('/')[2]}."
+    own = f"{S3A_BUCKETS}{spec.checkpoint.s3.bucket}."
     return not any(key.startswith(own) for key in spec.spark_conf)
 
 
 CONF_RULES = (
     Rule(
-        f"!has(self.sparkConf) || !{_ON_S3} || !self.sparkConf.exists(key, "
-        f"key.startsWith('{S3A_BUCKETS}' + self.checkpoint.location.split('/')[2] + '.'))",
+        f"!has(self.sparkConf) || !has(self.checkpoint.s3) || !self.sparkConf.exists(key, "
+        f"key.startsWith('{S3A_BUCKETS}' + self.checkpoint.s3.location.split('/')[2] + '.'))",
         _is_of_another_bucket,
         f"sparkConf may not set what begins with {S3A_BUCKETS} and the checkpoint's own bucket: the operator reads the "
-        "checkpoint too; describe its service in spec.checkpoint",
+        "checkpoint too; describe its service in spec.checkpoint.s3",
     ),
     Rule(
         f"self.delivery != 'AtMostOnce' || !has(self.sparkConf) || !self.sparkConf.exists(key, key in {cel_list(_TRIES)})",

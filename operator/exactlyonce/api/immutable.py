@@ -23,12 +23,14 @@ WHILE_SUSPENDED = {
     "spec.delivery": ("spec.delivery",),
     "spec.sink": FIXED_IN_SINKS,
     "spec.checkpoint": (
-        "spec.checkpoint.location",
-        "spec.checkpoint.endpoint",
-        "spec.checkpoint.region",
-        "spec.checkpoint.pathStyle",
-        "spec.checkpoint.persistentVolumeClaim.mountPath",
-        "spec.checkpoint.persistentVolumeClaim.claimName",
+        "spec.checkpoint.s3.location",
+        "spec.checkpoint.s3.endpoint",
+        "spec.checkpoint.s3.region",
+        "spec.checkpoint.s3.pathStyle",
+        "spec.checkpoint.volume.claimName",
+        "spec.checkpoint.volume.path",
+        "spec.checkpoint.volume.mountPath",
+        "spec.checkpoint.local.path",
     ),
 }
 """Fields that change only while the stream rests, by the path that is told."""

@@ -78,7 +78,7 @@ S3A, S3A_BUCKETS = "spark.hadoop.fs.s3a.", "spark.hadoop.fs.s3a.bucket."
 _MOVES = "it would move the checkpoint away from where the operator reads it"
 S3A_REASON = (
     "it could move the checkpoint away from where the operator reads it; describe the checkpoint's service in "
-    f"spec.checkpoint, and another bucket with {S3A_BUCKETS}NAME"
+    f"spec.checkpoint.s3, and another bucket with {S3A_BUCKETS}NAME"
 )
 
 S3A_TUNING = tuple(

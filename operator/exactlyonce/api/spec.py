@@ -206,7 +206,7 @@ class StreamSpec(Model):
         "changed only while the stream is suspended."
     )
     checkpoint: Checkpoint = Field(
-        description="Where Spark's logs are kept. The location is changed only while the stream is suspended."
+        description="Where Spark's logs are kept: in exactly one place. It is changed only while the stream is suspended."
     )
     trigger: Trigger = Field(Trigger(), description="When a batch starts.")
     recovery: Recovery = Field(Recovery(), description="What is done when something was lost or fails.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from exactlyonce.api.checkpoint import S3_PREFIX, Checkpoint
+from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import CreateOutcome, Entry, ErasableStore
 from exactlyonce.errors import StoreUnreachable
+from exactlyonce.schema.places import S3Place
 
 
 def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableStore:
@@ -16,14 +17,15 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    if not checkpoint.is_on_s3:
+    place = checkpoint.s3
+    if place is None:
         return LocalLogStore(checkpoint.location)
     # Their client takes a third of a second to import.
     from exactlyonce.checkpoint.s3 import S3LogStore
     from exactlyonce.checkpoint.s3_clients import S3Service
 
-    service = S3Service.of(checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret)
-    return S3LogStore(checkpoint.location, service)
+    service = S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret)
+    return S3LogStore(place.location, service)
 
 
 class StoreInPods:
@@ -66,7 +68,7 @@ class StoreInPods:
         return StoreUnreachable(f"{self.location} is reached by the stream's own pods only: {self.why}.")
 
 
-def names_login(checkpoint: Checkpoint, secret: Mapping[str, str]) -> bool:
+def names_login(place: S3Place, secret: Mapping[str, str]) -> bool:
     """Return whether a secret holds a login to S3; without one, a client takes what its own process is given.
 
     Raises:
@@ -74,14 +76,10 @@ def names_login(checkpoint: Checkpoint, secret: Mapping[str, str]) -> bool:
     """
     from exactlyonce.checkpoint.s3_clients import S3Service  # a third of a second, as above
 
-    return S3Service.of(
-        checkpoint.endpoint, checkpoint.region, path_style=checkpoint.path_style, secret=secret
-    ).has_login
+    return S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret).has_login
 
 
 def store_name(checkpoint: Checkpoint) -> str:
     """Return what a person calls the store that a location is in: locations with the same name fail together."""
-    if not checkpoint.is_on_s3:
-        return checkpoint.location
-    bucket = checkpoint.location.removeprefix(S3_PREFIX).partition("/")[0]
-    return f"{checkpoint.endpoint or 'Amazon S3'} bucket {bucket}"
+    place = checkpoint.s3
+    return checkpoint.location if place is None else f"{place.endpoint or 'Amazon S3'} bucket {place.bucket}"

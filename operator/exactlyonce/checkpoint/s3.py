@@ -21,7 +21,6 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.checkpoint.s3_answers import (
     CONDITION_FAILED,
     CONFLICTING,
@@ -35,6 +34,7 @@ from exactlyonce.checkpoint.s3_answers import (
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
 from exactlyonce.errors import Refused, StoreUnreachable
+from exactlyonce.schema.places import S3_PREFIX
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _MOST_PAGES = 1000
@@ -258,7 +258,7 @@ class S3LogStore:
         except NoCredentialsError as problem:
             CLIENTS.forget_login(self._service)
             raise StoreUnreachable(
-                f"{where} could not be {act}: there is no login; name a secret in checkpoint.secretRef, or give the service "
+                f"{where} could not be {act}: there is no login; name a secret in secretRef, or give the service "
                 "account a web identity."
             ) from problem
         except (BotoCoreError, ReadTimeoutError, ResponseParserError, OSError) as problem:

@@ -29,11 +29,11 @@ def told_of(problem: ClientError, bucket: str) -> str:
             "s3:PutObject and s3:DeleteObject below it."
         )
     if code in WRONG_LOGIN:
-        return f"the login is not accepted ({code}); correct the secret that checkpoint.secretRef names."
+        return f"the login is not accepted ({code}); correct the secret that secretRef names."
     if code == "NoSuchBucket":
-        return f"there is no bucket {bucket}; make it, or correct checkpoint.location."
+        return f"there is no bucket {bucket}; make it, or correct location."
     if code in _ELSEWHERE:
-        return f"bucket {bucket} is in another region ({said or code}); set checkpoint.region."
+        return f"bucket {bucket} is in another region ({said or code}); set region."
     return f"the service answered {code} ({said or 'no more is said'})."
 
 

@@ -27,16 +27,16 @@ def operators_store(
         LocationOutOfReach: if it is a folder of no volume.
         SecretMissing: if the secret holds one half of a login.
     """
-    if checkpoint.persistent_volume_claim is not None:
+    if checkpoint.volume is not None:
         return StoreInPods(checkpoint.location, "it is on a volume")
-    if not checkpoint.is_on_s3:
+    if checkpoint.s3 is None:
         raise LocationOutOfReach(
             f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
-            "give an s3a:// location, or name the claim that it is on in checkpoint.persistentVolumeClaim."
+            "give checkpoint.s3, or checkpoint.volume with the claim that the folder is on."
         )
-    if names_login(checkpoint, secret) or allowed.allow(namespace, checkpoint):
+    if names_login(checkpoint.s3, secret) or allowed.allow(namespace, checkpoint.s3):
         return open_store(checkpoint, secret)
     return StoreInPods(
         checkpoint.location,
-        f"checkpoint.secretRef names no login, and checkpoints.locations does not allow namespace {namespace} that location",
+        f"checkpoint.s3.secretRef names no login, and checkpoints.locations does not allow namespace {namespace} that location",
     )

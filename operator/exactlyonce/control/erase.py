@@ -63,10 +63,10 @@ def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], 
 
 
 def _left_behind(store: StoreInPods, checkpoint: Checkpoint) -> str:
-    claim = checkpoint.persistent_volume_claim
-    if claim is not None:
+    volume = checkpoint.volume
+    if volume is not None:
         return (
-            f"The checkpoint stays in {store.location} on the claim {claim.claim_name}, which the operator does not reach; "
+            f"The checkpoint stays in {store.location} on the claim {volume.claim_name}, which the operator does not reach; "
             "delete that folder, or the claim, before another stream uses it."
         )
     return (

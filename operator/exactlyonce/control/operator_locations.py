@@ -12,10 +12,10 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from exactlyonce.api.checkpoint import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, Checkpoint, has_no_dots
 from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import DNS_LABEL, Model
+from exactlyonce.schema.places import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, S3Place, has_no_dots
 
 NAMESPACE = "{namespace}"
 """Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
@@ -66,16 +66,16 @@ class Place:
     folders: tuple[str, ...]
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Place | None:
-        """Return where a checkpoint is; None where that is not on S3 or not in the canonical form."""
-        scheme, bucket, *folders = _split(checkpoint.location) or ("", "")
+    def of(cls, named: S3Place) -> Place | None:
+        """Return the place that a stream names; None where that is not in the canonical form."""
+        scheme, bucket, *folders = _split(named.location) or ("", "")
         canonical = (
             scheme == S3_PREFIX
             and re.fullmatch(BUCKET, bucket, re.ASCII) is not None
             and bool(folders)
             and all(_is_canonical(folder) for folder in folders)
         )
-        return cls(_canonical_endpoint(checkpoint.endpoint), bucket, tuple(folders)) if canonical else None
+        return cls(_canonical_endpoint(named.endpoint), bucket, tuple(folders)) if canonical else None
 
     def is_in(self, prefix: str, namespace: str) -> bool:
         """Return whether the place is the folder of a prefix or one below it, compared folder by folder."""
@@ -90,9 +90,9 @@ class OperatorLocations:
 
     allowances: tuple[Allowance, ...] = ()
 
-    def allow(self, namespace: str, checkpoint: Checkpoint) -> bool:
-        """Return whether the operator may reach a checkpoint of this namespace with its own login."""
-        place = Place.of(checkpoint)
+    def allow(self, namespace: str, named: S3Place) -> bool:
+        """Return whether the operator may reach what a stream of this namespace names with its own login."""
+        place = Place.of(named)
         if place is None or re.fullmatch(DNS_LABEL, namespace, re.ASCII) is None:
             return False  # another name than a namespace can have would be put into a prefix
         return any(allowance.allows(namespace, place) for allowance in self.allowances)

@@ -154,5 +154,5 @@ def _size(process: Driver | Executor) -> Size:
 
 
 def _claim(checkpoint: Checkpoint) -> VolumeClaim | None:
-    claim = checkpoint.persistent_volume_claim
-    return None if claim is None else VolumeClaim(claim.claim_name, claim.mount_path or checkpoint.path)
+    volume = checkpoint.volume
+    return None if volume is None else VolumeClaim(volume.claim_name, volume.mounted_at)

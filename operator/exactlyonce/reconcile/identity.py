@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exactlyonce.api.checkpoint import S3_PREFIX
 from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.checkpoint.generation import MARKER, Marker
 from exactlyonce.ledger.publish import Adoption
@@ -20,6 +19,7 @@ from exactlyonce.reconcile.verdicts import (
     RecordIdentity,
     WriteMarker,
 )
+from exactlyonce.schema.places import S3_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,15 @@ def is_duration_cel(value: str) -> str:
 class Model(BaseModel):
     """An immutable object with camelCase names on the outside; a field that it does not know is refused.
 
-    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one.
+    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one, and
+    `one_of_hint` says what else may help where it has not.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     one_of: ClassVar[tuple[str, ...]] = ()
+    one_of_hint: ClassVar[str] = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the object as it stands in a YAML or JSON document, without what was left out."""
@@ -55,7 +57,7 @@ class Model(BaseModel):
         if isinstance(value, dict):
             given = {name: _as_whole(item) for name, item in without_nulls(value, known).items()}
         if cls.one_of and isinstance(given, dict) and sum(name in given for name in cls.one_of) != 1:
-            raise ValueError(_one_of_sentence(cls.one_of))
+            raise ValueError(cls._one_of_sentence())
         return given
 
     @model_validator(mode="after")
@@ -73,16 +75,15 @@ class Model(BaseModel):
             # Not `required`: the sentence is to say which there are, and the next release may know more of them.
             resolved["required"] = [name for name in resolved.get("required", []) if name not in cls.one_of]
             given = ", ".join(f"has(self.{name})" for name in cls.one_of)
-            rules.append(
-                {"rule": f"[{given}].filter(given, given).size() == 1", "message": _one_of_sentence(cls.one_of)}
-            )
+            rules.append({"rule": f"[{given}].filter(given, given).size() == 1", "message": cls._one_of_sentence()})
         if rules:
             resolved[VALIDATIONS] = rules
         return made
 
-
-def _one_of_sentence(names: tuple[str, ...]) -> str:
-    return f"give exactly one of: {', '.join(names)}"
+    @classmethod
+    def _one_of_sentence(cls) -> str:
+        names = ", ".join(cls.one_of)
+        return f"give exactly one of: {names}{f'; {cls.one_of_hint}' if cls.one_of_hint else ''}"
 
 
 def _as_whole(value: Any) -> Any:

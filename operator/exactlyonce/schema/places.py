@@ -1,0 +1,62 @@
+"""Where files are kept: a folder of a bucket on S3, or a path of a file system; and how an S3 service is described."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import Flag, Model, SecretRef
+
+S3_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ca.crt")
+"""The keys read from the secret of a place on S3: a login, and the CA of its endpoint as PEM."""
+
+S3_PREFIX = "s3a://"
+
+BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+FOLDER = r"[A-Za-z0-9!_.*()=@+,-]+"
+SERVICE_ADDRESS = r"https?://[A-Za-z0-9.:\[\]-]+/?"
+"""What the bucket, the folder and the endpoint of a place look like; whoever allows places reads them in the same way."""
+
+S3_LOCATION = rf"{S3_PREFIX}{BUCKET}(/{FOLDER})+"
+FOLDER_PATH = r"(file://)?/[^\x00]*"
+
+
+def has_no_dots(location: str) -> bool:
+    """Return whether no part of a location is `.` or `..`, which Hadoop resolves and S3 does not."""
+    return not {".", ".."} & set(location.split("/"))
+
+
+NO_DOTS = Rule(
+    "!self.matches('(^|/)[.][.]?(/|$)')",
+    has_no_dots,
+    "write the location without . and .. as parts of it; to Spark they mean another folder than to S3",
+)
+
+S3Location = Annotated[
+    str, Field(min_length=1, max_length=1024), matches(S3_LOCATION, "write s3a://bucket/folder"), NO_DOTS
+]
+FolderPath = Annotated[
+    str,
+    Field(min_length=1, max_length=1024),
+    matches(FOLDER_PATH, "write an absolute path, or file:///path"),
+    NO_DOTS,
+]
+Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
+Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
+
+
+class S3Place(Model):
+    """A folder of a bucket, and the service that the bucket belongs to."""
+
+    location: S3Location = Field(description="A folder of this stream alone: s3a://bucket/folder.")
+    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
+    region: Region | None = Field(None, description="The region of the bucket.")
+    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
+    secret_ref: SecretRef | None = Field(None, description=f"The login; the keys read are {', '.join(S3_SECRET_KEYS)}.")
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.location.removeprefix(S3_PREFIX).partition("/")[0]
