@@ -103,7 +103,7 @@ class Stage:
                 },
                 "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders", "commit": commit}},
                 "checkpoint": {"local": {"path": str(folder / "checkpoint")}},
-                "driver": {"cores": 2, "memory": "2g"},
+                "driver": {"cores": 2, "memory": "2Gi"},
                 **spec,
             },
         }

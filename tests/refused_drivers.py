@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.resource_documents import Refused
 
-MEMORY = "write it in mebibytes or gibibytes, as 512m or 2g"
+MEMORY = "write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert FILE rewrites a file with 512m or 2g"
 DURATION = "write it like 500ms, 10s, 5m or 1h30m"
 LABEL_VALUE = "write a label's value: letters, digits, hyphens, underscores and dots"
 OWN_NAMES = "names that begin with exactlyonce.dev/ are the operator's own; use another prefix"
@@ -50,8 +50,8 @@ REFUSED_DRIVERS = (
     Refused("a text for a truth", {"spec.suspend": "true"}, "spec.suspend", "valid boolean", "type boolean"),
     Refused("half a core", {"spec.driver.cores": 0.5}, "spec.driver.cores", "valid integer", "type integer"),
     Refused("no cores", {"spec.executor.cores": 0}, "spec.executor.cores", "greater than or equal to 1"),
-    Refused("memory as Kubernetes has it", {"spec.driver.memory": "2Gi"}, "spec.driver.memory", MEMORY),
-    Refused("no memory", {"spec.executor.memory": "0m"}, "spec.executor.memory", MEMORY),
+    Refused("memory as Java has it", {"spec.driver.memory": "2g"}, "spec.driver.memory", MEMORY),
+    Refused("no memory", {"spec.executor.memory": "0Mi"}, "spec.executor.memory", MEMORY),
     Refused("no CPU", {"spec.executor.cpuRequest": "0"}, "cpuRequest", "write it as 2, 0.5 or 500m"),
     Refused(
         "fewer executors than there are",

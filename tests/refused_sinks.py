@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refused
+from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refused, merging
 
 DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
 NO_DOTS = "write the location without . and .. as parts of it"
@@ -51,13 +51,27 @@ REFUSED_SINKS = (
     ),
     Refused(
         "a Merge of a key",
-        {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"id": "Sum"}}},
+        {"spec.sink.postgres": merging(id="Sum")},
         "spec.sink.postgres",
         "merge may not name a column of keys",
     ),
     Refused(
+        "a Merge of a column twice",
+        {"spec.sink.postgres": {**merging(), "merge": 2 * merging(total="Sum")["merge"]}},
+        "spec.sink.postgres.merge",
+        "total stands in it twice; name it once",
+        "Duplicate value",
+    ),
+    Refused(
+        "a Merge as earlier files have it",
+        {"spec.sink.postgres": {**merging(), "merge": {"total": "Sum"}}},
+        "spec.sink.postgres.merge",
+        "write a list, as [{column: total, combine: Sum}]; exactlyonce convert FILE rewrites a file with a map of columns",
+        "must be of type array",
+    ),
+    Refused(
         "a Merge by an average",
-        {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"a": "Average"}}},
+        {"spec.sink.postgres": merging(a="Average")},
         "spec.sink.postgres.merge",
         "is not one of",
         "Unsupported value",
@@ -116,7 +130,7 @@ REFUSED_SINKS = (
         "totals that are added to themselves",
         {
             "spec.outputMode": "Update",
-            "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Max", "total": "Sum"}},
+            "spec.sink.postgres": merging(n="Max", total="Sum"),
         },
         "spec",
         "outputMode: Update emits each total again, and merge: Sum would add it to the former one; write Last",
@@ -135,7 +149,7 @@ REFUSED_SINKS = (
     ),
     Refused(
         "tombstones that delete from a table that is merged into",
-        {**DELETING, "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"n": "Sum"}}},
+        {**DELETING, "spec.sink.postgres": merging(n="Sum")},
         "spec",
         DELETES,
     ),

@@ -27,6 +27,12 @@ DELETING: Changes = {
 """A stream whose tombstones delete rows."""
 
 
+def merging(**columns: str) -> Document:
+    """Return a sink that merges these columns, each with how it is combined."""
+    merge = [{"column": column, "combine": combine} for column, combine in columns.items()]
+    return {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": merge}
+
+
 @dataclass(frozen=True)
 class Refused:
     """A change that makes the resource invalid, and the sentence told of it: here, and on the server where it differs."""
@@ -77,7 +83,7 @@ _POD_TEMPLATE = {
     "metadata": {"labels": {"team": "shop", "example.com/empty": ""}, "annotations": {"note": "hä? 100 %"}},
     "spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "driver", "env": [{"name": "A", "value": "1"}]}]},
 }
-_POD = {"cores": 3, "memory": "2g", "memoryOverhead": "900m", "cpuRequest": "500m", "cpuLimit": "2.5"}
+_POD = {"cores": 3, "memory": "2Gi", "memoryOverhead": "900Mi", "cpuRequest": "500m", "cpuLimit": "2.5"}
 
 FULL = document(
     {
@@ -164,14 +170,14 @@ VALID: Mapping[str, Changes] = {
         "spec.source.kafka.start": {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00.5+01:00"}
     },
     "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
-    "a merge": {"spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Sum"}}},
+    "a merge": {"spec.sink.postgres": merging(total="Sum")},
     "changed rows by key": {
         "spec.outputMode": "Update",
         "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
     },
     "changed rows that are merged": {
         "spec.outputMode": "Update",
-        "spec.sink.postgres": {**POSTGRES, "write": "Merge", "keys": ["id"], "merge": {"total": "Last", "top": "Max"}},
+        "spec.sink.postgres": merging(total="Last", top="Max"),
     },
     "the whole result": {"spec.outputMode": "Complete"},
     "the state store of Spark's own default": {"spec.sparkConf": {refused_conf.STATE_STORE: refused_conf.IN_MEMORY}},

@@ -102,7 +102,7 @@ class Rig:
                 "checkpoint": {"local": {"path": str(self.location)}},
                 "recovery": {"backoff": {"initial": "0s", "max": "1s"}, "maxFailuresPerBatch": 5},
                 "sparkConf": {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"},
-                "driver": {"cores": 2, "memory": "700m"},
+                "driver": {"cores": 2, "memory": "700Mi"},
             },
         }
         for path, value in {**self.overrides, **(changes or {})}.items():

@@ -29,7 +29,7 @@ from tests.rig import TookTooLong, eventually
 State = TypeVar("State")
 
 ACCOUNT = "exactlyonce-driver"
-SMALL = {"spec.driver": {"memory": "48m", "memoryOverhead": "48m", "cpuRequest": "20m"}, "spec.drainTimeout": "30s"}
+SMALL = {"spec.driver": {"memory": "48Mi", "memoryOverhead": "48Mi", "cpuRequest": "20m"}, "spec.drainTimeout": "30s"}
 PATIENT = Patience(start=timedelta(minutes=5), image=timedelta(minutes=5))
 
 _WORDS = "import json, os, signal, sys, time\ndef say(**words): json.dump(words, open('/dev/termination-log', 'w'))\n"

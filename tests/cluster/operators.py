@@ -283,7 +283,7 @@ def whole_stream(
     login = {file.name: file.read_text() for file in (rig.secrets / "warehouse").iterdir()}
     account = rights(ACCOUNT, DRIVER_RIGHTS) if with_account else []
     apply(cluster, namespace, *account, secret("warehouse", login), secret("lake", s3.secret()))
-    small = {"memory": "600m", "memoryOverhead": "500m", "cpuRequest": "50m"}
+    small = {"memory": "600Mi", "memoryOverhead": "500Mi", "cpuRequest": "50m"}
     settled = {
         "spec.source.kafka": {
             "bootstrapServers": rig.kafka.bootstrap_servers,

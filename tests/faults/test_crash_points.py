@@ -43,7 +43,7 @@ def write_as(rig: Rig, write: str) -> None:
     rig.sql("alter table orders add primary key (id)")
     sink = {**rig.document()["spec"]["sink"]["postgres"], "write": write, "keys": ["id"]}
     if write == "Merge":
-        sink["merge"] = {"amount": "Sum"}
+        sink["merge"] = [{"column": "amount", "combine": "Sum"}]
         rig.overrides["spec.transform"] = {"sql": "SELECT id, amount FROM source"}
     rig.overrides["spec.sink.postgres"] = sink
 

@@ -30,9 +30,16 @@ PARTITIONED = (
     "create table low partition of target for values from (0) to (3); "
     "create table high partition of target for values from (3) to (100)"
 )
+
+
+def merging(**columns: str) -> list[dict[str, str]]:
+    """Return how columns are merged, as a resource says it."""
+    return [{"column": column, "combine": combine} for column, combine in columns.items()]
+
+
 UPSERT: dict[str, Any] = {"write": "Upsert", "keys": ["id"]}
 BY_VERSION: dict[str, Any] = {**UPSERT, "version": "v"}
-MERGE: dict[str, Any] = {"write": "Merge", "keys": ["id"], "merge": {"v": "Max", "n": "Sum", "note": "Last"}}
+MERGE: dict[str, Any] = {"write": "Merge", "keys": ["id"], "merge": merging(v="Max", n="Sum", note="Last")}
 SINKS: dict[str, dict[str, Any]] = {"Upsert": UPSERT, "Upsert with a version": BY_VERSION, "Merge": MERGE}
 
 SWALLOWS = """
@@ -229,7 +236,17 @@ def test_a_type_without_equality_is_compared_by_its_bytes(postgres_18: Postgres,
     place = Place(postgres_18, name, ledger_on(postgres_18, name))
     place.sql(PLAIN.replace("note text", "note json"))
     place.sql(NO_REDUNDANT_UPDATES)
-    for sink in (UPSERT, {**MERGE, "merge": {"v": "Max", "n": "First", "note": "Last"}}):
+    for sink in (
+        UPSERT,
+        {
+            **MERGE,
+            "merge": [
+                {"column": "v", "combine": "Max"},
+                {"column": "n", "combine": "First"},
+                {"column": "note", "combine": "Last"},
+            ],
+        },
+    ):
         target = place.target(sink)
         directly(place.ledger, target, [(1, 1, 1, '{"a": 1}')])
         assert directly(place.ledger, target, [(1, 1, 1, '{"a": 1}')]) == 0

@@ -8,7 +8,7 @@ from psycopg2 import sql
 
 from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.connectors.postgres.spec import Combine, MergedColumn, PostgresSink, Write
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
@@ -17,20 +17,25 @@ from exactlyonce_spark.connectors.postgres.writes import Staged, count_staged, w
 
 NASTY = ('a"; drop table t; --', "{}", "per cent %", "%s", "%(batch)s")
 APPEND = PostgresSink(secret_ref=SecretRef(name="warehouse"), table="t")
-MERGED = {"id": Combine.LAST}
+MERGED = (MergedColumn(column="id", combine=Combine.LAST),)
 
 
 @pytest.mark.parametrize("nasty", NASTY)
 @pytest.mark.parametrize(
     ("write", "key", "merge", "ids"),
     [
-        (Write.APPEND, (), {}, [1, 2, 3]),
-        (Write.UPSERT, None, {}, [2, 3]),
+        (Write.APPEND, (), (), [1, 2, 3]),
+        (Write.UPSERT, None, (), [2, 3]),
         (Write.MERGE, None, MERGED, [2, 3]),
     ],
 )
 def test_a_column_of_any_name_is_written(
-    database: str, nasty: str, write: Write, key: tuple[str, ...] | None, merge: dict[str, Combine], ids: list[int]
+    database: str,
+    nasty: str,
+    write: Write,
+    key: tuple[str, ...] | None,
+    merge: tuple[MergedColumn, ...],
+    ids: list[int],
 ) -> None:
     keys = (nasty,) if key is None else key
     sink = APPEND.model_copy(update={"write": write, "keys": keys, "merge": merge})

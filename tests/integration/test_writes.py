@@ -182,7 +182,13 @@ def test_merge_adds_each_record_once_through_kills(
         "spec.source.kafka.maxOffsetsPerTrigger": LARGE,
         "spec.sink.postgres": {
             **rig.document()["spec"]["sink"]["postgres"],
-            **{"table": "public.totals", "write": "Merge", "keys": ["customer"], "merge": merge, "commit": commit},
+            **{
+                "table": "public.totals",
+                "write": "Merge",
+                "keys": ["customer"],
+                "merge": as_list(merge),
+                "commit": commit,
+            },
         },
     }
     records = [order_of(number, by_partition=by_batch) for number in range(3 * LARGE + TINY)]
@@ -208,6 +214,11 @@ def order_of(number: int, *, by_partition: bool) -> Record:
         "earliest": f"order {number}",
         "latest": f"order {number}",
     }
+
+
+def as_list(merge: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return how columns are merged, as a resource says it."""
+    return [{"column": name, "combine": how} for name, how in merge.items()]
 
 
 def merged(records: Sequence[Record], merge: Mapping[str, str]) -> dict[int, tuple[object, ...]]:

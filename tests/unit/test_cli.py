@@ -43,7 +43,8 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "completion", "explain", "init", "logs", "offsets", "restart", "resume", "run", "status", "suspend", "validate",
+        "completion", "convert", "explain", "init", "logs", "offsets", "restart", "resume", "run", "status", "suspend",
+        "validate",
     ]  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def unreadable(folder: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("command", OF_A_FILE)
 def test_a_file_that_holds_no_stream_is_one_sentence_and_status_1(tmp_path: Path, command: str) -> None:
-    state = [] if command == "validate" else ["--state", tmp_path / "state"]
+    state = [] if command in ("convert", "validate") else ["--state", tmp_path / "state"]
     for file, said in unreadable(tmp_path):
         result = run(command, file, *state)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -159,13 +160,14 @@ def test_a_file_that_holds_no_stream_is_one_sentence_and_status_1(tmp_path: Path
 def test_everything_that_is_wrong_has_a_sentence_with_file_path_and_what_to_do(tmp_path: Path) -> None:
     file = written(
         tmp_path,
-        document({"spec.delivery": "Sometimes", "spec.drivers": {}, "spec.driver": {"memory": "2Gi"}}),
+        document({"spec.delivery": "Sometimes", "spec.drivers": {}, "spec.driver": {"memory": "2g"}}),
     )
     result = run("validate", file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert sorted(result.stderr.splitlines()) == [
         f"{file}: spec.delivery: 'Sometimes' is not one of 'ExactlyOnce', 'AtLeastOnce' or 'AtMostOnce'.",
-        f"{file}: spec.driver.memory: '2Gi' will not do; write it in mebibytes or gibibytes, as 512m or 2g.",
+        f"{file}: spec.driver.memory: '2g' will not do; write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert "
+        "FILE rewrites a file with 512m or 2g.",
         f"{file}: spec.drivers: there is no such field; remove it or correct its name.",
     ]
 

@@ -120,8 +120,9 @@ def test_a_command_that_needs_an_extra_says_which_in_one_sentence(plain: Install
     at = ["--state", str(tmp_path / "state"), "--secrets", str(secrets.parent)]
     on_s3 = tmp_path / "orders.yaml"
     text = (ROOT / "examples" / "orders.yaml").read_text()
-    assert text.count("/var/lib/exactlyonce/orders") == 1
-    on_s3.write_text(text.replace("/var/lib/exactlyonce/orders", "s3a://lake/orders"))
+    local, s3 = "local: {path: /var/lib/exactlyonce/orders}", "s3: {location: s3a://lake/orders}"
+    assert text.count(local) == 1
+    on_s3.write_text(text.replace(local, s3))
     for command, module, extra in (
         (["run", "examples/orders.yaml", *at], "pyspark", "local"),
         (["explain", str(on_s3), *at], "boto3", "s3"),

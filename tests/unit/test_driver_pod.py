@@ -144,7 +144,9 @@ def test_a_driver_reads_the_same_spec_that_the_operator_did(name: str) -> None:
     assert read == stream.spec
 
 
-@pytest.mark.parametrize(("heap", "given", "expected"), [(512, None, 384), (4096, None, 1638), (4096, "100m", 100)])
+@pytest.mark.parametrize(
+    ("heap", "given", "expected"), [(512, None, 384), (4096, None, 1638), (4096, "100Mi", 100), (4096, "1Gi", 1024)]
+)
 def test_memory_beside_the_heap_is_what_is_given_or_what_python_needs(
     heap: int, given: str | None, expected: int
 ) -> None:

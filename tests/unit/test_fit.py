@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.connectors.postgres.spec import Combine, MergedColumn, PostgresSink, Write
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
@@ -75,7 +75,9 @@ FITS = {
 
 APPEND = PostgresSink(secret_ref=SecretRef(name="warehouse"), table="public.orders")
 UPSERT = APPEND.model_copy(update={"write": Write.UPSERT, "keys": ("id",)})
-MERGE = APPEND.model_copy(update={"write": Write.MERGE, "keys": ("id",), "merge": {"total": Combine.SUM}})
+MERGE = APPEND.model_copy(
+    update={"write": Write.MERGE, "keys": ("id",), "merge": (MergedColumn(column="total", combine=Combine.SUM),)}
+)
 
 
 def column(name: str, type_name: str = "bigint") -> TableColumn:
@@ -177,7 +179,7 @@ KEYED = table(replace(column("id"), not_null=True), column("total"), keys=(froze
         ("id", KEYED, UPSERT.model_copy(update={"version": "total"}),
          ["the query does not yield total, which sink.postgres names"]),
         ("id", KEYED, MERGE, ["the query does not yield total, which sink.postgres names"]),
-        ("id total", KEYED, MERGE.model_copy(update={"merge": {}}),
+        ("id total", KEYED, MERGE.model_copy(update={"merge": ()}),
          ["sink.postgres.merge does not say how to combine total"]),
         ("total", replace(KEYED, columns=(column("total"),)), UPSERT,
          ["the query does not yield id, which sink.postgres names"]),

@@ -115,7 +115,7 @@ def test_the_schemas_defaults_are_those_of_the_models(name: str) -> None:
 
 def test_a_resource_comes_back_as_it_was_written() -> None:
     stream = parse_stream(FULL, "the test")
-    without_merge = FULL["spec"]["sink"]["postgres"] | {"merge": {}}
+    without_merge = FULL["spec"]["sink"]["postgres"] | {"merge": []}
     assert stream.spec.to_document() == {**FULL["spec"], "sink": {"postgres": without_merge}}
     assert set(FULL["spec"]) == set(SPEC["properties"]), "FULL has every field of the spec"
 
@@ -170,7 +170,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         parse_stream(
             document(
                 {
-                    "spec.driver.memory": "2Gi",
+                    "spec.driver.memory": "2g",
                     "spec.sparkConf": {"spark.master": "x", "spark.speculation": "true"},
                     "spec.transform": {},
                 }

@@ -63,8 +63,8 @@ def test_executors_are_what_the_resource_asks_for(tmp_path: Path) -> None:
     asked = {
         "instances": 3,
         "cores": 4,
-        "memory": "2g",
-        "memoryOverhead": "900m",
+        "memory": "2Gi",
+        "memoryOverhead": "900Mi",
         "cpuRequest": "500m",
         "cpuLimit": "5",
     }

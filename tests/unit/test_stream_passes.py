@@ -243,6 +243,30 @@ def test_a_spec_that_turns_invalid_is_told_once_and_its_driver_left_alone() -> N
     assert (server.events, driver.asked) == (["SpecInvalid"], [])
 
 
+@pytest.mark.parametrize(
+    "stored", [{"location": "s3a://lake/checkpoints/orders"}, {}], ids=["as it was", "as the server prunes it"]
+)
+def test_a_resource_that_stands_in_the_former_form_names_the_command_and_its_driver_is_left_alone(
+    stored: dict[str, Any],
+) -> None:
+    server, driver = ServerInMemory(resource(Phase.RUNNING, spec__checkpoint=stored)), OneDriver(Running("it runs"))
+    passes(server, driver=driver).run(KEY)
+    assert server.resource is not None
+    told = server.resource["status"]["specProblem"]
+    assert told.startswith(
+        "the resource: spec.checkpoint: give exactly one of: s3, volume, local; exactlyonce convert FILE"
+    )
+    assert told.count("\n") == 0
+    assert (server.resource["status"]["phase"], server.events, acts(driver)) == ("Running", ["SpecInvalid"], [])
+    server.resource = changed(server.resource, {"spec.suspend": True})
+    passes(server, driver=driver).run(KEY)
+    driver.state = Gone("it has ended")
+    passes(server, driver=driver).run(KEY)
+    assert shown(server)[0] == "Suspended", (
+        "so that the checkpoint may be changed, which the API server allows then alone"
+    )
+
+
 def test_the_last_spec_that_could_be_used_is_kept_to_while_the_latest_cannot() -> None:
     server, driver = running(plan="as it was", spec__delivery="Sometimes"), OneDriver(Running("it runs"))
     passes(server, driver=driver, last_made=VALID).run(KEY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg2 import sql
 
-from exactlyonce.connectors.postgres.spec import Combine, PostgresSink, Write
+from exactlyonce.connectors.postgres.spec import Combine, MergedColumn, PostgresSink, Write
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.postgres.writes import Staged, count_staged, write_staged
 
@@ -77,7 +77,9 @@ def test_append_and_upsert(sink: PostgresSink, columns: tuple[str, ...], stateme
 def test_merge_combines_the_rows_of_one_key_first_and_then_with_the_old_row(
     combine: Combine, within: str, with_old: str
 ) -> None:
-    sink = APPEND.model_copy(update={"write": Write.MERGE, "keys": ("id",), "merge": {"a": combine}})
+    sink = APPEND.model_copy(
+        update={"write": Write.MERGE, "keys": ("id",), "merge": (MergedColumn(column="a", combine=combine),)}
+    )
     assert text(write_staged(staged("a", "id"), sink)) == (
         f'{INTO} as old ("a", "id") select {within}, "id" {FROM} group by "id" order by "id" '
         f'on conflict ("id") do update set "a" = {with_old}'
@@ -85,9 +87,9 @@ def test_merge_combines_the_rows_of_one_key_first_and_then_with_the_old_row(
 
 
 def test_every_way_of_combining_is_known_to_merge() -> None:
-    merge = {str(combine): combine for combine in Combine}
+    merge = tuple(MergedColumn(column=str(combine), combine=combine) for combine in Combine)
     sink = APPEND.model_copy(update={"write": Write.MERGE, "keys": ("id",), "merge": merge})
-    assert text(write_staged(staged("id", *merge), sink)).count("excluded.") >= len(Combine) - 1
+    assert text(write_staged(staged("id", *Combine), sink)).count("excluded.") >= len(Combine) - 1
 
 
 def test_rows_are_counted_by_batch_and_tags() -> None:
@@ -100,7 +102,7 @@ NASTY = ('a"; drop table orders; --', "{}", "a.b", "Ä b", "per cent %", "%s", "
 @pytest.mark.parametrize("write", list(Write))
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_is_only_ever_an_identifier(write: Write, name: str) -> None:
-    merge = {"b": Combine.SUM} if write is Write.MERGE else {}
+    merge = (MergedColumn(column="b", combine=Combine.SUM),) if write is Write.MERGE else ()
     keys = () if write is Write.APPEND else (name,)
     sink = APPEND.model_copy(update={"write": write, "keys": keys, "merge": merge})
     plain = sink.model_copy(update={"keys": () if write is Write.APPEND else ("plain",)})

@@ -19,7 +19,12 @@ EXECUTOR_CONTAINER = "executor"
 """The names of the containers, in a pod template, that Spark runs in."""
 
 Memory = Annotated[
-    str, Field(max_length=8), matches("[1-9][0-9]{0,6}[mg]", "write it in mebibytes or gibibytes, as 512m or 2g")
+    str,
+    Field(max_length=9),
+    matches(
+        "[1-9][0-9]{0,6}[MG]i",
+        "write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert FILE rewrites a file with 512m or 2g",
+    ),
 ]
 
 Cpu = Annotated[
@@ -86,11 +91,11 @@ class Driver(Model):
     """The Spark driver."""
 
     cores: Whole = Field(2, ge=1, le=256, description="The cores it works with.")
-    memory: Memory = Field("1g", description="The heap of its JVM, such as 2g.")
+    memory: Memory = Field("1Gi", description="The heap of its JVM, such as 2Gi.")
     memory_overhead: Memory | None = Field(
         None,
         description="Memory of the pod beside the heap, for Python and the system; the default is 40 % of memory, "
-        "at least 384m.",
+        "at least 384Mi.",
     )
     cpu_request: Cpu | None = Field(
         None, description="The CPU that the pod asks for, such as 500m; the default is cores."
@@ -118,11 +123,11 @@ class Executor(Model):
         "instances.",
     )
     cores: Whole = Field(1, ge=1, le=256, description="How many tasks each runs at once.")
-    memory: Memory = Field("1g", description="The heap of each one's JVM, such as 2g.")
+    memory: Memory = Field("1Gi", description="The heap of each one's JVM, such as 2Gi.")
     memory_overhead: Memory | None = Field(
         None,
         description="Memory of each pod beside the heap, for Python and the system; the default is 40 % of memory, "
-        "at least 384m.",
+        "at least 384Mi.",
     )
     cpu_request: Cpu | None = Field(
         None, description="The CPU that each pod asks for, such as 500m; the default is cores."

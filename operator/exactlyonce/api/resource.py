@@ -68,11 +68,7 @@ def parse_stream(document: Mapping[str, Any], where: str) -> Stream:
     Raises:
         ResourceInvalid: with a sentence for each thing that is wrong.
     """
-    found = (document.get("apiVersion"), document.get("kind"))
-    if found != (API_VERSION, KIND):
-        raise ResourceInvalid(
-            [f"{where}: this is {found[1]} of {found[0]}; write kind: {KIND} and apiVersion: {API_VERSION}."]
-        )
+    require_kind(document, where)
     metadata = document.get("metadata")
     kept = (
         {key: metadata[key] for key in ("name", "namespace", "annotations") if key in metadata}
@@ -85,37 +81,71 @@ def parse_stream(document: Mapping[str, Any], where: str) -> Stream:
         raise ResourceInvalid([f"{where}: {sentence}" for sentence in sentences_of(problem)]) from problem
 
 
+def require_kind(document: Mapping[str, Any], where: str) -> None:
+    """Require that a document is an ExactlyOnceStream of the version that is read here.
+
+    Raises:
+        ResourceInvalid: if it is anything else.
+    """
+    found = (document.get("apiVersion"), document.get("kind"))
+    if found != (API_VERSION, KIND):
+        raise ResourceInvalid(
+            [f"{where}: this is {found[1]} of {found[0]}; write kind: {KIND} and apiVersion: {API_VERSION}."]
+        )
+
+
 def read_streams(path: Path) -> list[Stream]:
     """Read every ExactlyOnceStream of a YAML file; other documents in it are passed over.
 
     Raises:
         ResourceInvalid: if the file cannot be read, is no YAML, holds no stream, or one that is invalid.
     """
+    return [parse_stream(document, str(path)) for document in stream_documents(path)]
+
+
+def stream_documents(path: Path) -> list[Mapping[str, Any]]:
+    """Return every ExactlyOnceStream of a YAML file as it is written there.
+
+    Raises:
+        ResourceInvalid: if the file cannot be read, is no YAML, or holds no stream.
+    """
     documents = [document for document in _documents(path) if document.get("kind") == KIND]
     if not documents:
         raise ResourceInvalid([f"{path}: there is no {KIND} in this file; write one, as in examples/orders.yaml."])
-    return [parse_stream(document, str(path)) for document in documents]
+    return documents
 
 
 def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        text = path.read_text()
+        for document in yaml.load_all(text_of(path), KubectlLoader):
+            if isinstance(document, dict):
+                yield document
+    except yaml.YAMLError as problem:
+        raise _not_yaml(path, problem) from problem
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, its line ends as they are.
+
+    Raises:
+        ResourceInvalid: if it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as opened:
+            return opened.read()
     except OSError as problem:
         raise ResourceInvalid(
             [f"{path}: the file cannot be read ({problem.strerror}); name one that can."]
         ) from problem
     except UnicodeDecodeError as problem:
         raise ResourceInvalid([f"{path}: the file is not UTF-8 text; name a YAML file."]) from problem
-    try:
-        for document in yaml.load_all(text, KubectlLoader):
-            if isinstance(document, dict):
-                yield document
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        line = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ResourceInvalid(
-            [f"{line}: this is no YAML ({getattr(problem, 'problem', problem)}); correct it."]
-        ) from problem
+
+
+def _not_yaml(path: Path, problem: yaml.YAMLError) -> ResourceInvalid:
+    """Return the error for a file that is no YAML, with the line."""
+    mark = getattr(problem, "problem_mark", None)
+    line = f"{path}:{mark.line + 1}" if mark else str(path)
+    return ResourceInvalid([f"{line}: this is no YAML ({getattr(problem, 'problem', problem)}); correct it."])
 
 
 def sentences_of(problem: ValidationError) -> Iterator[str]:

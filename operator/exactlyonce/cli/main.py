@@ -51,10 +51,10 @@ _TARGET = click.argument("target", metavar="FILE|NAME", shell_complete=files_and
 def main() -> None:
     """Spark streams whose every record takes effect in the sink exactly once.
 
-    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate` and `run`
-    take such a file: its driver is a process of this machine then, and its status a file. `status`, `logs`, `suspend`,
-    `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do `explain` and
-    `offsets`, which take a file too. All of it is also there as `kubectl exactlyonce`.
+    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
+    and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
+    `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
+    `explain` and `offsets`, which take a file too. All of it is also there as `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -80,6 +80,24 @@ def validate(file: Path) -> None:
         sys.exit(1)
     for stream in streams:
         click.echo(f"{file}: ExactlyOnceStream {stream.metadata.namespace}/{stream.metadata.name} is valid.")
+
+
+@main.command(
+    examples=(
+        ("convert orders.yaml", "print the file in the form that this version reads"),
+        ("convert orders.yaml --write", "rewrite it in place"),
+    )
+)
+@FILE
+@click.option("-w", "--write", is_flag=True, help="Rewrite FILE in place instead of printing it.")
+def convert(file: Path, *, write: bool) -> None:
+    """Rewrite the streams of FILE, written for an earlier version, in the form that this version reads.
+
+    Comments and other documents in FILE stay as they are. Whether the streams are valid is not checked; `validate` does that.
+    """
+    from exactlyonce.cli.convert import convert_file
+
+    convert_file(file, in_place=write)
 
 
 @main.command(

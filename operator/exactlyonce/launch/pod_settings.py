@@ -81,8 +81,8 @@ class PodSettings:
 
 
 def mib(text: str) -> int:
-    """Return the mebibytes of a memory size such as 512m or 2g."""
-    return int(text[:-1]) * (1024 if text[-1] == "g" else 1)
+    """Return the mebibytes of a quantity such as 512Mi or 2Gi."""
+    return int(text[:-2]) * (1024 if text.endswith("Gi") else 1)
 
 
 def overhead_mib(heap_mib: int, given: str | None) -> int:

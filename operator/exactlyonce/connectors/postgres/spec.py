@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from exactlyonce.connectors.postgres.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, matches
-from exactlyonce.schema.model import Duration, Model, SecretRef, within, without_nulls
+from exactlyonce.schema.model import Duration, Model, SecretRef, within
 
 SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "ca.crt")
 """The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the rest
@@ -54,6 +54,21 @@ class Combine(StrEnum):
     FIRST = "First"
 
 
+class MergedColumn(Model):
+    """How one column is merged."""
+
+    column: ColumnName = Field(description="The column's name.")
+    combine: Combine = Field(description="How its old value is combined with the new one.")
+
+
+def _is_a_list(value: object) -> object:
+    if isinstance(value, dict):
+        raise ValueError(  # noqa: TRY004 - pydantic tells a ValueError's sentence, and no TypeError's
+            "write a list, as [{column: total, combine: Sum}]; exactlyonce convert FILE rewrites a file with a map of columns"
+        )
+    return value
+
+
 class PostgresSink(Model):
     """Rows of a Postgres table; the ledger stands in the same database."""
 
@@ -75,9 +90,9 @@ class PostgresSink(Model):
     version: ColumnName | None = Field(
         None, description="With Upsert: a column that only grows; a row never replaces one with a greater version."
     )
-    merge: Annotated[dict[str, Combine], Field(max_length=1600), BeforeValidator(without_nulls)] = Field(
-        {}, description="With Merge: how every column beside the keys combines its old value with the new one."
-    )
+    merge: Annotated[
+        tuple[MergedColumn, ...], Field(max_length=1600), Unique(("column",)), BeforeValidator(_is_a_list)
+    ] = Field((), description="With Merge: every column that is not one of the keys, and how it is combined.")
     commit: Commit = Field(
         Commit.BATCH, description="Batch: one transaction a batch. Partition: one a Kafka partition, without staging."
     )
@@ -105,8 +120,8 @@ class PostgresSink(Model):
             "version belongs to write: Upsert",
         ),
         Rule(
-            "!has(self.keys) || !has(self.merge) || !self.keys.exists(key, key in self.merge)",
-            lambda it: not set(it.keys) & set(it.merge),
+            "!has(self.keys) || !has(self.merge) || !self.merge.exists(merged, merged.column in self.keys)",
+            lambda it: not set(it.keys) & set(it.combined),
             "merge may not name a column of keys",
         ),
         Rule(
@@ -115,6 +130,11 @@ class PostgresSink(Model):
             "version may not be one of the keys",
         ),
     )
+
+    @property
+    def combined(self) -> dict[str, Combine]:
+        """How each column that is merged is combined, by its name."""
+        return {merged.column: merged.combine for merged in self.merge}
 
     @property
     def table_names(self) -> tuple[str, ...]:

@@ -45,9 +45,8 @@ STREAM_RULES = (
     _rule(
         _NO_UPDATES,
         (
-            "!has(self.sink.postgres.merge) || "
-            "!self.sink.postgres.merge.exists(column, self.sink.postgres.merge[column] == 'Sum')",
-            lambda sink: "Sum" not in sink.merge.values(),
+            "!has(self.sink.postgres.merge) || !self.sink.postgres.merge.exists(merged, merged.combine == 'Sum')",
+            lambda sink: "Sum" not in sink.combined.values(),
         ),
         "outputMode: Update emits each total again, and merge: Sum would add it to the former one; write Last",
     ),

@@ -81,7 +81,7 @@ def _keys(columns: Sequence[YieldedColumn], table: Table, sink: PostgresSink) ->
     if sink.write is Write.APPEND:
         return []
     names = [column.name for column in columns]
-    wanted = [*sink.keys, *sink.merge, *([sink.version] if sink.version else [])]
+    wanted = [*sink.keys, *sink.combined, *([sink.version] if sink.version else [])]
     problems = [f"the query does not yield {name}, which sink.postgres names" for name in wanted if name not in names]
     if frozenset(sink.keys) not in table.unique_keys:
         listed = ", ".join(sink.keys)
@@ -93,7 +93,7 @@ def _keys(columns: Sequence[YieldedColumn], table: Table, sink: PostgresSink) ->
         if target is not None and not target.not_null:
             problems.append(f"the key {key} may be NULL, which no unique index holds together; make it NOT NULL")
     if sink.write is Write.MERGE:
-        rest = [name for name in names if name not in sink.keys and name not in sink.merge]
+        rest = [name for name in names if name not in sink.keys and name not in sink.combined]
         problems += [f"sink.postgres.merge does not say how to combine {name}" for name in rest]
     return problems
 

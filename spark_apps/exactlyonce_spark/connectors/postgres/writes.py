@@ -112,7 +112,7 @@ def _holds(rows: Staged, sink: PostgresSink) -> sql.Composable:
     if not rest:
         return sql.SQL("old.tableoid is not null")
     if sink.write is Write.MERGE:
-        return sql.SQL(" and ").join(_unchanged(identifier(name), sink.merge[name]) for name in rest)
+        return sql.SQL(" and ").join(_unchanged(identifier(name), sink.combined[name]) for name in rest)
     # By the bytes, as suppress_redundant_updates_trigger compares, and as types without equality allow.
     same: sql.Composable = sql.SQL("record_image_eq(row({}), row({}))").format(_of("old", rest), _of("new", rest))
     if sink.version is None:
@@ -196,7 +196,7 @@ def _last_of_each_key(
 def _merge(rows: Staged, sink: PostgresSink) -> sql.Composed:
     """Rows of one key are aggregated first, in the order of the keys, so that two tasks lock rows in the same order."""
     changes = [
-        sql.SQL("{} = {}").format(column, sql.SQL(_COMBINED[sink.merge[name]]).format(column=column))
+        sql.SQL("{} = {}").format(column, sql.SQL(_COMBINED[sink.combined[name]]).format(column=column))
         for name in rows.columns
         if name not in sink.keys
         for column in [identifier(name)]
@@ -214,7 +214,7 @@ def _aggregated(rows: Staged, sink: PostgresSink) -> sql.Composed:
     values = [
         sql.SQL("{}").format(identifier(name))
         if name in sink.keys
-        else sql.SQL(_AGGREGATES[sink.merge[name]]).format(column=identifier(name))
+        else sql.SQL(_AGGREGATES[sink.combined[name]]).format(column=identifier(name))
         for name in rows.columns
     ]
     return sql.SQL("select {values} from {staging} where {chosen} group by {keys} order by {keys}").format(
