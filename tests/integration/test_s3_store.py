@@ -175,9 +175,7 @@ def test_a_service_that_ignores_conditions_is_refused_before_anything_is_overwri
 def test_a_bucket_that_is_not_there_is_told_by_name(s3: S3) -> None:
     store = S3LogStore("s3a://nowhere/orders", service_of(s3))
     for act in (lambda: store.list(""), lambda: store.read("x"), lambda: store.create("x", b"")):
-        with pytest.raises(
-            StoreUnreachable, match=r"there is no bucket nowhere; make it, or correct location"
-        ):
+        with pytest.raises(StoreUnreachable, match=r"there is no bucket nowhere; make it, or correct location"):
             act()
 
 
