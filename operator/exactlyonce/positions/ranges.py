@@ -184,6 +184,11 @@ class Ranges(Mapping[Partition, OffsetRange]):
         return cls({partition: OffsetRange(offset, offset) for partition, offset in positions.items()})
 
 
+def key_of(text: str) -> int | str:
+    """Return the key that a text stands for: a number where it is written as one, else a name."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
 def _by_topic(values: Mapping[Partition, Any]) -> dict[str, dict[str, Any]]:
     topics: dict[str, dict[str, Any]] = {}
     for partition, value in values.items():
@@ -202,9 +207,9 @@ def _entries(text: str) -> Iterator[tuple[Partition, Any]]:
         if not isinstance(partitions, dict):
             raise MalformedPositions(f"topic {topic!r} has {partitions!r} where a map of partitions belongs")
         for partition, value in partitions.items():
-            if not (partition.isascii() and partition.isdigit()):
-                raise MalformedPositions(f"topic {topic!r} has a partition named {partition!r}")
-            yield Partition(topic, int(partition)), value
+            if not partition:
+                raise MalformedPositions(f"{topic!r} has a partition without a name")
+            yield Partition(topic, key_of(partition)), value
 
 
 def _whole_number(value: object, partition: Partition) -> int:

@@ -15,9 +15,13 @@ class KafkaCodec:
     def parse_entry(self, text: str) -> Positions:
         """Parse Kafka's line of `offsets/N`."""
         try:
-            return Positions.from_json(text)
+            positions = Positions.from_json(text)
         except MalformedPositions as problem:
             raise FileTorn(str(problem)) from problem
+        named = [str(partition) for partition in positions if isinstance(partition.key, str)]
+        if named:
+            raise FileTorn(f"{named[0]} is no partition of Kafka: its number is missing")
+        return positions
 
     def render_entry(self, positions: Positions) -> str:
         """Return that line."""

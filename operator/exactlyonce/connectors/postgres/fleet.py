@@ -11,10 +11,11 @@ import psycopg2.extensions
 from psycopg2 import sql
 
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress, connect, named_errors
+from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.positions.ranges import BatchNumber
 
 _WITHOUT_SEEDS = [str(status) for status in BatchStatus if status.landed and status is not BatchStatus.SEEDED]
 
@@ -30,7 +31,8 @@ left join lateral (
     order by b.batch desc limit 1
 ) last on true
 left join lateral (
-    select coalesce(json_agg(json_build_array(o.topic, o.partition, o.next_offset)), '[]') as found
+    select coalesce(json_agg(json_build_array(o.topic, o.partition, o.next_offset,
+        to_jsonb(o) ->> 'partition_name', to_jsonb(o) ->> 'position')), '[]') as found
     from {schema}.offsets o where o.stream_id = s.stream_id and not o.retired
 ) positions on true
 left join lateral (
@@ -143,6 +145,9 @@ def _landed_from(row: tuple[Any, ...]) -> Landed:
         None if landed_batch is None else BatchNumber(landed_batch),
         last_landed_at,
         None if counted_until is None else BatchNumber(counted_until),
-        {Partition(topic, partition): offset for topic, partition, offset in positions},
+        {
+            partition_from(topic, number, name): position_from(offset, wide)
+            for topic, number, offset, name, wide in positions
+        },
         *(count or 0 for count in counts),
     )

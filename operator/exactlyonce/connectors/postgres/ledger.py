@@ -55,7 +55,7 @@ class PostgresLedger:
         self.schema = schema
         self.limits = limits or Limits()
         self._pool = ConnectionPool(address, self.limits, application)
-        self._keeps_fingerprints = False
+        self._columns: set[str] = set()
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
@@ -164,15 +164,24 @@ class PostgresLedger:
 
     def keeps_fingerprints(self, transaction: PostgresTransaction) -> bool:
         """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
-        if not self._keeps_fingerprints:
+        return self._has_column(transaction, "fingerprint")
+
+    def keeps_names(self, transaction: PostgresTransaction) -> bool:
+        """Whether the ledger was migrated to keep partitions with names, and positions beyond 64 bits."""
+        return self._has_column(transaction, "partition_name")
+
+    def _has_column(self, transaction: PostgresTransaction, name: str) -> bool:
+        if name not in self._columns:
             with self.own_errors(), transaction.cursor() as cursor:
                 cursor.execute(
                     "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
-                    "and attname = 'fingerprint' and not attisdropped)",
-                    (f"{_quoted(self.schema)}.offsets",),
+                    "and attname = %s and not attisdropped)",
+                    (f"{_quoted(self.schema)}.offsets", name),
                 )
-                self._keeps_fingerprints = bool(_only_row(cursor)[0])
-        return self._keeps_fingerprints
+                if not bool(_only_row(cursor)[0]):
+                    return False
+                self._columns.add(name)
+        return True
 
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""

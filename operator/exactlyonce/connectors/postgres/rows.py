@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -26,7 +27,10 @@ STREAM_COLUMNS = (
     "landed_batch, generation, checkpoint_path, stateful"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
-POSITION_COLUMNS = "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint'"
+POSITION_COLUMNS = (
+    "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint', to_jsonb(o) ->> 'partition_name', "
+    "to_jsonb(o) ->> 'position'"
+)
 
 LOOK = f"""
 select {STREAM_COLUMNS},
@@ -109,12 +113,16 @@ def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
 
 def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
     """Return the positions of rows with POSITION_COLUMNS."""
-    positions = Positions({Partition(topic, partition): offset for topic, partition, offset, *_ in rows})
-    kept = {
-        Partition(topic, partition): Fingerprint.from_json(text, offset) for topic, partition, offset, _, text in rows
-    }
-    fingerprints = {key: fingerprint for key, fingerprint in kept.items() if fingerprint is not None}
-    return LandedPositions(positions, {topic: topic_id for topic, _, _, topic_id, _ in rows}, fingerprints)
+    positions: dict[Partition, int] = {}
+    fingerprints: dict[Partition, Fingerprint] = {}
+    origin_ids: dict[str, str] = {}
+    for topic, number, offset, topic_id, text, name, wide in rows:
+        key = partition_from(topic, number, name)
+        positions[key], origin_ids[key.origin] = position_from(offset, wide), topic_id
+        fingerprint = Fingerprint.from_json(text, positions[key])
+        if fingerprint is not None:
+            fingerprints[key] = fingerprint
+    return LandedPositions(Positions(positions), origin_ids, fingerprints)
 
 
 def view_from(row: Sequence[Any]) -> LedgerView:

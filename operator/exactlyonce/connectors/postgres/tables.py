@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version this release makes and needs."""
+
+NAMES_SINCE = 7
+"""The version from which on partitions may have names, and positions may be beyond 64 bits."""
 
 WITNESSES_SINCE = 5
 """The version from which on tasks can leave witnesses, without which only ExactlyOnce can land."""
@@ -165,6 +168,21 @@ comment on table {schema}.witnesses is 'AtLeastOnce, AtMostOnce: a task wrote it
         sql="""
 alter table {schema}.offsets add column fingerprint text;
 comment on column {schema}.offsets.fingerprint is 'Of the last record before next_offset: a hash, nothing of its content.';
+""",
+    ),
+    Migration(
+        version=7,
+        oldest_reader=1,
+        # Only partitions with names and positions beyond bigint use these; an older driver reads and moves the others.
+        sql="""
+alter table {schema}.offsets add column partition_name text;
+alter table {schema}.offsets add column position numeric;
+comment on column {schema}.offsets.partition_name is 'The name of a partition that has no number; topic then ends with it.';
+comment on column {schema}.offsets.position is 'The next position where it is beyond bigint; next_offset is then the largest.';
+alter table {schema}.failures add column partition_name text;
+alter table {schema}.failures add column from_position numeric;
+alter table {schema}.failures add column until_position numeric;
+comment on column {schema}.failures.from_position is 'The range, with until_position, where it is beyond bigint.';
 """,
     ),
 )

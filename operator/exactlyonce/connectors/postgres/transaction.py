@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.eviction import evicting
 from exactlyonce.connectors.postgres.expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
+from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, position_columns, range_columns
 from exactlyonce.connectors.postgres.rows import (
     BATCH_COLUMNS,
     POSITION_COLUMNS,
@@ -22,6 +23,7 @@ from exactlyonce.connectors.postgres.rows import (
     stream_values,
     ticket_from,
 )
+from exactlyonce.connectors.postgres.tables import NAMES_SINCE
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -110,57 +112,71 @@ class PostgresTransaction:
     ) -> int:
         """Compare-and-set each partition from its range's start to its end."""
         kept = fingerprints or {}
-        rows = [
-            (
-                stream_id,
-                key.origin,
-                key.key,
-                offsets.until_offset,
-                origin_ids.get(key.origin, ""),
-                kept[key].to_json(offsets.until_offset) if key in kept else None,
-                offsets.from_offset,
-            )
-            for key, offsets in ranges.items()
-        ]
+        wide = self._has_wide_columns(
+            is_plain(key, offsets.from_offset, offsets.until_offset) for key, offsets in ranges.items()
+        )
+        rows = []
+        for key, offsets in ranges.items():
+            topic, number, name = partition_columns(key)
+            until, position = position_columns(offsets.until_offset)
+            topic_id = origin_ids.get(key.origin, "")
+            fingerprint = kept[key].to_json(offsets.until_offset) if key in kept else None
+            rows.append((stream_id, topic, number, until, topic_id, fingerprint, name, position, offsets.from_offset))
         also = ", fingerprint = v.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
+        also += ", position = v.position" if wide else ""
+        stands = "coalesce(o.position, o.next_offset)" if wide else "o.next_offset"
         moved = self._values(
             f"update {{schema}}.offsets o set next_offset = v.until_offset{also} from (values %s) "
-            "as v(stream_id, topic, partition, until_offset, topic_id, fingerprint, from_offset) "
+            "as v(stream_id, topic, partition, until_offset, topic_id, fingerprint, name, position, from_offset) "
             "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition and not o.retired "
-            "and o.next_offset = v.from_offset returning o.topic, o.partition",
+            f"and {stands} = v.from_offset returning o.topic, o.partition",
             rows,
-            template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::bigint)",
+            template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::text, %s::numeric, %s::numeric)",
         )
         known = {(topic, partition) for topic, partition in moved}
-        fresh = [row[:6] for row in rows if row[6] == 0 and (row[1], row[2]) not in known]
-        inserted = self._insert_positions(fresh, "do nothing")
+        fresh = [row[:8] for row in rows if row[8] == 0 and (row[1], row[2]) not in known]
+        inserted = self._insert_positions(fresh, "do nothing", wide=wide)
         return len(moved) + inserted
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
         """Replace all positions; partitions that are left out are kept as retired."""
         self._count("update {schema}.offsets set retired = true where stream_id = %s", stream_id)
-        rows = [
-            (stream_id, key.origin, key.key, offset, landed.origin_ids.get(key.origin, ""))
-            for key, offset in landed.positions.items()
-        ]
-        kept = [
-            landed.fingerprints[key].to_json(offset) if key in landed.fingerprints else None
-            for key, offset in landed.positions.items()
-        ]
-        # Records that are read anew may be given up anew, beside what was given up before.
+        wide = self._has_wide_columns(is_plain(key, offset) for key, offset in landed.positions.items())
+        rows = []
+        for key, offset in landed.positions.items():
+            topic, number, name = partition_columns(key)
+            fingerprint = landed.fingerprints[key].to_json(offset) if key in landed.fingerprints else None
+            topic_id = landed.origin_ids.get(key.origin, "")
+            rows.append((stream_id, topic, number, position_columns(offset)[0], topic_id, fingerprint, name, offset))
+        # Records that are read again may be given up again, beside what was given up before.
+        stands = "coalesce(o.position, o.next_offset)" if wide else "o.next_offset"
         self._values(
             "update {schema}.offsets o set position_id = default from (values %s) "
-            "as v(stream_id, topic, partition, next_offset, topic_id) "
+            "as v(stream_id, topic, partition, next_offset, topic_id, fingerprint, name, position) "
             "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition "
-            "and (v.next_offset < o.next_offset or v.topic_id <> o.topic_id) returning 1",
+            f"and (v.position < {stands} or v.topic_id <> o.topic_id) returning 1",
             rows,
-            template="(%s, %s, %s, %s::bigint, %s)",
+            template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::text, %s::numeric)",
         )
         also = ", fingerprint = excluded.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
+        also += ", position = excluded.position" if wide else ""
         self._insert_positions(
-            [(*row, fingerprint) for row, fingerprint in zip(rows, kept, strict=True)],
+            [(*row[:7], position_columns(row[7])[1]) for row in rows],
             f"do update set next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false{also}",
+            wide=wide,
         )
+
+    def _has_wide_columns(self, plain: Iterable[bool]) -> bool:
+        """Whether the columns for names and large positions are there.
+
+        Raises:
+            LedgerRefused: if they are not, and not all that is to be kept is `plain`.
+        """
+        if self._ledger.keeps_names(self):
+            return True
+        if not all(plain):
+            self._ledger.require_version(NAMES_SINCE, "a source with named partitions or large positions")
+        return False
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do."""
@@ -236,28 +252,38 @@ class PostgresTransaction:
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
         """Record failed ranges; a lost one may not overlap another lost one (a constraint)."""
         for failure in failures:
+            plain = is_plain(failure.partition, failure.from_offset, failure.until_offset)
+            wide = self._has_wide_columns([plain])
+            topic, number, name = partition_columns(failure.partition)
+            from_offset, until_offset = range_columns(failure.from_offset, failure.until_offset)
+            stretch, size = ("position_id", "1e19") if plain else ("1e50 + position_id", "1e100")
+            also = (
+                ("", "") if plain or not wide else (", partition_name, from_position, until_position", ", %s, %s, %s")
+            )
+            given_up = failure.status is FailureStatus.LOST and not failure.origin_gone
             self._count(
                 "insert into {schema}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, "
-                "brokers, error, given_up) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
-                "(select numrange(position_id * 1e19 + %s, position_id * 1e19 + %s) from {schema}.offsets "
-                "where %s and stream_id = %s and topic = %s and partition = %s)) "
+                f"brokers, error, given_up{also[0]}) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
+                f"(select numrange({stretch} * {size} + %s, {stretch} * {size} + %s) from {{schema}}.offsets "
+                f"where %s and stream_id = %s and topic = %s and partition = %s){also[1]}) "
                 "on conflict (stream_id, batch, topic, partition, from_offset) do update set "
                 "status = excluded.status, error = excluded.error, given_up = excluded.given_up, changed_at = now()",
                 stream_id,
                 failure.batch,
-                failure.partition.origin,
-                failure.partition.key,
-                failure.from_offset,
-                failure.until_offset,
+                topic,
+                number,
+                from_offset,
+                until_offset,
                 str(failure.status),
                 failure.address,
                 failure.error,
                 failure.from_offset,
                 failure.until_offset,
-                failure.status is FailureStatus.LOST and not failure.origin_gone,
+                given_up,
                 stream_id,
-                failure.partition.origin,
-                failure.partition.key,
+                topic,
+                number,
+                *(() if plain else (name, failure.from_offset, failure.until_offset)),
             )
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
@@ -271,14 +297,14 @@ class PostgresTransaction:
             str(FailureStatus.OPEN),
         )
 
-    def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str) -> int:
-        """Insert positions with their fingerprints, the last of the values, and return how many rows that has made."""
+    def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str, *, wide: bool) -> int:
+        """Insert positions, the last three values being fingerprint, name and position; return how many rows that has made."""
         keeps = self._ledger.keeps_fingerprints(self)
+        columns = f"{', fingerprint' if keeps else ''}{', partition_name, position' if wide else ''}"
         inserted = self._values(
-            "insert into {schema}.offsets as o (stream_id, topic, partition, next_offset, topic_id"
-            f"{', fingerprint' if keeps else ''}) values %s "
+            f"insert into {{schema}}.offsets as o (stream_id, topic, partition, next_offset, topic_id{columns}) values %s "
             f"on conflict (stream_id, topic, partition) {on_conflict} returning 1",
-            rows if keeps else [row[:-1] for row in rows],
+            [(*row[:5], *(row[5:6] if keeps else ()), *(row[6:8] if wide else ())) for row in rows],
         )
         return len(inserted)
 

@@ -1,0 +1,132 @@
+"""Every ledger keeps partitions that have names, and positions of any size: shards and their sequence numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.tables import MIGRATIONS
+from exactlyonce.errors import LedgerRefused
+from exactlyonce.ledger.fence import NewStream, raise_epoch
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.publish import Publication, publish
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from testbed.postgres import Postgres
+from tests.conftest import QUICK
+from tests.ledgers import IDS, P0, P1, STREAM, batch_row, ledger_on, new_stream, started
+
+FIRST, SECOND = Partition("clicks", "shardId-000000000000"), Partition("clicks", "shardId-000000000001")
+TAIL = Partition("clicks", "shardId-000000000002")
+SEQUENCE = 49590338271490256608559692538361571095921575989136588898
+"""A sequence number of Kinesis: 186 bits."""
+SHARD_IDS = {"clicks": "2026-11-22T00:00:00Z"}
+
+
+@pytest.fixture
+def stream(ledger: Ledger) -> NewStream:
+    return new_stream(ledger)
+
+
+def begun(ledger: Ledger) -> None:
+    """A stream that stands within one shard and at the beginning of another one."""
+    raise_epoch(ledger, new_stream(ledger), Epoch(1))
+    at = LandedPositions(Positions({FIRST: SEQUENCE, SECOND: 0}), SHARD_IDS, {FIRST: Fingerprint(SEQUENCE - 1, "d")})
+    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first"))
+
+
+def positions_of(ledger: Ledger) -> Positions:
+    view = ledger.look(STREAM)
+    assert view is not None
+    return view.landed.positions
+
+
+def test_positions_of_shards_are_kept_whole_and_move_from_where_they_stand(ledger: Ledger) -> None:
+    begun(ledger)
+    assert positions_of(ledger) == Positions({FIRST: SEQUENCE, SECOND: 0})
+    with ledger.transaction() as transaction:
+        moved = Ranges({FIRST: OffsetRange(SEQUENCE, SEQUENCE + 5), SECOND: OffsetRange(0, SEQUENCE)})
+        kept = {FIRST: Fingerprint(SEQUENCE + 4, "digest")}
+        assert transaction.advance_positions(STREAM, moved, SHARD_IDS, kept) == 2
+    with ledger.transaction() as transaction:
+        stale = Ranges({FIRST: OffsetRange(SEQUENCE + 4, SEQUENCE + 9)})
+        assert transaction.advance_positions(STREAM, stale, SHARD_IDS) == 0, "one less is another position"
+        assert transaction.advance_positions(STREAM, Ranges({TAIL: OffsetRange(0, SEQUENCE)}), SHARD_IDS) == 1
+    assert positions_of(ledger) == Positions({FIRST: SEQUENCE + 5, SECOND: SEQUENCE, TAIL: SEQUENCE})
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.fingerprints == {FIRST: Fingerprint(SEQUENCE + 4, "digest")}
+    assert view.landed.origin_ids == SHARD_IDS
+
+
+def test_a_batch_keeps_the_ranges_of_its_shards(ledger: Ledger) -> None:
+    begun(ledger)
+    row = replace(batch_row(1), ranges=Ranges({FIRST: OffsetRange(SEQUENCE, SEQUENCE + 5), SECOND: OffsetRange(0, 7)}))
+    with ledger.transaction() as transaction:
+        transaction.write_batch(STREAM, row)
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == row
+
+
+def test_a_shard_that_is_left_out_keeps_its_position(ledger: Ledger, stream: NewStream) -> None:
+    begun(ledger)
+    raise_epoch(ledger, stream, Epoch(2))
+    only = LandedPositions(Positions({SECOND: SEQUENCE + 1}), SHARD_IDS)
+    publish(
+        ledger,
+        STREAM,
+        Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({FIRST: SEQUENCE, SECOND: 0}), only, "less"),
+    )
+    view = ledger.look(STREAM)
+    assert view is not None
+    assert view.landed.positions == Positions({SECOND: SEQUENCE + 1})
+    assert view.retired.positions == Positions({FIRST: SEQUENCE})
+
+
+def test_ranges_of_a_shard_are_given_up_once(ledger: Ledger) -> None:
+    begun(ledger)
+
+    def lost(batch: int, shard: Partition, begin: int, end: int) -> FailureRow:
+        return FailureRow(BatchNumber(batch), shard, begin, end, FailureStatus.LOST, "region", "expired")
+
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(1, FIRST, SEQUENCE, SEQUENCE + 5), lost(1, SECOND, 0, SEQUENCE)))
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(2, FIRST, SEQUENCE + 5, SEQUENCE + 9),))
+    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (lost(3, FIRST, SEQUENCE + 4, SEQUENCE + 6),))
+
+
+def test_a_driver_of_the_release_before_moves_offsets_on_in_the_migrated_tables(
+    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("exactlyonce.connectors.postgres.ledger.MIGRATIONS", MIGRATIONS[:6])
+        before.setattr("exactlyonce.connectors.postgres.ledger.SCHEMA_VERSION", 6)
+        old = ledger_on(postgres_18, name)
+        started(old)
+    new = PostgresLedger(old.address, limits=QUICK)
+    new.prepare()
+    postgres_18.execute("update exactlyonce.offsets set next_offset = 5 where partition = 0 and next_offset = 0", name)
+    assert positions_of(new) == Positions({P0: 5, P1: 0}), "what it has moved is what stands"
+    with new.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(5, 9)}), IDS) == 1
+    moved = "update exactlyonce.offsets set next_offset = 12 where partition = 0 and next_offset = 9 returning 1"
+    assert postgres_18.execute(moved, name) == [(1,)], "and it goes on from there"
+
+
+def test_a_ledger_that_was_not_migrated_refuses_shards_and_keeps_offsets(
+    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("exactlyonce.connectors.postgres.ledger.MIGRATIONS", MIGRATIONS[:6])
+        before.setattr("exactlyonce.connectors.postgres.ledger.SCHEMA_VERSION", 6)
+        ledger = ledger_on(postgres_18, name)
+    started(ledger)
+    with pytest.raises(LedgerRefused, match="named partitions"), ledger.transaction() as transaction:
+        transaction.advance_positions(STREAM, Ranges({FIRST: OffsetRange(0, SEQUENCE)}), SHARD_IDS)
+    with ledger.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS) == 1
+    assert positions_of(ledger) == Positions({P0: 5, P1: 0})
