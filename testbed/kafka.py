@@ -99,10 +99,10 @@ class Kafka:
 
     def delete_records_before(self, name: str, partition: int, offset: int) -> None:
         """Do what retention does: make `offset` the earliest of the partition."""
-        from confluent_kafka import Partition
+        from confluent_kafka import TopicPartition
 
         admin = self.admin()
-        asked = Partition(name, partition, offset)
+        asked = TopicPartition(name, partition, offset)
         next(iter(admin.delete_records([asked]).values())).result(30)
 
     def _answers(self) -> bool:

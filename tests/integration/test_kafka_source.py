@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka import Partition as ConfluentPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pydantic import ValidationError
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
@@ -115,7 +114,7 @@ def first_record(kafka: Kafka, topic: str) -> int:
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "the test", "enable.auto.commit": False}
     )
     try:
-        consumer.assign([ConfluentPartition(topic, 0, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         message = consumer.poll(30)
         assert message is not None
         assert message.error() is None, message.error()

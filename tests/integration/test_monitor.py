@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
-from confluent_kafka import Partition as ConfluentPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -56,7 +55,7 @@ class Measured:
 def not_landed(rig: Rig) -> dict[int, float]:
     """Each id that Kafka holds and the table does not, with its record's timestamp: read by a plain consumer."""
     consumer = Consumer({"bootstrap.servers": rig.kafka.bootstrap_servers, "group.id": f"{rig.name}-oracle"})
-    parts = [ConfluentPartition(rig.name, number, OFFSET_BEGINNING) for number in range(rig.partitions)]
+    parts = [TopicPartition(rig.name, number, OFFSET_BEGINNING) for number in range(rig.partitions)]
     consumer.assign(parts)
     ends = {part.partition: consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts}
     held: dict[int, float] = {}
