@@ -25,7 +25,7 @@ class MalformedPositions(ValueError):
     """A text is not the JSON of positions or ranges."""
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Partition:
     """One partition of the source: which origin it belongs to, and which of its partitions it is.
 
@@ -35,6 +35,14 @@ class Partition:
 
     origin: str
     key: int | str
+
+    def __lt__(self, other: Partition) -> bool:
+        """Order by origin, then by key; numbers come before names."""
+        return (self.origin, isinstance(self.key, str), self.key) < (
+            other.origin,
+            isinstance(other.key, str),
+            other.key,
+        )
 
     def __str__(self) -> str:
         return f"{self.origin}-{self.key}"

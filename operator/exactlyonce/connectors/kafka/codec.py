@@ -18,9 +18,11 @@ class KafkaCodec:
             positions = Positions.from_json(text)
         except MalformedPositions as problem:
             raise FileTorn(str(problem)) from problem
-        named = [str(partition) for partition in positions if isinstance(partition.key, str)]
+        named = [partition for partition in positions if isinstance(partition.key, str)]
         if named:
-            raise FileTorn(f"{named[0]} is no partition of Kafka: its number is missing")
+            raise FileTorn(
+                f"topic {named[0].origin!r} has a partition named {named[0].key!r}, and Kafka's have numbers"
+            )
         return positions
 
     def render_entry(self, positions: Positions) -> str:
