@@ -77,6 +77,32 @@ REFUSED_SINKS = (
         "Unsupported value",
     ),
     Refused(
+        "a ledger beside a sink that holds it",
+        {"spec.ledger": {"objectLog": {"location": "s3a://lake/ledger"}}},
+        "spec",
+        "leave ledger out with sink.postgres: the ledger is in the sink's own database",
+    ),
+    Refused("no place for a ledger", {"spec.ledger": {}}, "spec.ledger", "give exactly one of: postgres, objectLog"),
+    Refused(
+        "a ledger in a table of DynamoDB",
+        {"spec.ledger": {"dynamoDb": {"table": "ledger"}}},
+        "spec.ledger",
+        "give exactly one of: postgres, objectLog",
+        "unknown field",
+    ),
+    Refused(
+        "a ledger at a relative path",
+        {"spec.ledger": {"objectLog": {"location": "ledger"}}},
+        "spec.ledger.objectLog.location",
+        "write s3a://bucket/folder, an absolute path, or file:///path",
+    ),
+    Refused(
+        "a ledger's endpoint for a path",
+        {"spec.ledger": {"objectLog": {"location": "/ledger", "endpoint": "http://s3:9000"}}},
+        "spec.ledger.objectLog",
+        "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+    ),
+    Refused(
         "a version with Append",
         {"spec.sink.postgres.version": "v"},
         "spec.sink.postgres",

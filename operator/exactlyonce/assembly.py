@@ -10,13 +10,19 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import NamedTuple, cast
 
+from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.spec import StreamSpec
+from exactlyonce.errors import Refused
 from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
-from exactlyonce.schema.model import SecretRef
+from exactlyonce.schema.model import SecretRef, field_name
 from exactlyonce.source.connector import SourceAddress, SourceConnector, SourceFleet
 
 Secrets = Callable[[SecretRef | None], Mapping[str, str]]
 """Reads the secret that a reference names; without a reference it has nothing."""
+
+
+class LedgerNotBuilt(Refused):
+    """This release describes a ledger that it cannot open."""
 
 
 class SourceKey(NamedTuple):
@@ -57,8 +63,8 @@ def ledger_address(spec: StreamSpec, secrets: Secrets) -> LedgerAddress:
     Raises:
         SecretMissing, SecretRefused: if a secret is not there, lacks what is needed, or asks for what no stream may.
     """
-    sink = spec.sink
-    return _ledger_connector(sink.connector).address(sink.spec, secrets(sink.spec.secret_ref))
+    ledger = ledger_of(spec)
+    return _ledger_connector(ledger.connector).address(ledger.spec, secrets(ledger.spec.secret_ref))
 
 
 def source_key(spec: StreamSpec, address: SourceAddress) -> SourceKey:
@@ -68,7 +74,7 @@ def source_key(spec: StreamSpec, address: SourceAddress) -> SourceKey:
 
 def ledger_key(spec: StreamSpec, address: LedgerAddress) -> LedgerKey:
     """Return which server a stream's ledger is measured at."""
-    return LedgerKey(spec.sink.connector, address.server, address.shown)
+    return LedgerKey(ledger_of(spec).connector, address.server, address.shown)
 
 
 def source_fleet(key: SourceKey) -> SourceFleet:
@@ -83,7 +89,8 @@ def ledger_fleet(key: LedgerKey) -> LedgerFleet:
 
 def secrets_of(spec: StreamSpec) -> tuple[SecretRef, ...]:
     """Return every secret that a stream names for its stores, each once."""
-    named = (spec.sink.spec.secret_ref, spec.source.spec.secret_ref, spec.checkpoint.secret_ref)
+    ledger = ledger_of(spec).spec.secret_ref
+    named = (spec.sink.spec.secret_ref, spec.source.spec.secret_ref, spec.checkpoint.secret_ref, ledger)
     return tuple(dict.fromkeys(reference for reference in named if reference is not None))
 
 
@@ -92,4 +99,13 @@ def _source_connector(name: str) -> SourceConnector:
 
 
 def _ledger_connector(name: str) -> LedgerConnector:
-    return cast("LedgerConnector", import_module(f"exactlyonce.connectors.{name}.connector").LEDGER)
+    module = f"exactlyonce.connectors.{name}.connector"
+    try:
+        return cast("LedgerConnector", import_module(module).LEDGER)
+    except ModuleNotFoundError as problem:
+        if problem.name not in (module, module.removesuffix(".connector")):
+            raise  # a package that an extra installs
+        raise LedgerNotBuilt(
+            f"This release opens no ledger of the kind {field_name(name)}; keep the ledger elsewhere with spec.ledger, or use "
+            "a sink that holds it."
+        ) from problem

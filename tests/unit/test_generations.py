@@ -82,6 +82,12 @@ def test_generations_are_listed_oldest_first_and_files_are_none() -> None:
     assert list_generations(store) == expected
 
 
+def test_the_ledger_beside_the_generations_is_not_foreign() -> None:
+    store = MemoryStore()
+    store.create("ledger/log.json", b"")
+    assert look_around(store).foreign == ()
+
+
 def test_what_is_neither_ours_nor_hidden_is_foreign() -> None:
     store = MemoryStore()
     for path in (MARKER, "generation-000001-a1/metadata", ".snapshot/x", "offsets/0", "metadata"):

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.conditions import rendered
+from exactlyonce.api.ledger import LedgerInUse
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
+from exactlyonce.connectors.object_log.spec import ObjectLogLedger
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
 from exactlyonce.control.parts import ClusterParts
@@ -213,6 +215,19 @@ def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_n
     claim = {"volume": {"claimName": "lake", "path": "/checkpoints/orders"}}
     introduced(changed(RESOURCE, {"spec.checkpoint": claim, "metadata.generation": 2}))
     assert sized[1:] == [None]
+
+
+def test_a_ledger_that_the_operator_may_not_reach_is_not_opened(
+    introduced: Callable[..., Parts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No stream of a sink that holds its ledger has one in a folder, so that one is put in its place."""
+    log = ObjectLogLedger(location="s3a://lake/ledger")
+    in_use = LedgerInUse("object_log", log, "spec.ledger.objectLog", log.folder)
+    monkeypatch.setattr("exactlyonce.control.parts.ledger_of", lambda spec: in_use)
+    with pytest.raises(
+        NotPutTogether, match=r"may not read the ledger at s3a://lake/ledger: spec\.ledger\.objectLog names no"
+    ):
+        introduced()
 
 
 def test_a_path_without_a_claim_is_refused_with_what_to_do(introduced: Callable[..., Parts]) -> None:

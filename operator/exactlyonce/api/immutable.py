@@ -8,11 +8,10 @@ seen as a conflict and starts the pass over.
 from __future__ import annotations
 
 from exactlyonce.api.connector_rules import FIXED_IN_SINKS
+from exactlyonce.api.ledger import FIXED_IN_LEDGERS, has_other_sinks, sink_holds_ledger_cel
 
-_RESTS = (
-    "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0 "
-    "|| (has(oldSelf.status.phase) && oldSelf.status.phase == 'Suspended')"
-)
+_NEVER_ATTEMPTED = "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0"
+_RESTS = f"{_NEVER_ATTEMPTED} || (has(oldSelf.status.phase) && oldSelf.status.phase == 'Suspended')"
 _HOW = "set spec.suspend, wait for the phase Suspended, then change it"
 _NEVER_SENTENCE = "streamId never changes: the ledger knows the stream by it; make another resource for another stream"
 
@@ -32,8 +31,25 @@ WHILE_SUSPENDED = {
         "spec.checkpoint.volume.mountPath",
         "spec.checkpoint.local.path",
     ),
+    "spec.ledger": FIXED_IN_LEDGERS,
 }
 """Fields that change only while the stream rests, by the path that is told."""
+
+
+def ledgers_stay() -> list[dict[str, str]]:
+    """Return the rule that keeps a ledger beside its checkpoint where it is, if there are sinks that need such a ledger.
+
+    A checkpoint that moves is rebuilt from the ledger. If both went at once, nothing would say what has landed.
+    """
+    if not has_other_sinks():
+        return []
+    same = " && ".join(f"({_same(field)})" for field in WHILE_SUSPENDED["spec.checkpoint"])
+    held, chosen = sink_holds_ledger_cel("self.spec"), "has(self.spec.ledger) || has(oldSelf.spec.ledger)"
+    sentence = (
+        "without spec.ledger the ledger is in the checkpoint's folder ledger, and the checkpoint cannot move away from it; "
+        "give spec.ledger the folder where it is now, then move the checkpoint"
+    )
+    return [_rule("spec.checkpoint", f"{held} || {chosen} || {_NEVER_ATTEMPTED} || ({same})", sentence)]
 
 
 def update_rules() -> list[dict[str, str]]:
@@ -46,7 +62,7 @@ def update_rules() -> list[dict[str, str]]:
         verb = "changes" if len(fields) == 1 else "change"
         same = " && ".join(f"({_same(field)})" for field in fields)
         resting.append(_rule(told, f"{_RESTS} || ({same})", f"{names} {verb} only while the stream rests: {_HOW}"))
-    return [*never, *resting]
+    return [*never, *resting, *ledgers_stay()]
 
 
 def _rule(told: str, cel: str, sentence: str) -> dict[str, str]:

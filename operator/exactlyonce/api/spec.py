@@ -14,6 +14,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.conf_rules import CONF_RULES
 from exactlyonce.api.connector_rules import CONNECTOR_RULES
 from exactlyonce.api.field_classes import remove
+from exactlyonce.api.ledger import Ledger, ledger_rules
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
@@ -21,6 +22,7 @@ from exactlyonce.api.sink import Sink
 from exactlyonce.api.source import Source
 from exactlyonce.api.tombstones import TOMBSTONE_RULES
 from exactlyonce.api.transform import Transform
+from exactlyonce.connectors.registry import SINKS
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 
@@ -205,6 +207,12 @@ class StreamSpec(Model):
         description="Where rows take effect: exactly one sink. Its kind, its table and the ledger's schema are "
         "changed only while the stream is suspended."
     )
+    ledger: Ledger | None = Field(
+        None,
+        description="Where it is recorded what has landed, for a sink that does not keep it in its own database: exactly one "
+        "place. Left out, it is in the folder ledger of the checkpoint's location. It is changed only while the stream is "
+        "suspended.",
+    )
     checkpoint: Checkpoint = Field(
         description="Where Spark's logs are kept: in exactly one place. It is changed only while the stream is suspended."
     )
@@ -244,6 +252,7 @@ class StreamSpec(Model):
 
     rules = (
         *CONNECTOR_RULES,
+        *ledger_rules(SINKS),
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
         *CONF_RULES,

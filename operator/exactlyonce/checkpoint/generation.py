@@ -1,7 +1,8 @@
 """Generations: the checkpoint directories of a stream, each seeded before Spark may use it.
 
 A location holds `stream.json`, which says whose it is, and one folder a generation. A generation is written once and
-never edited: a rebuilt checkpoint is a new one, and the old one stays as evidence.
+never edited: a rebuilt checkpoint is a new one, and the old one stays as evidence. The folder `ledger` beside
+them is the ledger's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import uuid
 from dataclasses import dataclass, field
 
+from exactlyonce.api.ledger import LEDGER_FOLDER
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.state import Readable, read_generation
@@ -80,7 +82,7 @@ def look_around(store: LogStore) -> Contents:
     names = [entry.name for entry in entries if not entry.name.startswith(".")]
     return Contents(
         tuple(sorted(generation for generation in generations if generation is not None)),
-        tuple(name for name in names if name != MARKER and parse_generation(name) is None),
+        tuple(name for name in names if name not in (MARKER, LEDGER_FOLDER) and parse_generation(name) is None),
         MARKER in names,
     )
 

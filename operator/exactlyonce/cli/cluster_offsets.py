@@ -10,6 +10,7 @@ from functools import partial
 
 import click
 
+from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.cli.offsets import Rows, rows_of
@@ -42,7 +43,7 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
 
 def _landed(look: ClusterLook, stream: Stream) -> Positions:
     try:
-        address = ledger_address(stream.spec, partial(_secret, look, stream, f"spec.sink.{stream.spec.sink.connector}"))
+        address = ledger_address(stream.spec, partial(_secret, look, stream, ledger_of(stream.spec).named_at))
     except LookRefused as refused:
         metadata = stream.metadata
         raise LookRefused(

@@ -15,6 +15,7 @@ from exactlyonce.positions.ranges import Partition
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import SecretRef
+from exactlyonce.schema.places import S3Place
 
 Origins = Mapping[str, Collection[int | str]]
 """The origins that a source has, each with the keys of its partitions."""
@@ -73,6 +74,10 @@ class SinkSpec(Protocol):
     fixed_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.sink.<connector>` that are changed only while the stream is suspended."""
 
+    holds_ledger: ClassVar[bool]
+    """Whether the ledger is in the sink's own database, in the transaction that lands rows. The sink's connector then opens
+    it, and takes this very spec for its place."""
+
     @property
     def secret_ref(self) -> SecretRef | None:
         """The secret with the login, if there is one."""
@@ -81,6 +86,23 @@ class SinkSpec(Protocol):
     @property
     def commit(self) -> Commit:
         """What one transaction covers."""
+        ...
+
+
+class LedgerSpec(Protocol):
+    """What a stream says of a ledger that is not in its sink: `spec.ledger.<connector>`."""
+
+    fixed_fields: ClassVar[tuple[str, ...]]
+    """Fields below `spec.ledger.<connector>` that say where the ledger is: changed only while the stream is suspended."""
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """The secret with the login, if there is one."""
+        ...
+
+    @property
+    def folder(self) -> S3Place | str | None:
+        """The folder that the ledger is in: on S3, or a path; None where it is in a database."""
         ...
 
 

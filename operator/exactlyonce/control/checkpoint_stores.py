@@ -1,18 +1,20 @@
-"""With whose login the operator reaches a checkpoint, or that it leaves it to the stream's own pods."""
+"""With whose login the operator reaches a checkpoint or a ledger, or that it leaves a checkpoint to the stream's own pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.ledger import LedgerInUse
 from exactlyonce.checkpoint.locations import StoreInPods, names_login, open_store
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.errors import Refused
+from exactlyonce.schema.places import S3Place
 
 
 class LocationOutOfReach(Refused):
-    """The checkpoint is kept where the operator's pod does not reach."""
+    """A checkpoint or a ledger is kept where the operator's pod does not reach."""
 
 
 def operators_store(
@@ -34,9 +36,44 @@ def operators_store(
             f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
             "give checkpoint.s3, or checkpoint.volume with the claim that the folder is on."
         )
-    if names_login(checkpoint.s3, secret) or allowed.allow(namespace, checkpoint.s3):
+    if is_in_reach(checkpoint.s3, namespace, secret, allowed):
         return open_store(checkpoint, secret)
     return StoreInPods(
         checkpoint.location,
         f"checkpoint.s3.secretRef names no login, and checkpoints.locations does not allow namespace {namespace} that location",
     )
+
+
+def require_ledger_in_reach(
+    ledger: LedgerInUse, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations
+) -> None:
+    """Require that the operator may reach a ledger that is in a folder; `secret` holds what its `secretRef` names, if anything.
+
+    A ledger cannot be left to the stream's own pods, as a checkpoint can: the epoch is raised in it before there is one.
+
+    Raises:
+        LocationOutOfReach: if it is on no service that the operator reaches, or its own login is not meant for it.
+        SecretMissing: if the secret holds one half of a login.
+    """
+    folder = ledger.folder
+    if folder is None:
+        return
+    if isinstance(folder, str):
+        raise LocationOutOfReach(
+            f"The ledger at {folder} is in a folder, which the operator cannot see from its own pod; give spec.ledger with a "
+            "location on S3, or a database."
+        )
+    if not is_in_reach(folder, namespace, secret, allowed):
+        raise LocationOutOfReach(
+            f"The operator may not read the ledger at {folder.location}: {ledger.named_at} names no login in a secretRef, and "
+            f"checkpoints.locations does not allow namespace {namespace} that location. Name a secret, or ask an administrator."
+        )
+
+
+def is_in_reach(place: S3Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:
+    """Return whether the operator has a login for a place: the stream's own, or its own where an administrator allowed that.
+
+    Raises:
+        SecretMissing: if the secret holds one half of a login.
+    """
+    return names_login(place, secret) or allowed.allow(namespace, place)

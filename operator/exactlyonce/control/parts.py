@@ -11,12 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Bulkheads, Store
-from exactlyonce.control.checkpoint_stores import operators_store
+from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.lease import require_lease
@@ -198,7 +200,7 @@ class ClusterParts:
         )
         secrets = functools.partial(self._secret, namespace)
         with putting_together():
-            address, source = ledger_address(spec, secrets), source_address(spec, secrets)
+            address, source = self._ledger(spec, namespace), source_address(spec, secrets)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
             opened = Opened(
@@ -256,6 +258,12 @@ class ClusterParts:
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
         return operators_store(checkpoint, namespace, self._secret(namespace, checkpoint.secret_ref), self.locations)
 
+    def _ledger(self, spec: StreamSpec, namespace: str) -> LedgerAddress:
+        ledger = ledger_of(spec)
+        secret = self._secret(namespace, ledger.spec.secret_ref)
+        require_ledger_in_reach(ledger, namespace, secret, self.locations)
+        return ledger_address(spec, lambda _: secret)
+
     def _secret(self, namespace: str, reference: SecretRef | None) -> Mapping[str, str]:
         if reference is None:
             return {}
@@ -271,7 +279,7 @@ class ClusterParts:
             SecretMissing, LocationOutOfReach: if they cannot be reached.
         """
         spec, namespace = stream.spec, stream.metadata.namespace
-        address = ledger_address(spec, functools.partial(self._secret, namespace))
+        address = self._ledger(spec, namespace)
         checkpoints = self._store(spec.checkpoint, namespace)
         names = (address.store_name(namespace), store_name(spec.checkpoint))
         self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)

@@ -56,8 +56,10 @@ class Model(BaseModel):
         given = value
         if isinstance(value, dict):
             given = {name: _as_whole(item) for name, item in without_nulls(value, known).items()}
-        if cls.one_of and isinstance(given, dict) and sum(name in given for name in cls.one_of) != 1:
-            raise ValueError(cls._one_of_sentence())
+        if cls.one_of and isinstance(given, dict):
+            named = sum(name in given or field_name(name) in given for name in cls.one_of)
+            if named != 1:
+                raise ValueError(cls._one_of_sentence())
         return given
 
     @model_validator(mode="after")
@@ -72,9 +74,10 @@ class Model(BaseModel):
         resolved = handler.resolve_ref_schema(made)
         rules = [rule.to_document() for rule in cls.rules]
         if cls.one_of:
+            names = [field_name(name) for name in cls.one_of]
             # Not `required`: the sentence is to say which there are, and the next release may know more of them.
-            resolved["required"] = [name for name in resolved.get("required", []) if name not in cls.one_of]
-            given = ", ".join(f"has(self.{name})" for name in cls.one_of)
+            resolved["required"] = [name for name in resolved.get("required", []) if name not in names]
+            given = ", ".join(f"has(self.{name})" for name in names)
             rules.append({"rule": f"[{given}].filter(given, given).size() == 1", "message": cls._one_of_sentence()})
         if rules:
             resolved[VALIDATIONS] = rules
@@ -82,8 +85,13 @@ class Model(BaseModel):
 
     @classmethod
     def _one_of_sentence(cls) -> str:
-        names = ", ".join(cls.one_of)
+        names = ", ".join(field_name(name) for name in cls.one_of)
         return f"give exactly one of: {names}{f'; {cls.one_of_hint}' if cls.one_of_hint else ''}"
+
+
+def field_name(name: str) -> str:
+    """Return how a field is called on the outside."""
+    return to_camel(name)
 
 
 def _as_whole(value: Any) -> Any:

@@ -43,6 +43,12 @@ FolderPath = Annotated[
     matches(FOLDER_PATH, "write an absolute path, or file:///path"),
     NO_DOTS,
 ]
+Location = Annotated[
+    str,
+    Field(min_length=1, max_length=1024),
+    matches(f"{S3_LOCATION}|{FOLDER_PATH}", "write s3a://bucket/folder, an absolute path, or file:///path"),
+    NO_DOTS,
+]
 Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
 Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
 

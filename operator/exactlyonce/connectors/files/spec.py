@@ -78,6 +78,7 @@ class FilesSink(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     fixed_fields: ClassVar[tuple[str, ...]] = ("path", "format", "partitionBy", "manifest")
+    holds_ledger: ClassVar[bool] = False
 
     format: FileFormat = Field(FileFormat.PARQUET, description="How rows are written.")
     path: FilesPath = Field(

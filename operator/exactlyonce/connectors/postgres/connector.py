@@ -9,6 +9,7 @@ from typing import assert_never
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from exactlyonce.connectors.postgres.fleet import PostgresFleet
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.ledger_spec import LedgerInPostgres
 from exactlyonce.connectors.postgres.parameters import servers_of
 from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.ledger.connector import Use
@@ -67,10 +68,12 @@ class PostgresConnector:
     """Postgres."""
 
     def address(self, spec: object, secret: Mapping[str, str]) -> PostgresLedgerAddress:
-        """Return the ledger that is in the sink's own database."""
-        assert isinstance(spec, PostgresSink), "the registry gives each connector its own spec"
+        """Return the ledger that is in the sink's own database, or the one of a stream whose rows go elsewhere."""
+        assert isinstance(spec, PostgresSink | LedgerInPostgres), "the registry gives each connector its own spec"
         address = PostgresAddress.from_secret(spec.secret_ref.name, secret)
-        return PostgresLedgerAddress(address, spec.ledger_schema, Limits.of_batches(spec))
+        if isinstance(spec, PostgresSink):
+            return PostgresLedgerAddress(address, spec.ledger_schema, Limits.of_batches(spec))
+        return PostgresLedgerAddress(address, spec.schema_name, Limits())
 
     def fleet(self, server: tuple[tuple[str, str], ...], shown: str) -> PostgresFleet:
         """Return a database as the monitor asks it."""

@@ -1,0 +1,71 @@
+"""What a stream says of an object log: the folder that it is in."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from exactlyonce.schema.constraints import Rule
+from exactlyonce.schema.model import Flag, Model, SecretRef
+from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, Endpoint, Location, Region, S3Place
+
+_ON_S3 = f"self.location.startsWith('{S3_PREFIX}')"
+
+
+class ObjectLogLedger(Model):
+    """A ledger of objects in a folder, on S3 or on a disk; it needs no database."""
+
+    fixed_fields: ClassVar[tuple[str, ...]] = ("location", "endpoint", "region", "pathStyle")
+
+    location: Location = Field(
+        description="A folder of this stream alone: s3a://bucket/folder; for exactlyonce run also an absolute path, or "
+        "file:///path."
+    )
+    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
+    region: Region | None = Field(None, description="The region of the bucket.")
+    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. The operator reads the ledger too, so "
+        "without it an administrator has to allow the operator to use its own login there.",
+    )
+
+    rules = (
+        Rule(
+            f"{_ON_S3} || (!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
+            lambda it: it.is_on_s3 or not (it.secret_ref or it.endpoint or it.region or it.path_style),
+            "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
+        ),
+    )
+
+    @classmethod
+    def in_folder(cls, folder: S3Place | str) -> ObjectLogLedger:
+        """Return the log in a folder whose parts were checked where they were written."""
+        if isinstance(folder, str):
+            return cls.model_construct(location=folder)
+        return cls.model_construct(
+            location=folder.location,
+            endpoint=folder.endpoint,
+            region=folder.region,
+            path_style=folder.path_style,
+            secret_ref=folder.secret_ref,
+        )
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the log's objects are in a bucket."""
+        return self.location.startswith(S3_PREFIX)
+
+    @property
+    def folder(self) -> S3Place | str:
+        """The folder that the log is in."""
+        if not self.is_on_s3:
+            return self.location
+        return S3Place.model_construct(
+            location=self.location,
+            endpoint=self.endpoint,
+            region=self.region,
+            path_style=self.path_style,
+            secret_ref=self.secret_ref,
+        )
