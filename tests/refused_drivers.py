@@ -38,6 +38,12 @@ REFUSED_DRIVERS = (
     Refused("an empty duration", {"spec.drainTimeout": ""}, "spec.drainTimeout", DURATION),
     Refused("an interval of days", {"spec.trigger.interval": "25h"}, "interval", "give a time from 0s to 24h"),
     Refused("a short start timeout", {"spec.driver.startTimeout": "9s"}, "startTimeout", "give a time from 10s to 24h"),
+    Refused(
+        "a short progress timeout",
+        {"spec.driver.progressTimeout": "59s"},
+        "progressTimeout",
+        "give a time from 1m to 24h",
+    ),
     Refused("a number for a duration", {"spec.drainTimeout": 5}, "drainTimeout", "5 is no duration", "of type string"),
     Refused(
         "a first wait above the longest",

@@ -34,7 +34,10 @@ POINTS = (
     "deletion.erased",
     "deletion.cleaned-up",
 )
-"""Every point, in the order in which a stream passes them; the cluster tests go through all of them."""
+"""Every point that each stream passes, in that order; the cluster tests go through all of them."""
+
+HANG_POINTS = ("hang.recorded", "hang.killed")
+"""Where a driver that hangs is dealt with, which few streams pass."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Crash:
         """Read `POINT[@NAMESPACE/NAME]=FILE`."""
         where, _, fired_file = text.partition("=")
         point, _, stream = where.partition("@")
-        assert point in POINTS, f"{point} is no crash point of the operator"
+        assert point in (*POINTS, *HANG_POINTS), f"{point} is no crash point of the operator"
         return cls(point, stream or None, fired_file)
 
 

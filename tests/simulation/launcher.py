@@ -82,3 +82,7 @@ class LauncherOfPass:
     def drain(self, attempt: Epoch) -> None:
         """Ask a driver to end after the batch in hand."""
         self.world.drain(attempt)
+
+    def kill(self, attempt: Epoch) -> None:
+        """End the driver of an attempt."""
+        self.world.kill(attempt)

@@ -189,6 +189,12 @@ class SimulatedWorld:
         """The launcher: ask a driver to end after the batch in hand."""
         self.drained.add(attempt)
 
+    def kill(self, attempt: Epoch) -> None:
+        """The launcher: end a driver."""
+        for driver in self.drivers.get(attempt, []):
+            if not driver.process.ended:
+                self.simulation.kill(driver.process)
+
     def _operate(self, name: str, process: Process) -> None:
         while True:
             self.pass_began[process] = self.simulation.steps

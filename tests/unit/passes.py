@@ -13,6 +13,7 @@ from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.connectors.kafka.codec import CODEC
+from exactlyonce.errors import Unreachable
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import claim_epoch
@@ -42,7 +43,9 @@ class Drivers:
     step: Callable[[str], None]
     states: dict[Epoch, DriverState] = field(default_factory=dict)
     drained: list[Epoch] = field(default_factory=list)
+    killed: list[Epoch] = field(default_factory=list)
     broken: bool = False
+    broken_kill: bool = False
     orders: dict[Epoch, Orders] = field(default_factory=dict)
 
     def latest(self) -> Epoch:
@@ -68,6 +71,13 @@ class Drivers:
     def drain(self, attempt: Epoch) -> None:
         """Ask it to end."""
         self.drained.append(attempt)
+
+    def kill(self, attempt: Epoch) -> None:
+        """End it."""
+        if self.broken_kill:
+            raise Unreachable("The API server did not answer.")
+        self.step(f"kill driver {attempt}")
+        self.killed.append(attempt)
 
 
 @dataclass

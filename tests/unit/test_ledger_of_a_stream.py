@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -39,6 +40,7 @@ class Shelf:
     holds_ledger: ClassVar[bool] = False
     secret_ref: SecretRef | None = None
     commit: Commit = Commit.BATCH
+    transaction_timeout: timedelta = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)

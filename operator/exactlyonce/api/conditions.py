@@ -30,6 +30,8 @@ SPEC_INVALID = "SpecInvalid"
 NO_EXECUTOR = "NoExecutor"
 """The driver runs and has no executor, so that nothing lands."""
 ROLLED_BACK = "RolledBack"
+NO_PROGRESS = "NoProgress"
+"""The driver runs and shows no progress: it hangs, and is being replaced."""
 
 _MESSAGE_MAX_LENGTH = 32_768
 """metav1.Condition's own bound of a message."""
@@ -99,6 +101,8 @@ def standing_of(status: StreamStatus) -> Standing:
         # The last good spec is in force, and its driver may run; but what the latest one asks for is not so.
         return Standing(STALLED, ROLLED_BACK, rolled_back)
     driver = status.driver
+    if status.phase is Phase.RUNNING and driver is not None and driver.no_progress is not None:
+        return Standing(RECONCILING, NO_PROGRESS, driver.no_progress)
     if status.phase is Phase.RUNNING and driver is not None and driver.idle_because is not None:
         return Standing(RECONCILING, NO_EXECUTOR, driver.idle_because)
     general = STANDINGS[status.phase]

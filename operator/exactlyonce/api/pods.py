@@ -108,6 +108,12 @@ class Driver(Model):
         timedelta(minutes=10),
         description="How long its pod may take until it runs; then it is deleted and the next attempt is made.",
     )
+    progress_timeout: Annotated[Duration, within("1m", "24h")] = Field(
+        timedelta(minutes=30),
+        description="How long it may show no progress before it is replaced: no batch begins or lands, no task ends and no "
+        "row is handled, although a batch is in hand or is being planned. It is never less than the transactionTimeout of the "
+        "sink and a minute.",
+    )
     pod_template: PodTemplate = Field(PodTemplate(), description="What is added to its pod.")
 
 

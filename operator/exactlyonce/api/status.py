@@ -60,6 +60,7 @@ class DriverStatus(StatusModel):
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
     started_at: datetime | None = Field(None, description="When it was started.")
+    no_progress: str | None = Field(None, description="Why it is replaced although it runs: it shows no progress.")
     idle_because: str | None = Field(
         None, description="Why the running driver cannot work: it has no executor. Unset while it can."
     )

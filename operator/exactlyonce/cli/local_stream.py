@@ -17,6 +17,7 @@ from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.driver_document import DriverDocument
+from exactlyonce.launch.driver_progress import progress_limit
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.connector import OpenLedger
@@ -101,6 +102,7 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
         secrets=secrets.absolute(),
         run_id=f"{home.absolute()}",
         read_only=read_only,
+        progress_seconds=progress_limit(spec).total_seconds(),
     )
     checkpoints = open_store(spec.checkpoint, read_secret(secrets, spec.checkpoint.secret_ref))
     stores = Stores(ledger, checkpoints, source)

@@ -88,6 +88,11 @@ class SinkSpec(Protocol):
         """What one transaction covers."""
         ...
 
+    @property
+    def transaction_timeout(self) -> timedelta:
+        """How long the transaction that lands a batch may take; nothing shows progress meanwhile."""
+        ...
+
 
 class LedgerSpec(Protocol):
     """What a stream says of a ledger that is not in its sink: `spec.ledger.<connector>`."""

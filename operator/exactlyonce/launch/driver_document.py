@@ -18,6 +18,10 @@ POD_IP = "EXACTLYONCE_POD_IP"
 CHECKPOINT_VARIABLE = "EXACTLYONCE_CHECKPOINT_SECRET"
 """The environment variable that names the checkpoint's secret to an executor pod."""
 
+PROGRESS_VARIABLE = "EXACTLYONCE_PROGRESS"
+"""The environment variable that names the file which a driver touches when it makes progress; a driver of an earlier
+release does not know it, and is not judged by it."""
+
 SCRATCH = "/var/spark"
 """Spark's local folder in a pod, and the working folder: the root file system is read-only."""
 

@@ -18,6 +18,7 @@ from exactlyonce.launch.driver_document import (
     CHECKPOINT_VARIABLE,
     METRICS_PORT,
     POD_IP,
+    PROGRESS_VARIABLE,
     RPC_PORT,
     SCRATCH,
     UI_PORT,
@@ -25,6 +26,7 @@ from exactlyonce.launch.driver_document import (
     KubernetesPlace,
     Size,
 )
+from exactlyonce.launch.driver_progress import progress_file, with_progress_probe
 from exactlyonce.launch.network_secret import NETWORK_FILE, network_mount, network_secret, network_volume
 from exactlyonce.launch.pod_names import (
     DRIVER,
@@ -85,7 +87,10 @@ def manifests_of(settings: PodSettings) -> Manifests:
     return Manifests(
         _config_map(settings, executor),
         network_secret(_metadata(settings, network_secret_name(settings.stream, settings.attempt))),
-        with_reconciliation(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
+        with_progress_probe(
+            with_reconciliation(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
+            settings.progress_limit,
+        ),
         _ui_service(settings) if settings.ui else None,
     )
 
@@ -183,6 +188,7 @@ def _driver_container(settings: PodSettings) -> Manifest:
     environment: list[Manifest] = [
         *_variables(),
         {"name": LOCAL_FOLDERS, "value": SCRATCH},
+        {"name": PROGRESS_VARIABLE, "value": progress_file(driver_name(settings.stream, settings.attempt))},
         {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
     container = _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
@@ -238,6 +244,7 @@ def _ui_service(settings: PodSettings) -> Manifest:
     metadata["labels"] = {key: value for key, value in metadata["labels"].items() if not key.endswith("/attempt")}
     spec = {
         "selector": {STREAM_LABEL: label_value(settings.stream), ROLE_LABEL: DRIVER},
+        "publishNotReadyAddresses": True,  # a driver that shows no progress is the one to look at
         "ports": [{"name": "spark-ui", "port": UI_PORT, "targetPort": "spark-ui"}],
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

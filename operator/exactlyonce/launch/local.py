@@ -20,10 +20,12 @@ from pathlib import Path
 
 import psutil
 
-from exactlyonce.launch.driver_document import DriverDocument
+from exactlyonce.api.conditions import NO_PROGRESS
+from exactlyonce.launch.driver_document import PROGRESS_VARIABLE, DriverDocument
 from exactlyonce.launch.last_words import parse_last_words
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.launch.secrets import SECRETS_FOLDER
+from exactlyonce.launch.silence import Doubts, Silence, touched_at
 from exactlyonce.positions.ranges import Epoch
 
 MARKER = "EXACTLYONCE_LAUNCH"
@@ -31,15 +33,9 @@ _HOME = "attempt-"
 _STRAGGLERS_SECONDS = 20.0
 _EXEC_SECONDS = 5.0
 _SECOND_LOOK_SECONDS = 5.0
-"""A driver that seems silent has this long to beat once more, five times over: the clock jumps when a laptop wakes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    """A driver that seemed silent: its last beat then, and when that was by a clock that does not jump."""
-
-    beat_at: float
-    seconds: float
+"""A driver that seems silent has this long to beat once more, five times over."""
+_SECOND_LOOK_AT_PROGRESS_SECONDS = 60.0
+"""The same for progress, of which there are signs every ten seconds."""
 
 
 class Unresponsive(StrEnum):
@@ -66,10 +62,12 @@ class LocalLauncher:
     environment: Mapping[str, str] = field(default_factory=dict)
     unresponsive: Unresponsive = Unresponsive.KILL
     unresponsive_seconds: float = 60.0
+    progress_seconds: float | None = None
+    progress_doubt_seconds: float = _SECOND_LOOK_AT_PROGRESS_SECONDS
     with_parent: bool = True
     read_only: bool = False
     _children: dict[Epoch, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _doubts: dict[Epoch, _Doubt] = field(default_factory=dict)
+    _doubts: Doubts = field(default_factory=Doubts)
 
     def latest(self) -> Epoch:
         """Return the highest attempt that has a folder."""
@@ -119,6 +117,7 @@ class LocalLauncher:
             **self.environment,
             MARKER: self._marker(attempt),
             SECRETS_FOLDER: str(self.secrets),
+            PROGRESS_VARIABLE: str(home / "progress"),
         }
         try:
             with (home / "log").open("wb") as log:
@@ -176,29 +175,30 @@ class LocalLauncher:
 
     def _if_responsive(self, attempt: Epoch) -> DriverState:
         home = self._home(attempt)
-        beat = home / "heartbeat"
-        beat_at = (beat if beat.exists() else home).stat().st_mtime
+        beat_at, progress_at = touched_at(home / "heartbeat") or home.stat().st_mtime, touched_at(home / "progress")
         silent = time.time() - beat_at
-        if silent < self.unresponsive_seconds:
-            return Running(f"processes of this machine; its log is {home / 'log'}")
+        if silent >= self.unresponsive_seconds:
+            told = f"it has not answered for {silent:.0f} s"
+            return self._if_silent_still(attempt, Silence(beat_at, told, None, _SECOND_LOOK_SECONDS))
+        stands = 0.0 if progress_at is None else time.time() - progress_at
+        if progress_at is not None and self.progress_seconds is not None and stands >= self.progress_seconds:
+            told = f"it has shown no progress for {stands:.0f} s (driver.progressTimeout)"
+            return self._if_silent_still(attempt, Silence(progress_at, told, NO_PROGRESS, self.progress_doubt_seconds))
+        return Running(f"processes of this machine; its log is {home / 'log'}")
+
+    def _if_silent_still(self, attempt: Epoch, silence: Silence) -> DriverState:
+        """Give a driver up that has given no sign for too long, at the second look."""
+        home = self._home(attempt)
         if self.read_only:
-            return Gone(f"it has not answered for {silent:.0f} s")
-        if not self._is_silent_still(attempt, beat_at):
-            return Running(f"processes of this machine, silent for {silent:.0f} s; its log is {home / 'log'}")
+            return Gone(silence.told)
+        if not self._doubts.are_over(attempt, silence):
+            return Running(f"processes of this machine; {silence.told}; its log is {home / 'log'}")
         if self.unresponsive is Unresponsive.ABANDON:
             (home / "abandoned").touch()
-            return Gone(f"it has not answered for {silent:.0f} s and was left as it is")
+            return Gone(f"{silence.told} and was left as it is")
         self._end_stragglers(attempt)
-        detail = f"it had not answered for {silent:.0f} s and was killed; its log is {home / 'log'}"
-        return Ended(f"no process of attempt {attempt} is left on this machine", None, detail)
-
-    def _is_silent_still(self, attempt: Epoch, beat_at: float) -> bool:
-        """Whether a driver that seems silent has seemed so for a while, without one more beat."""
-        now = time.monotonic()
-        doubt = self._doubts.get(attempt)
-        if doubt is None or doubt.beat_at != beat_at:
-            self._doubts[attempt] = doubt = _Doubt(beat_at, now)
-        return now - doubt.seconds >= _SECOND_LOOK_SECONDS
+        detail = f"{silence.told} and was killed; its log is {home / 'log'}"
+        return Ended(f"no process of attempt {attempt} is left on this machine", None, detail, silence.reason)
 
     def _end_stragglers(self, attempt: Epoch) -> None:
         """Kill what is left of a driver, its JVM and its workers, and wait until none is."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from exactlyonce.launch.driver_progress import hangs_from
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
 from exactlyonce.launch.pod_names import DRIVER, RECONCILE
 from exactlyonce.launch.pod_records import TOLD_MOST, Manifest, condition, cut, held_back, moment
@@ -137,8 +138,23 @@ def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: da
 def _living(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
     if "running" in _driver(pod).get("state", {}):
         leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
-        return Running(_sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}."))
+        where = _sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}.")
+        return _if_it_progresses(pod, Running(where), now)
     return _starting(pod, patience, now)
+
+
+def _if_it_progresses(pod: Manifest, state: Running, now: datetime) -> Running:
+    """Tell a driver that hangs; a pod that is being deleted has a deadline already."""
+    given_up_at = None if "deletionTimestamp" in pod["metadata"] else hangs_from(pod)
+    if given_up_at is None:
+        return state
+    if now < given_up_at:
+        return replace(state, gives_up_at=given_up_at)
+    return replace(
+        state,
+        hangs=f"The driver of {_name(pod)} has shown no progress for all of driver.progressTimeout and is replaced; "
+        "if its batch is merely slow, give driver.progressTimeout more.",
+    )
 
 
 def _shown(pod: Manifest) -> DriverPod:
@@ -252,7 +268,9 @@ def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: dateti
         losses.append((moment(deadline) + patience.silent_kubelet, told))
     ready = condition(pod, "Ready")
     since = ready.get("lastTransitionTime")
-    seen_to_run = "running" in _driver(pod).get("state", {}) and not _driver_spec(pod).get("readinessProbe")
+    # The kubelet sets both conditions; the control plane, for a node that is silent, sets Ready alone.
+    kubelet_agrees = condition(pod, "ContainersReady").get("status") == "False"
+    seen_to_run = "running" in _driver(pod).get("state", {}) and not kubelet_agrees
     if node is None and seen_to_run and ready.get("status") == "False" and since is not None:
         told = f"{_name(pod)} is not ready since {since}: node {name} does not report."
         losses.append((moment(since) + patience.lost_node, told))

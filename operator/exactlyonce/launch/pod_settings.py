@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
@@ -14,6 +15,7 @@ from exactlyonce.api.resource import API_VERSION, KIND, Stream
 from exactlyonce.assembly import secrets_of
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import Image, Size
+from exactlyonce.launch.driver_progress import progress_limit
 from exactlyonce.launch.port import NO_ORDERS, Orders
 from exactlyonce.positions.ranges import Epoch
 
@@ -21,7 +23,13 @@ _LEAST_OVERHEAD_MIB = 384  # spark.executor.minMemoryOverhead
 _OVERHEAD_PERCENT = 40  # Spark's own factor for Python: the workers and Arrow stand beside the heap
 
 
-NOT_THE_DRIVERS = (*OPERATORS_OWN, "restartNonce", "driver.podTemplate", "executor.podTemplate")
+NOT_THE_DRIVERS = (
+    *OPERATORS_OWN,
+    "restartNonce",
+    "driver.progressTimeout",
+    "driver.podTemplate",
+    "executor.podTemplate",
+)
 """What a driver does not read of a spec; it is left out, so that a driver need not know all of what its operator knows."""
 
 
@@ -78,6 +86,7 @@ class PodSettings:
     claim: VolumeClaim | None = None
     ui: bool = False
     orders: Orders = NO_ORDERS
+    progress_limit: timedelta = timedelta(minutes=30)
 
 
 def mib(text: str) -> int:
@@ -130,6 +139,7 @@ def resolve(
         claim=_claim(checkpoint),
         ui=spec.spark_ui.enabled,
         orders=orders,
+        progress_limit=progress_limit(spec),
     )
 
 

@@ -35,7 +35,8 @@ class Running:
     """The driver lives, as far as can be told; `started` is False while it is only on its way.
 
     `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell. `idle_because` says in one
-    sentence why a driver that has started cannot work: it has no executor.
+    sentence why a driver that has started cannot work: it has no executor. `hangs` says that it has shown no progress for as
+    long as it may, and is to be killed.
     """
 
     where: str
@@ -43,6 +44,7 @@ class Running:
     pod: DriverPod | None = None
     gives_up_at: datetime | None = None
     idle_because: str | None = None
+    hangs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,10 @@ class Launcher(Protocol):
 
     def drain(self, attempt: Epoch) -> None:
         """Ask the driver to end after the batch in hand; asking again is harmless."""
+        ...
+
+    def kill(self, attempt: Epoch) -> None:
+        """End the driver without waiting for anything; doing it again is harmless, and its death is still to be proven."""
         ...
 
 

@@ -71,7 +71,7 @@ def after_end(
     ran = words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED)
     if ran or was_up(driver.attempt, view):
         return after_running(status, driver)
-    return _counted(status, driver, *told_of(ending), now)
+    return _counted(status, driver, *told_of(ending, driver), now)
 
 
 def after_refusal(status: StreamStatus, problem: Exception, now: datetime) -> dict[str, object]:

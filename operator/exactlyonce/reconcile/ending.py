@@ -16,6 +16,7 @@ from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_nee
 from exactlyonce.reconcile.progress import progress_of
 from exactlyonce.reconcile.recorded import (
     changes_by_word,
+    hang_of,
     has_verdict,
     in_progress_of,
     is_replaced,
@@ -60,9 +61,9 @@ class Endings(Step):
             status.trouble,
             self.stream.spec.recovery,
             world.now(),
-            note,
+            note or hang_of(ending, driver),
         )
-        kind, told = told_of(ending)
+        kind, told = told_of(ending, driver)
         told = f"{told} {note}".strip()
         self.reached("ending.seen")
         world.report(kind, f"Attempt {status.attempt} ended: {told}")

@@ -6,9 +6,10 @@ before it is done. A crash between any two lines leads to the same end: docs/adr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
-from exactlyonce.api.conditions import NO_EXECUTOR
+from exactlyonce.api.conditions import NO_EXECUTOR, NO_PROGRESS
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, RefusedOutside, Unreachable
@@ -138,6 +139,9 @@ class StreamLoop:
             self._step.world.launcher.drain(attempt)
             self._step.reached("drain.asked")
             return Watching(attempt, state.gives_up_at)
+        hangs = state.hangs or _known_to_hang(status)
+        if hangs is not None:
+            return self._end_hung(status, version, state, hangs, changes)
         if not state.started and status.phase is not Phase.DRAINING:
             phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
             changes |= {"phase": phase, "message": state.where}
@@ -147,6 +151,25 @@ class StreamLoop:
                 self._step.world.report(NO_EXECUTOR, state.idle_because)
         self._step.write_changed(status, version, changes)
         self._step.reached("pass.running-recorded")
+        return Watching(attempt, state.gives_up_at)
+
+    def _end_hung(
+        self, status: StreamStatus, version: str, state: Running, why: str, changes: Mapping[str, object]
+    ) -> PassResult:
+        """Record that a driver hangs, then kill it; once that is recorded it is killed, whatever it shows by then.
+
+        With proof of its death it is replaced as one that died, without proof as a lost one; the fence holds either way.
+        """
+        attempt, told_before = Epoch(status.attempt), _known_to_hang(status) is not None
+        driver = changes.get("driver")
+        known = driver if isinstance(driver, DriverStatus) else DriverStatus(attempt=status.attempt)
+        told = {"driver": known.model_copy(update={"no_progress": why}), "phase": Phase.RUNNING, "message": why}
+        self._step.write_changed(status, version, {**changes, **told})
+        if not told_before:
+            self._step.world.report(NO_PROGRESS, why)
+        self._step.reached("hang.recorded")
+        self._step.world.launcher.kill(attempt)
+        self._step.reached("hang.killed")
         return Watching(attempt, state.gives_up_at)
 
     def _shown(self, status: StreamStatus, state: Running) -> dict[str, object]:
@@ -202,3 +225,9 @@ class StreamLoop:
 def _is_idle(status: StreamStatus) -> bool:
     """Whether the status says already that the driver has no executor."""
     return status.driver is not None and status.driver.idle_because is not None
+
+
+def _known_to_hang(status: StreamStatus) -> str | None:
+    """Why the status says already that the driver is to be killed."""
+    driver = status.driver
+    return None if driver is None or driver.attempt != status.attempt else driver.no_progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from exactlyonce.api.conditions import NO_PROGRESS
 from exactlyonce.api.status import CheckpointStatus, DriverStatus, Progress, StreamStatus, VerdictStatus
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
@@ -104,9 +105,18 @@ def newer_epoch(stream_id: str, known: Epoch, attempt_known: int, attempt: Epoch
     )
 
 
-def told_of(ending: Ended | Gone) -> tuple[str, str]:
-    """Return a word and a sentence for how a driver ended."""
+def hang_of(ending: Ended | Gone, driver: DriverStatus) -> str:
+    """Return what is told of a driver that was killed because it hung; nothing for any other."""
+    if not isinstance(ending, Ended) or ending.words is not None:
+        return ""
+    return driver.no_progress or (ending.detail if ending.reason == NO_PROGRESS else "")
+
+
+def told_of(ending: Ended | Gone, driver: DriverStatus) -> tuple[str, str]:
+    """Return a word and a sentence for how a driver ended; one that was killed because it hung says that."""
     match ending:
+        case Ended(words=None) if driver.no_progress is not None:
+            return NO_PROGRESS, driver.no_progress  # its pod's record would say that it was deleted
         case Gone(why=why, reason=reason):
             return reason, why
         case Ended(words=None, detail=detail, reason=reason):
