@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
@@ -26,9 +26,10 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
 from exactlyonce_spark.source_check import RecordsLost
-from exactlyonce_spark.target import DeadLetter, Staged, Target, TaskRange
+from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target, TaskRange
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 log = logging.getLogger("exactlyonce.batch")
@@ -74,6 +75,10 @@ class SparkBatch(Protocol):
         """Run the query and give each task's rows to `job`; return what each successful task reports."""
         ...
 
+    def unread(self) -> Any:
+        """Return the rows before the query has run, for a sink whose writer runs it."""
+        ...
+
     def run_without_rows(self) -> None:
         """Run the query for the state it keeps, and write nothing."""
         ...
@@ -113,11 +118,17 @@ class BatchLoop:
     """Lands one batch after another under one permit. `stands` is where the stream stands after the latest."""
 
     def __init__(
-        self, ledger: Ledger, permit: Permit, target: Target, source: SourceCheck, settings: BatchSettings
+        self,
+        ledger: Ledger,
+        permit: Permit,
+        target: Target | ManifestTarget,
+        source: SourceCheck,
+        settings: BatchSettings,
     ) -> None:
         self._ledger = ledger
         self._permit = permit
-        self._target = target
+        self._manifest = target if isinstance(target, ManifestTarget) else None
+        self._target = cast("Target", target)  # asked only where there is no manifest
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
@@ -155,11 +166,12 @@ class BatchLoop:
         epochs = self._log.ask(plan.ranges)
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
         self.in_hand = planned
-        by_partition = self._by_partition
         if self._settings.deletes:
             _require_order(batch.number, plan)
         follows_own = self._landed is not None and self._landed == planned.number - 1
-        begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition, follows_own=follows_own)
+        begun = begin_batch(
+            self._ledger, self._permit, planned, by_partition=self._by_partition, follows_own=follows_own
+        )
         reached("batch.begun", batch.number)
         if isinstance(begun, AlreadyLanded):
             if plan.stateful:
@@ -168,7 +180,16 @@ class BatchLoop:
             return None
         unread = {key: span for key, span in plan.ranges.items() if key not in begun.finished}
         self._log.begin(Ranges(unread), planned.origin_ids, begun.fingerprints, epochs())
-        if by_partition:
+        self._land_rows(batch, plan, planned, begun)
+        if self._manifest is None:  # else it has been told before readers were shown the batch
+            reached("batch.landed", batch.number)
+        self._has_landed(planned)
+        return Landing(planned.ranges.record_count, self._rows)
+
+    def _land_rows(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
+        if self._manifest is not None:
+            self._land_manifest(batch, planned, self._manifest)
+        elif self._by_partition:
             self._require_partitions(batch, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
             if begun.finished or not self._landed_small(batch, planned):
@@ -181,9 +202,6 @@ class BatchLoop:
             self._land_at_least_once(batch, planned)
         else:
             self._land_staged(batch, planned)
-        reached("batch.landed", batch.number)
-        self._has_landed(planned)
-        return Landing(planned.ranges.record_count, self._rows)
 
     def _has_landed(self, planned: PlannedBatch) -> None:
         self._landed, self.in_hand, self.stands = planned.number, None, planned.ranges.ends
@@ -224,6 +242,15 @@ class BatchLoop:
 
         self._land(planned, move, letters, records_read)
         self._clear_staging(batch.number)
+
+    def _land_manifest(self, batch: SparkBatch, planned: PlannedBatch, target: ManifestTarget) -> None:
+        """The sink's own writer writes; the landing transaction records where the rows are."""
+
+        def check() -> tuple[PlannedBatch, int | None]:
+            records_read, _ = self._check_after_reading(batch, planned)
+            return self._marked(planned), records_read
+
+        self._rows = land_manifest(self._ledger, self._permit, target, planned, batch.unread(), check)
 
     def _clear_staging(self, batch: BatchNumber) -> None:
         """The batch has landed: what is left of its staging is no reason to end as failed."""

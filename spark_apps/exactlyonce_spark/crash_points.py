@@ -50,6 +50,10 @@ POINTS = (
 """
 
 
+POINTS_OF_MANIFESTS = ("publish.prepared", "publish.created", "batch.published")
+"""Points that only a batch passes whose sink is a manifest: before and after each entry for readers, and after the last."""
+
+
 class CrashRequested(RuntimeError):
     """A test asked for an error at this point."""
 
@@ -69,7 +73,7 @@ class Crash:
         where, _, how = text.partition("=")
         point, _, batch = where.partition("@")
         action, _, fired_file = how.partition(",")
-        assert point in POINTS, f"{point} is no crash point"
+        assert point in (*POINTS, *POINTS_OF_MANIFESTS), f"{point} is no crash point"
         return cls(point, int(batch) if batch else None, action, fired_file)
 
 

@@ -54,6 +54,10 @@ class SparkBatch:
         reports = self._handed_over().mapInArrow(task_function(self.worker, job), REPORT_SCHEMA).collect()
         return [TaskReport(report.tag, report.rows, report.known) for report in reports]
 
+    def unread(self) -> DataFrame:
+        """Return the rows of the query, which has not run."""
+        return self.rows
+
     def run_without_rows(self) -> None:
         """Run the query and throw its rows away."""
         self.rows.write.format("noop").mode("overwrite").save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,3 +77,39 @@ class Target(Protocol):
     def clear_staging(self, batch: BatchNumber) -> None:
         """Forget what was staged for a batch that has landed; what cannot be forgotten now may stay."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows that were written and that nobody sees yet.
+
+    `committable` is what the ledger has to record to make them count.
+    """
+
+    committable: str
+    rows: int
+
+
+class ManifestTarget(ABC):
+    """A sink whose rows count once the ledger has recorded where they are, such as files.
+
+    What readers use follows the ledger: it is derived from committables alone, and deriving it again changes nothing.
+    """
+
+    @abstractmethod
+    def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
+        """Write the rows of a batch where nobody looks, under names that no other attempt uses."""
+
+    @abstractmethod
+    def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
+        """Hold the sink to the ledger, before the first batch of a driver.
+
+        Show readers what has landed and was not shown, because a driver died in between.
+
+        Raises:
+            Refused: if the sink lacks what has landed, or shows what has not.
+        """
+
+    @abstractmethod
+    def publish(self, batch: BatchNumber, committable: str) -> None:
+        """Show readers a batch that has landed."""

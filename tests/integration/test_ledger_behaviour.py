@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -24,6 +25,7 @@ from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost
 from exactlyonce.ledger.rows import (
     BatchStatus,
+    Excess,
     FailureRow,
     FailureStatus,
     LandedPositions,
@@ -361,3 +363,39 @@ def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: Ne
         with pytest.raises(refusal, match="7"):
             act()
     assert ledger.look(STREAM) == before
+
+
+def test_what_becomes_visible_is_there_with_its_batch_or_not_at_all(ledger: Ledger) -> None:
+    started(ledger)
+    with ledger.transaction() as transaction:
+        transaction.write_committable(STREAM, BatchNumber(10), "ten")
+        transaction.write_committable(STREAM, BatchNumber(2), "two")
+        assert transaction.read_committables("shop/other") == {}
+
+    def fail() -> None:
+        with ledger.transaction() as transaction:
+            transaction.write_committable(STREAM, BatchNumber(11), "eleven")
+            assert list(transaction.read_committables(STREAM)) == [2, 10, 11], "a transaction sees its own"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with ledger.transaction() as transaction:
+        assert list(transaction.read_committables(STREAM).items()) == [(2, "two"), (10, "ten")]
+
+
+def test_what_is_visible_stays_when_the_row_of_its_batch_expires(ledger: Ledger) -> None:
+    """Readers would lose records that landed, and a removal of orphans would take their files for nobody's."""
+    permit = started(ledger)
+    with ledger.transaction() as transaction:
+        for batch in (1, 2, 3):
+            transaction.write_batch(STREAM, batch_row(batch))
+            transaction.write_committable(STREAM, BatchNumber(batch), f"batch {batch}")
+        stream = fence(transaction, permit, Lock.UPDATE)
+        transaction.update_stream(replace(stream, landed_batch=BatchNumber(3)))
+    with ledger.transaction() as transaction:
+        expired = Excess((BatchStatus.LANDED,), timedelta(0), before=BatchNumber(3))
+        assert transaction.delete_batches(STREAM, expired, fewest=1, most=10) == 2
+    with ledger.transaction() as transaction:
+        assert transaction.read_batch(STREAM, BatchNumber(1)) is None
+        assert list(transaction.read_committables(STREAM)) == [1, 2, 3]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
-from tests.simulation import foreign_writer
+from tests.simulation import foreign_writer, manifest
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.server import MOST_COMMITS_LOST, Tables
@@ -40,6 +42,9 @@ class Chaos:
         self._lose_ledger()
         self._strike_source()
         self._change_resource()
+        if world.scenario.manifest and dice.random() < 0.1:
+            cleaner = world.new_process("cleaner")
+            world.simulation.spawn(cleaner, "cleaner", partial(manifest.remove_orphans, world))
 
     def _strike_at_commit(self) -> None:
         """A process is struck as its COMMIT takes effect: killed, or frozen and given up with its node."""

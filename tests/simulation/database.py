@@ -243,6 +243,18 @@ class MemoryTransaction:
         self._step("write batch")
         self.writes[("batch", stream_id, row.batch)] = row
 
+    def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
+        """Record what becomes visible by this transaction."""
+        self._step("write committable")
+        self.writes[("committable", stream_id, batch)] = committable
+        self.appended.update(self.database.rows_of(committable))
+
+    def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
+        """Return what each batch has made visible."""
+        self._step("read committables")
+        found = {key[2]: text for key, text in self._rows().items() if key[:2] == ("committable", stream_id)}
+        return {batch: text for batch, text in sorted(found.items()) if text is not GONE}
+
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""
         first = -1 if after is None else after

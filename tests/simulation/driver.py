@@ -14,9 +14,12 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.planned import PlannedBatch
+from exactlyonce_spark.target import ManifestTarget, Target
 from tests.simulation.database import MemoryLedger
 from tests.simulation.launcher import Driver
+from tests.simulation.manifest import target_of
 from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
 from tests.simulation.scheduler import Process
 from tests.simulation.spark import Query
@@ -38,7 +41,11 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         settings = BatchSettings(
             world.scenario.delivery, asked.commit, small_batch_records=1000 if world.scenario.small_batches else 0
         )
-        loop = BatchLoop(ledger, permit, MemoryTarget(world.database, attempt), world.topic, settings)
+        target: Target | ManifestTarget = MemoryTarget(world.database, attempt)
+        if world.scenario.manifest:
+            target = target_of(world, attempt)
+            recover_manifests(ledger, permit, target)
+        loop = BatchLoop(ledger, permit, target, world.topic, settings)
         query = Query(
             world,
             driver.process,

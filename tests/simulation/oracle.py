@@ -130,6 +130,7 @@ def check(world: SimulatedWorld) -> None:
             if counts[record] == 0 and _stands_for_another(world, key, offset):
                 continue
             _check_record(world, record, counts, record in given_up, key)
+    _check_shown(world, counts)
     _check_by_key(world, counts)
     unknown = [record for record in counts if not _is_known(world, record, landed)]
     if unknown:
@@ -144,6 +145,12 @@ def check(world: SimulatedWorld) -> None:
     without_reason = unexplained(world)
     if without_reason:
         raise Violation("; ".join(without_reason))
+
+
+def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
+    """A stream that goes on has shown its readers all that has landed; one that halted shows the rest when it goes on."""
+    if world.scenario.manifest and not _halted(world) and world.output.visible() != counts:
+        raise Violation(f"readers do not see what has landed: {world.output.visible()} and not {counts}")
 
 
 def _check_lost_ledger(world: SimulatedWorld) -> None:

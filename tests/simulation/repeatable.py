@@ -40,6 +40,9 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
     with (
         mock.patch.object(observe, "_hash_of_query", _remembered),
         mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
+        mock.patch(
+            "exactlyonce.connectors.files.manifest.secrets.token_hex", lambda size: f"{tags.getrandbits(64):016x}"
+        ),
         mock.patch.object(launching, "decide", listened_to),
         mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
     ):

@@ -11,7 +11,7 @@ from exactlyonce.connectors.specs import Commit
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a seed is about: how the stream lands, and which hazards may strike."""
+    """What a seed is about: how the stream lands, and which hazards may strike. With `manifest` the sink is files."""
 
     delivery: Delivery
     commit: Commit
@@ -19,6 +19,7 @@ class Scenario:
     stateful: bool
     operators: int
     hazards: frozenset[str]
+    manifest: bool = False
 
     @property
     def can_always_shrink(self) -> bool:
@@ -50,7 +51,19 @@ class Scenario:
         drawn = replace(drawn, hazards=drawn.hazards | _of_the_source(drawn, dice))
         if drawn.hazards & _HIDDEN_BY_AN_EDIT or delivery is Delivery.AT_MOST_ONCE:
             drawn = replace(drawn, hazards=drawn.hazards - {"edited by hand"})
-        return drawn
+        is_plain = delivery is Delivery.EXACTLY_ONCE and not stateful
+        return drawn.with_manifest() if is_plain and _peek(dice) < 0.15 else drawn
+
+    def with_manifest(self) -> Scenario:
+        """Return the scenario with a sink of files; none of the hazards that take back what the ledger has committed."""
+        return replace(
+            self,
+            delivery=Delivery.EXACTLY_ONCE,
+            commit=Commit.BATCH,
+            stateful=False,
+            hazards=self.hazards - _NOT_WITH_A_MANIFEST,
+            manifest=True,
+        )
 
 
 HAZARDS = (
@@ -91,8 +104,18 @@ _HIDDEN_BY_AN_EDIT = frozenset({"truncate", "re-create"})
 has taken: whether that would have been told cannot be seen then.
 """
 
+_NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start anew", "commit changed"})
+"""What these take from the ledger stays in the folder: the stream then halts, which no seed needs to find out."""
+
 SOURCES_HAZARDS = ("leader moves", "truncate", "re-create")
 """What happens to the logs of the source. What was truncated is counted where every record has one effect, and no state."""
+
+
+def _peek(dice: random.Random) -> float:
+    """Return what the dice would draw next, and leave them as they are: so most seeds run as they did before."""
+    copy = random.Random()
+    copy.setstate(dice.getstate())
+    return copy.random()
 
 
 def _of_the_source(drawn: Scenario, dice: random.Random) -> frozenset[str]:

@@ -40,6 +40,9 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         operators=1,
         hazards=frozenset({"restore", "lose driver"}),
     ),
+    "visible_before_the_ledger_knows": Scenario.with_manifest,
+    "orphans_of_running_drivers": Scenario.with_manifest,
+    "what_was_not_shown_stays_so": Scenario.with_manifest,
 }
 """Where alone a mutation shows, if what it takes away is rarely asked for: beside all hazards most runs end otherwise."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,7 @@ class MemoryDatabase:
 
     def __init__(self, hooks: Hooks | None = None) -> None:
         self.hooks = hooks or Hooks()
+        self.rows_of: Callable[[str], Sequence[Hashable]] = lambda committable: ()
         self.tables = Tables()
         self.version = 0
         self.staging: list[tuple[Any, int, int, Hashable]] = []

@@ -106,6 +106,16 @@ class Batch:
             reports.append(self._emit_by_task(job))
         return [report for report in reports if report is not None]
 
+    def unread(self) -> Callable[[], list[Hashable]]:
+        """Return what reads the rows, for a sink that writes them itself."""
+
+        def read() -> list[Hashable]:
+            rows = self.collect()
+            assert rows is not None, "the model's driver has room for every batch"
+            return list(rows)
+
+        return read
+
     def run_without_rows(self) -> None:
         """Run for the state's sake."""
         self._world.simulation.step("run without rows")

@@ -17,6 +17,7 @@ from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce_spark import tasks
+from tests.simulation import manifest
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore
@@ -68,6 +69,9 @@ class SimulatedWorld:
         self.poison_left = 0
         self.most_records: int | None = None
         self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.output = manifest.Output(step)
+        self.output.shown = partial(manifest.note_what_is_shown, self)
+        self.database.rows_of = self.output.counted
         self.database.how_keyed = self.random.choice(list(HowKeyed))
         self.database.synchronous_commit = "synchronous_commit off" not in self.scenario.hazards
         self.statuses = MemoryStatuses(step)

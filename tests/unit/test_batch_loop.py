@@ -68,6 +68,9 @@ class Batch:
         tools = tasks.TaskTools(self.ledger, self.target, SOURCE)
         return [job.run(tools, tasks.TaskPlace(0, 0), self.rows)]
 
+    def unread(self) -> list[Hashable]:
+        return self.rows
+
     def run_without_rows(self) -> None:
         raise AssertionError("the query keeps no state")
 

@@ -76,6 +76,9 @@ class Batch:
             for place, (key, span) in parts
         ]
 
+    def unread(self) -> Sequence[Hashable] | None:
+        return self.collect()
+
     def run_without_rows(self) -> None:
         raise AssertionError("the query keeps no state")
 

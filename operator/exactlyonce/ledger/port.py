@@ -116,6 +116,14 @@ class LedgerTransaction(Protocol):
         """Insert or replace one batch's row."""
         ...
 
+    def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
+        """Record what becomes visible by this very transaction: a text of the sink's own, kept for as long as the stream."""
+        ...
+
+    def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
+        """Return what each batch has made visible, in the order of their numbers."""
+        ...
+
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every batch after the one given that has not landed as Superseded, and what failed of it, too."""
         ...

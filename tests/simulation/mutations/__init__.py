@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, keeping, landings, sources
+from tests.simulation.mutations import decisions, fencing, keeping, landings, manifests, sources
 
 Mutation = Callable[[], Any]
 
@@ -36,6 +36,9 @@ MUTATIONS: dict[str, Mutation] = {
         landings.synchronous_commit_not_forced,
         landings.a_batch_of_partitions_is_not_closed,
         landings.absent_partitions_not_refused,
+        manifests.visible_before_the_ledger_knows,
+        manifests.orphans_of_running_drivers,
+        manifests.what_was_not_shown_stays_so,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

@@ -1,4 +1,4 @@
-"""Which data files no reader will ever count. Performs no I/O.
+"""Which data files no reader will ever count.
 
 A file counts once the ledger's manifest of its batch names it. Files of attempts that failed, or whose driver died, are left
 behind; they cost storage and nothing else.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.connectors.files.manifest import DATA, Manifest, Write
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 
@@ -26,9 +29,10 @@ def orphans(
 ) -> tuple[Orphan, ...]:
     """Return what can be removed of the files below DATA.
 
-    `listed` has to be older than the rest: list the files first, then read epoch, landed batch and manifests in one
-    transaction.
-    A file of an earlier epoch cannot land after that, since its driver is fenced, and neither can one of a batch that has
+    `epoch`, `landed` and `manifests` are what one transaction read; it does not matter whether the files were listed before or
+    after. Performs no I/O.
+
+    A file of an earlier epoch cannot land any more, since its driver is fenced, and neither can one of a batch that has
     landed. What the driver of this epoch writes for a later batch is left alone, however old it is, and so is what carries no
     name of an attempt.
     """
@@ -42,3 +46,25 @@ def orphans(
         if write.epoch < epoch or (write.epoch == epoch and is_settled):
             found.append(Orphan(f"{DATA}/{path}", size))
     return tuple(found)
+
+
+class StreamUnknown(Refused):
+    """The ledger has no row of the stream, so it says of no file whether it counts."""
+
+
+def find_orphans(store: LogStore, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
+    """Look for orphans while drivers may be running.
+
+    Raises:
+        StreamUnknown: if the ledger does not know the stream.
+    """
+    listed = store.tree(DATA)
+    with ledger.transaction() as transaction:
+        stream = transaction.lock_stream(stream_id, Lock.SHARE)
+        committables = transaction.read_committables(stream_id)
+    if stream is None:
+        raise StreamUnknown(
+            f"The ledger does not know {stream_id}, so it cannot say which files in {store.location} count."
+        )
+    manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]
+    return orphans(listed, manifests, stream.epoch, stream.landed_batch)

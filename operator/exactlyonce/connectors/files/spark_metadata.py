@@ -23,6 +23,7 @@ from exactlyonce.connectors.files.spark_log import (
     name_of,
     parse,
     render,
+    require_not_ahead,
 )
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -47,22 +48,36 @@ class SparkMetadata:
         self._reached = reached
         self._clock = clock
         self._compacted: list[tuple[BatchNumber, float]] = []
+        self._latest: BatchNumber | None = None
+        self._is_known = False
 
-    def latest(self) -> BatchNumber | None:
-        """Return the latest batch that has an entry."""
-        return max(self._batches(), default=None)
+    def recover(self, manifests: Mapping[BatchNumber, Manifest], landed: BatchNumber | None) -> None:
+        """Write what an earlier process landed and did not come to write; `manifests` are all of the ledger.
+
+        Raises:
+            LogUnfit: if the log knows more than the ledger, or something else.
+        """
+        require_not_ahead(self._look(), landed)
+        self.publish(manifests)
 
     def publish(self, manifests: Mapping[BatchNumber, Manifest]) -> None:
         """Write the entries that are missing up to the latest of these batches, which have all landed.
 
-        `manifests` holds every batch of the ledger that has no entry yet; more do no harm.
+        The folder is listed once. A log that somebody removes under a running process is not begun anew by it: the next process
+        writes it from the ledger's manifests.
 
         Raises:
             LogUnfit: if an entry holds something else than the ledger says.
         """
-        for batch in missing_entries(self.latest(), manifests):
+        latest = self._latest if self._is_known else self._look()
+        for batch in missing_entries(latest, manifests):
             self._write(batch, manifests.get(batch))
+            self._latest = batch
         self._clean_up()
+
+    def _look(self) -> BatchNumber | None:
+        self._latest, self._is_known = max(self._batches(), default=None), True
+        return self._latest
 
     def _write(self, batch: BatchNumber, manifest: Manifest | None) -> None:
         name, lines = name_of(batch), lines_of(manifest, self._location)
@@ -82,11 +97,10 @@ class SparkMetadata:
 
     def _compacted_lines(self, batch: BatchNumber) -> list[str]:
         """Return the lines of all batches before one; where the log begins with it, there are none."""
-        before = entries_before(batch)
-        if self.latest() is None:
+        if self._latest is None:
             return []
         lines: list[str] = []
-        for number in before:
+        for number in entries_before(batch):
             name = name_of(number)
             try:
                 lines += parse(name, self._store.read(f"{FOLDER}/{name}"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from exactlyonce.connectors.object_log.state import (
     Changes,
@@ -158,13 +158,13 @@ class LogTransaction:
         self._changes[key] = KeptBatch(replace(row, landed_at=landed_at), created_at)
 
     def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
-        """Record what becomes visible with this very entry: a text of the sink's own, kept for as long as the batch's row."""
+        """Record what becomes visible with this very entry: a text of the sink's own, kept for as long as the stream."""
         self._changes[Key(Table.COMMITTABLE, stream_id, (batch,))] = committable
 
-    def read_committable(self, stream_id: str, batch: BatchNumber) -> str | None:
-        """Return what a batch has made visible."""
-        committable: str | None = self._get(Key(Table.COMMITTABLE, stream_id, (batch,)))
-        return committable
+    def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
+        """Return what each batch has made visible."""
+        rows: Rows = self._rows(Table.COMMITTABLE, stream_id)
+        return dict(sorted((cast("BatchNumber", rest[0]), text) for rest, text in rows.items()))
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""
@@ -198,7 +198,7 @@ class LogTransaction:
                 self._write_failure(key, failure, status)
 
     def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
-        """Delete batches that are not kept, each with what it made visible."""
+        """Delete batches that are not kept; what they made visible stays, since readers would lose it."""
         stream: StreamRow | None = self._get(Key(Table.STREAM, stream_id))
         batches = self._batches(stream_id)
         kept = [found.row.batch for found in batches if found.row.status is BatchStatus.LANDED]
@@ -213,8 +213,6 @@ class LogTransaction:
         ]  # fmt: skip
         for batch in gone:
             self._changes[_key_of(stream_id, batch)] = None
-            if self._get(Key(Table.COMMITTABLE, stream_id, (batch,))) is not None:
-                self._changes[Key(Table.COMMITTABLE, stream_id, (batch,))] = None
         return len(gone)
 
     def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:

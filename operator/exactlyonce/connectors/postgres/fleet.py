@@ -60,7 +60,7 @@ select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes):
         and (c.relname = any(%(tables)s) or c.relname ~ '^staging_[0-9a-f]{{16}}_[0-9]+$')
 ) found group by found.table_name
 """
-_TABLES = ("streams", "offsets", "batches", "failures", "dead_letters", "witnesses", "schema_versions")
+_TABLES = ("streams", "offsets", "batches", "failures", "dead_letters", "witnesses", "committables", "schema_versions")
 
 # A batch that was taken (AtMostOnce) is counted when its rows are in, so the count goes up to the one before it meanwhile.
 

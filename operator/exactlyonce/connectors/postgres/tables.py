@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The version this release makes and needs."""
 
 NAMES_SINCE = 7
@@ -16,6 +16,9 @@ NAMES_SINCE = 7
 
 WITNESSES_SINCE = 5
 """The version from which on tasks can leave witnesses, without which only ExactlyOnce can land."""
+
+COMMITTABLES_SINCE = 8
+"""The version from which on the ledger can be that of a sink whose rows are elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,19 @@ alter table {schema}.failures add column partition_name text;
 alter table {schema}.failures add column from_position numeric;
 alter table {schema}.failures add column until_position numeric;
 comment on column {schema}.failures.from_position is 'The range, with until_position, where it is beyond bigint.';
+""",
+    ),
+    Migration(
+        version=8,
+        oldest_reader=1,
+        sql="""
+create table {schema}.committables (
+    stream_id text not null references {schema}.streams on delete cascade,
+    batch bigint not null,
+    committable text not null,
+    primary key (stream_id, batch)
+);
+comment on table {schema}.committables is 'What a batch made visible where rows are not in this database, such as its files.';
 """,
     ),
 )

@@ -231,6 +231,23 @@ class PostgresTransaction:
             row.status.landed,
         )
 
+    def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
+        """Record what becomes visible by this transaction."""
+        self._count(
+            "insert into {schema}.committables (stream_id, batch, committable) values (%s, %s, %s) "
+            "on conflict (stream_id, batch) do update set committable = excluded.committable",
+            stream_id,
+            batch,
+            committable,
+        )
+
+    def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
+        """Return what each batch has made visible."""
+        rows = self._rows(
+            "select batch, committable from {schema}.committables where stream_id = %s order by batch", stream_id
+        )
+        return {BatchNumber(batch): committable for batch, committable in rows}
+
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed as Superseded, and what failed of it, too."""
         self._count(

@@ -1,0 +1,100 @@
+"""Files as the target of a batch loop: written unseen, named by the ledger, then shown to Spark's readers. No pyspark here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from exactlyonce.checkpoint.store import ErasableStore, FileMissing
+from exactlyonce.connectors.files import columns as schemas
+from exactlyonce.connectors.files.columns import Type
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.place import FilesLost, Tenant, require_files, take_place
+from exactlyonce.connectors.files.spark_metadata import SparkMetadata
+from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.target import ManifestTarget, Prepared
+
+SCHEMAS = "_exactlyonce/columns"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """What an attempt wrote: its files, and how many rows went into them as the query counted them."""
+
+    files: tuple[DataFile, ...]
+    rows: int
+
+
+class FileWriter(Protocol):
+    """Writes rows into data files."""
+
+    def write(self, write: Write, rows: Any) -> WrittenFiles:
+        """Write rows into files of this attempt alone."""
+        ...
+
+    def learn(self, manifest: Manifest) -> None:
+        """Take from a batch that has landed how many bytes a row takes."""
+        ...
+
+
+class FilesTarget(ManifestTarget):
+    """The folder of one stream, for one driver. Nothing is written before `recover`."""
+
+    def __init__(
+        self, store: ErasableStore, writer: FileWriter, tenant: Tenant, epoch: Epoch, columns: Mapping[str, Type]
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._tenant = tenant
+        self._epoch = epoch
+        self._columns = columns
+        shows = tenant.manifest == ManifestKind.SPARK_METADATA
+        self._log = SparkMetadata(store, store.location, reached) if shows else None
+
+    def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
+        """Write the rows of a batch."""
+        written = self._writer.write(Write.draw(self._epoch, batch), rows)
+        manifest = Manifest(batch, written.rows, written.files, schemas.digest(self._columns))
+        return Prepared(manifest.to_json(), manifest.rows)
+
+    def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
+        """Hold the folder to the ledger, and show what an earlier driver landed and did not come to show."""
+        given = FileFormat(self._tenant.format)
+        schemas.require_columns(self._columns, given, self._tenant.partition_by)
+        take_place(self._store, self._tenant)
+        manifests = {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
+        with_rows = [manifest for _, manifest in sorted(manifests.items()) if manifest.files]
+        if with_rows:
+            landed_columns = self._landed_columns(with_rows[-1])
+            schemas.require_fit(landed_columns, self._columns, given, self._store.location)
+            self._writer.learn(with_rows[-1])
+        require_files(self._store, manifests)
+        if self._log is not None:
+            self._log.recover(manifests, landed)
+        self._store.create(self._path_of(schemas.digest(self._columns)), schemas.to_json(self._columns).encode())
+
+    def publish(self, batch: BatchNumber, committable: str) -> None:
+        """Show Spark's readers a batch that has landed."""
+        manifest = Manifest.from_json(batch, committable)
+        if manifest.files:
+            self._writer.learn(manifest)
+        if self._log is not None:
+            self._log.publish({batch: manifest})
+
+    def _landed_columns(self, manifest: Manifest) -> dict[str, Type]:
+        """Columns are kept under a name of their content, by every driver before its first batch."""
+        path = self._path_of(manifest.schema)
+        try:
+            return schemas.from_json(self._store.read(path).decode())
+        except FileMissing:
+            raise FilesLost(
+                f"{self._store.location}/{path} is missing, which tells the columns of the files that have landed: somebody "
+                "deleted it. Restore it, or start the stream anew at another path."
+            ) from None
+
+    @staticmethod
+    def _path_of(digest: str) -> str:
+        return f"{SCHEMAS}/{digest}.json"

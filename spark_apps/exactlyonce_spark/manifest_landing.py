@@ -1,0 +1,64 @@
+"""The path of a batch whose sink is a manifest: written unseen, recorded in the ledger, then shown to readers. No pyspark here.
+
+The ledger's transaction is the only point at which rows begin to count. Before it, a crash leaves files that nobody reads;
+after it, readers are shown them by this driver or by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from exactlyonce.ledger.fence import Permit, fence
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
+from exactlyonce_spark.target import ManifestTarget
+
+
+def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) -> None:
+    """Show readers what earlier drivers landed and did not come to show, before the first batch of this one.
+
+    It is read under the fence: no earlier driver lands anything after that.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        Refused: if the sink lacks what has landed, or shows what has not.
+    """
+    with ledger.transaction() as transaction:
+        stream = fence(transaction, permit, Lock.SHARE)
+        committables = transaction.read_committables(permit.stream_id)
+    target.recover(committables, stream.landed_batch)
+
+
+def land_manifest(
+    ledger: Ledger,
+    permit: Permit,
+    target: ManifestTarget,
+    planned: PlannedBatch,
+    rows: Any,
+    check: Callable[[], tuple[PlannedBatch, int | None]],
+) -> int:
+    """Write a batch, record it and show it; return its rows.
+
+    `check` is called once the rows are written: it requires that the source still is what was read, and returns the batch with
+    the fingerprints of its records, and how many records were read.
+
+    Raises:
+        Fenced, LandingRefused: nothing counts of what was written.
+        CommitOutcomeUnknown: if the outcome could not be settled.
+    """
+    prepared = target.prepare(planned.number, rows)
+    reached("batch.rows-written", planned.number)
+    marked, records_read = check()
+
+    def record(transaction: LedgerTransaction) -> Written:
+        transaction.write_committable(permit.stream_id, planned.number, prepared.committable)
+        return Written(prepared.rows)
+
+    land_batch(ledger, permit, marked, record, records_read=records_read)
+    reached("batch.landed", planned.number)
+    target.publish(planned.number, prepared.committable)
+    reached("batch.published", planned.number)
+    return prepared.rows

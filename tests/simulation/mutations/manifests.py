@@ -1,0 +1,53 @@
+"""A sink of files, broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from exactlyonce.connectors.files import orphans
+from exactlyonce.connectors.files.manifest import DATA
+from exactlyonce.connectors.files.orphans import Orphan
+from exactlyonce.connectors.files.spark_metadata import SparkMetadata
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce_spark.connectors.files.target import FilesTarget
+from exactlyonce_spark.target import Prepared
+
+
+@contextmanager
+def visible_before_the_ledger_knows() -> Iterator[None]:
+    """Readers are shown a batch once its files are written, not once the ledger has recorded them."""
+    prepare = FilesTarget.prepare
+
+    def shown_at_once(self: FilesTarget, batch: BatchNumber, rows: Any) -> Prepared:
+        prepared = prepare(self, batch, rows)
+        self.publish(batch, prepared.committable)
+        return prepared
+
+    with mock.patch.object(FilesTarget, "prepare", shown_at_once):
+        yield
+
+
+@contextmanager
+def orphans_of_running_drivers() -> Iterator[None]:
+    """Every file that no manifest names is removed as an orphan, also one that a driver has just written."""
+
+    def all_unnamed(listed: Mapping[str, int], manifests: Any, *stand: Any) -> tuple[Orphan, ...]:
+        named = {file.path for manifest in manifests for file in manifest.files}
+        return tuple(Orphan(f"{DATA}/{path}", size) for path, size in listed.items() if f"{DATA}/{path}" not in named)
+
+    with mock.patch.object(orphans, "orphans", all_unnamed):
+        yield
+
+
+@contextmanager
+def what_was_not_shown_stays_so() -> Iterator[None]:
+    """A driver does not show readers what its predecessor landed and died before showing."""
+
+    def only_looks(self: SparkMetadata, manifests: Any, landed: Any) -> None:
+        self._look()
+
+    with mock.patch.object(SparkMetadata, "recover", only_looks):
+        yield
