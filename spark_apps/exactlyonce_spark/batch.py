@@ -28,7 +28,7 @@ from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
-from exactlyonce_spark.source_check import RecordsLost
+from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target, TaskRange
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
@@ -141,11 +141,13 @@ class BatchLoop:
     def check_still_valid(self) -> None:
         """Between batches: require that this process may still land, and that the ledger has not gone back.
 
-        A driver without records to read would otherwise not notice a successor, nor a sink that was restored.
+        A driver without records to read would otherwise not notice a successor, nor a sink that was restored, nor that
+        retention has taken all that it was to read: a query whose checkpoint was lost begins at what is left, and waits.
 
         Raises:
             Fenced: this process may not land any more.
             LedgerWentBack: the sink was restored; reconciliation rewinds to it.
+            RecordsLost: the source no longer holds the next record; reconciliation says which are gone.
         """
         view = require_permit(self._ledger, self._permit)
         landed = view.stream.landed_batch
@@ -153,6 +155,7 @@ class BatchLoop:
             raise LedgerWentBack(
                 f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
             )
+        require_next_is_there(self._source, view.landed.positions)
 
     def run(self, batch: SparkBatch) -> Landing | None:
         """Land a batch, or recognise that it has landed (None); any error means that it has not landed by this call.

@@ -21,8 +21,7 @@ class Growth:
     def landed(self, stands: Positions) -> None:
         """Note where the stream stands after a batch."""
         if self._limit is not None:
-            until = Positions.from_json(self._limit.until)
-            self.due = all(stands[key] >= offset for key, offset in until.items() if key in stands)
+            self.due = stands.have_reached(Positions.from_json(self._limit.until))
 
     def grow(self) -> None:
         """From the next query on the resource's own limit holds."""

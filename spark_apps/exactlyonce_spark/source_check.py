@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
-from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import LeaderEpochs, SourceNow
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced
 
 
 class RecordsLost(ExactlyOnceError):
-    """Retention, or a truncated log, took records of the batch before they were read; nothing was landed."""
+    """Retention, or a truncated log, took records before they were read; nothing of them was landed."""
 
 
 class RecordsReplaced(LandingRefused):
@@ -83,6 +83,19 @@ def require_all_was_there(
     _require_same_records(source, batch, unproven, log.read, "were read", now)
     _require_same_leaders(batch, read, log, now)
     return now.leader_epochs
+
+
+def require_next_is_there(source: SourceCheck, stands: Positions) -> None:
+    """Require that the source holds the next record of each partition, or ends there.
+
+    Raises:
+        RecordsLost: retention, or a truncated log, took records before they were read.
+        SourceUnreachable, OriginMissing: as `SourceCheck.now`.
+    """
+    earliest = source.now(list(stands)).earliest if stands else stands
+    told = ", ".join(f"{key} from {at} to {earliest[key]}" for key, at in stands.items() if earliest[key] > at)
+    if told:
+        raise RecordsLost(f"Retention took records before they were read: {told}.")
 
 
 def _require_same_leaders(batch: BatchNumber, read: list[Partition], log: KnownLog, now: SourceNow) -> None:

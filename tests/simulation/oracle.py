@@ -14,7 +14,6 @@ from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.reconcile.batch_limit import has_passed
 from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
@@ -140,7 +139,7 @@ def check(world: SimulatedWorld) -> None:
     if _halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
     limit = world.statuses.status.batch_limit
-    if not _halted(world) and limit is not None and has_passed(Positions(landed), Positions.from_json(limit.until)):
+    if not _halted(world) and limit is not None and Positions(landed).have_reached(Positions.from_json(limit.until)):
         raise Violation(f"what was too large has landed, and {limit} still holds")
     without_reason = unexplained(world)
     if without_reason:

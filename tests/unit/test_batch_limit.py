@@ -8,16 +8,17 @@ from datetime import timedelta
 import pytest
 
 from exactlyonce.api.conditions import conditions_of
-from exactlyonce.api.status import ConditionStatus, Phase, StreamStatus
+from exactlyonce.api.spec import Recovery
+from exactlyonce.api.status import BatchLimit, ConditionStatus, Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, ShrunkLimit
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from exactlyonce.reconcile.batch_limit import has_passed
+from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from exactlyonce_spark.landing import begin_batch, record_failure
 from exactlyonce_spark.planned import PlannedBatch
@@ -263,7 +264,24 @@ def test_a_condition_of_its_own_says_so_and_ready_is_left_alone() -> None:
     assert "BatchLimited" not in {it.type for it in conditions_of(StreamStatus(), 1, machine.now)}
 
 
+def holds(until: dict[Partition, int], landed: dict[Partition, int], retired: dict[Partition, int]) -> bool:
+    """Whether a limit holds for a stream that stands there."""
+    machine = ended()
+    view = machine.ledger.look(STREAM)
+    assert view is not None
+    view = replace(view, landed=LandedPositions(Positions(landed), {}), retired=LandedPositions(Positions(retired), {}))
+    limit = BatchLimit(records=1, why="", batch=2, until=Positions(until).to_json(), since=machine.now)
+    return still_needed(limit, view, Recovery()) is not None
+
+
 def test_a_partition_that_is_not_read_any_more_holds_no_limit() -> None:
     gone = Partition("refunds", 0)
-    assert has_passed(Positions({KEYS[0]: 5}), Positions({KEYS[0]: 5, gone: 9}))
-    assert not has_passed(Positions({KEYS[0]: 4}), Positions({KEYS[0]: 5}))
+    assert not holds({KEYS[0]: 5, gone: 9}, {KEYS[0]: 5}, {gone: 3})
+    assert holds({KEYS[0]: 5, gone: 9}, {KEYS[0]: 4}, {gone: 3})
+
+
+def test_a_partition_of_which_nothing_has_landed_yet_holds_the_limit() -> None:
+    """Its records are the ones that were too large; the ledger has no row of it before the first has landed."""
+    new = Partition("orders", 7)
+    assert holds({KEYS[0]: 5, new: 9}, {KEYS[0]: 5}, {})
+    assert not holds({KEYS[0]: 5, new: 0}, {KEYS[0]: 5}, {})

@@ -13,6 +13,7 @@ from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing, PlanUnfit
+from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.ledgers import IDS, P0, P1, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTransaction
@@ -166,3 +167,14 @@ def test_a_driver_with_a_successor_writes_no_dead_letters_of_at_most_once() -> N
     with pytest.raises(Fenced):
         stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1, meanwhile=succeeded))
     assert stage.counts("letter") == []
+
+
+def test_a_driver_without_records_to_read_notices_that_retention_took_those_that_had_not_landed() -> None:
+    """As where its checkpoint was lost just before it started: then its query begins at what is left, and waits."""
+    stage = Stage()
+    topic = MemoryTopic({P0: 10, P1: 0})
+    loop = BatchLoop(stage.ledger, stage.permit, stage.target, topic, BatchSettings())
+    loop.check_still_valid()
+    topic.starts[P0] = 10
+    with pytest.raises(RecordsLost, match=r"orders-0 from 0 to 10"):
+        loop.check_still_valid()

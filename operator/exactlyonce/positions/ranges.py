@@ -105,6 +105,14 @@ class Positions(Mapping[Partition, int]):
             raise MalformedPositions(f"no end is given for {', '.join(missing)}")
         return Ranges({partition: OffsetRange(self.get(partition, 0), end) for partition, end in until.items()})
 
+    def have_reached(self, until: Positions) -> bool:
+        """Whether nothing before `until` is left; a partition that is missing here has not been read at all."""
+        return all(self.get(key, 0) >= offset for key, offset in until.items())
+
+    def without(self, others: Mapping[Partition, object]) -> Positions:
+        """Return these positions without the partitions of `others`."""
+        return Positions({key: offset for key, offset in self.items() if key not in others})
+
     def at_least(self, floor: Positions) -> Positions:
         """Return these positions, each raised to the one in `floor` where that is greater."""
         return Positions({partition: max(offset, floor.get(partition, 0)) for partition, offset in self.items()})

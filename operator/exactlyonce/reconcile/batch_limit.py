@@ -63,12 +63,10 @@ def still_needed(limit: BatchLimit | None, view: LedgerView | None, recovery: Re
         return None
     if view is None or view.stream.landed_batch is None:
         return limit
-    return None if has_passed(view.landed.positions, Positions.from_json(limit.until)) else limit
-
-
-def has_passed(stands: Positions, until: Positions) -> bool:
-    """Whether the stream stands at or beyond `until` wherever it reads."""
-    return all(stands[key] >= offset for key, offset in until.items() if key in stands)
+    until = Positions.from_json(limit.until).without(view.retired.positions)
+    if view.landed.positions.have_reached(until):
+        return None
+    return limit.model_copy(update={"until": until.to_json()})
 
 
 def order_of(limit: BatchLimit | None) -> ShrunkLimit | None:
