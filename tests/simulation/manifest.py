@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from exactlyonce.connectors.files import orphans
-from exactlyonce.connectors.files.manifest import DATA, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
 from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spark_log import COMPACT_INTERVAL, FOLDER, batch_of, name_of, parse
 from exactlyonce.positions.ranges import BatchNumber, Epoch
@@ -85,7 +85,7 @@ class Writer:
         """Write the rows of a batch."""
         found = rows()
         pieces = [tuple(found[first : first + 3]) for first in range(0, len(found), 3)]
-        files = [self._output.write(f"{DATA}/{write.name}/part-{at}", piece) for at, piece in enumerate(pieces)]
+        files = [self._output.write(f"{write.name}-part-{at}", piece) for at, piece in enumerate(pieces)]
         return WrittenFiles(tuple(files), len(found))
 
     def learn(self, manifest: Manifest) -> None:

@@ -35,7 +35,7 @@ STRUCT: Type = {
 )
 def test_a_type_that_the_format_cannot_hold_is_named_with_its_column(given: FileFormat, type_: Type, kind: str) -> None:
     with pytest.raises(
-        ColumnsUnfit, match=f"The column extra is or contains a {kind}, which {given} files cannot hold"
+        ColumnsUnfit, match=f"The type of column extra is or contains {kind}, which {given} files cannot hold"
     ):
         require_columns({"id": "long", "extra": type_}, given, ())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.connectors.files.manifest import DATA, DataFile, Manifest, ManifestUnreadable, PositionSpan, Write
+from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, ManifestUnreadable, PositionSpan, Write
 from exactlyonce.connectors.files.orphans import orphans
 from exactlyonce.connectors.files.place import (
     MARKER,
@@ -36,7 +36,7 @@ def names(folder: Path) -> list[str]:
 def test_a_stream_takes_an_empty_folder_and_finds_it_its_own_again(tmp_path: Path) -> None:
     for _ in range(2):
         take_place(store_in(tmp_path), TENANT)
-    (tmp_path / DATA).mkdir()
+    (tmp_path / "day=1").mkdir()
     take_place(store_in(tmp_path), TENANT)
     assert names(tmp_path) == [MARKER]
 
@@ -94,7 +94,7 @@ def landed(*files: DataFile, batch: int = 3) -> Manifest:
 
 
 def test_a_file_that_was_deleted_or_replaced_behind_the_manifest_is_named(tmp_path: Path) -> None:
-    paths = [f"{DATA}/1-{batch}-0123456789abcdef/part-0.parquet" for batch in (3, 4, 5)]
+    paths = [f"day=1/1-{batch}-0123456789abcdef-part-0.parquet" for batch in (3, 4, 5)]
     for path in paths:
         store_in(tmp_path).create(path, b"12345")
     manifests = {
@@ -112,7 +112,7 @@ def test_a_file_that_was_deleted_or_replaced_behind_the_manifest_is_named(tmp_pa
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
     spans = (PositionSpan("orders", 0, 5, 9), PositionSpan("shards", "shardId-1", 10**38, 10**38 + 1))
-    manifest = landed(DataFile("data/a", 1, 2, 3, spans), DataFile("data/b", 4, 5))
+    manifest = landed(DataFile("a", 1, 2, 3, spans), DataFile("b", 4, 5))
     assert Manifest.from_json(manifest.batch, manifest.to_json()) == manifest
 
 
@@ -126,7 +126,11 @@ def test_a_manifest_that_cannot_be_read_is_no_empty_one(text: str) -> None:
 
 def test_an_attempt_is_known_by_the_path_of_each_of_its_files() -> None:
     write = Write.draw(Epoch(3), BatchNumber(17))
-    assert Write.of_path(f"{write.name}/part-00000.parquet") == write
+    assert Write.of_path(f"{write.name}-part-00000.parquet") == write
+    assert Write.of_path(f".{write.name}-part-00000.parquet.crc") == write
+    assert Write.of_path(f"{WRITING}/{write.name}/_temporary/0/part-00000.parquet") == write
+    assert Write.of_path(f"{write.name}/part-00000.parquet") is None
+    assert Write.of_path("_spark_metadata/9.compact") is None
     assert Write.of_path(f"day=1/hour=2/{write.name}-part-00000.parquet") == write
     assert Write.of_path("day=1/part-00000.parquet") is None
     assert Write.of_path(f"day={write.name}/part-00000.parquet") is None
@@ -135,7 +139,7 @@ def test_an_attempt_is_known_by_the_path_of_each_of_its_files() -> None:
 
 def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
     def path(epoch: int, batch: int, random: str = "a") -> str:
-        return f"{epoch}-{batch}-{random * 16}/part-0.parquet"
+        return f"{epoch}-{batch}-{random * 16}-part-0.parquet"
 
     listed = {
         path(1, 4): 10,  # named by the manifest
@@ -145,14 +149,16 @@ def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
         path(2, 6): 14,  # the driver may be writing it now
         path(3, 6): 15,  # of a driver that was started after the ledger was read
         "by-hand.parquet": 16,
+        f"{WRITING}/1-9-{'d' * 16}/x": 17,
+        f".{path(1, 4)}.crc": 18,  # the checksum of a file that is named
     }
     manifests = [
-        landed(DataFile(f"{DATA}/{path(1, 4)}", 10, 1), batch=4),
-        landed(DataFile(f"{DATA}/{path(2, 5, 'b')}", 12, 1), batch=5),
+        landed(DataFile(path(1, 4), 10, 1), batch=4),
+        landed(DataFile(path(2, 5, "b"), 12, 1), batch=5),
     ]
     found = orphans(listed, manifests, Epoch(2), BatchNumber(5))
-    assert [orphan.path for orphan in found] == [f"{DATA}/{path(1, 5)}", f"{DATA}/{path(2, 5, 'c')}"]
-    assert [orphan.size_bytes for orphan in found] == [11, 13]
+    assert [orphan.path for orphan in found] == [path(1, 5), path(2, 5, "c"), f"{WRITING}/1-9-{'d' * 16}/x"]
+    assert [orphan.size_bytes for orphan in found] == [11, 13, 17]
 
 
 def test_a_path_is_local_or_on_s3_and_never_climbs() -> None:

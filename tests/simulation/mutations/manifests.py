@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from exactlyonce.connectors.files import orphans
-from exactlyonce.connectors.files.manifest import DATA
+from exactlyonce.connectors.files.manifest import Write
 from exactlyonce.connectors.files.orphans import Orphan
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.positions.ranges import BatchNumber
@@ -36,7 +36,7 @@ def orphans_of_running_drivers() -> Iterator[None]:
 
     def all_unnamed(listed: Mapping[str, int], manifests: Any, *stand: Any) -> tuple[Orphan, ...]:
         named = {file.path for manifest in manifests for file in manifest.files}
-        return tuple(Orphan(f"{DATA}/{path}", size) for path, size in listed.items() if f"{DATA}/{path}" not in named)
+        return tuple(Orphan(path, size) for path, size in listed.items() if Write.of_path(path) and path not in named)
 
     with mock.patch.object(orphans, "orphans", all_unnamed):
         yield

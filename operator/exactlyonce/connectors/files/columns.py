@@ -42,9 +42,8 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
         unfit = next((kind for kind in _kinds(type_) if kind in _UNFIT[given]), None)
         if unfit is not None:
             raise ColumnsUnfit(
-                f"The column {name} is or contains a {unfit}, which {given} files cannot hold; leave it out or convert it "
-                "in the "
-                "transform, or choose another sink.files.format."
+                f"The type of column {name} is or contains {unfit}, which {given} files cannot hold; leave it out or convert "
+                "it in the transform, or choose another sink.files.format."
             )
     missing = [name for name in partition_by if name not in columns]
     if missing:

@@ -16,8 +16,8 @@ from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 VERSION = 1
-DATA = "data"
-"""The folder of data files below the sink's path."""
+WRITING = "_exactlyonce/writing"
+"""Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
 
 _WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})")
 
@@ -49,16 +49,16 @@ class Write:
 
     @classmethod
     def of_path(cls, path: str) -> Write | None:
-        """Return the attempt that made the file at a path relative to DATA; None for a file that no attempt made.
+        """Return the attempt that made the file at a path relative to the sink's; None for a file that no attempt made.
 
-        Its name begins the first part of the path (a folder of its own), or the file's name below folders of partition columns.
+        Its name begins the file's own name, or is that of the attempt's folder below WRITING.
         """
-        first, last = path.split("/")[0], path.split("/")[-1]
-        for part in (first, last):
-            found = _WRITE.match(part)
-            if found is not None and part[found.end() :][:1] in ("", "-"):
-                return cls(Epoch(int(found[1])), BatchNumber(int(found[2])), found[3])
-        return None
+        is_written = path.startswith(f"{WRITING}/")
+        part = path.removeprefix(f"{WRITING}/").split("/")[0] if is_written else path.split("/")[-1].removeprefix(".")
+        found = _WRITE.fullmatch(part) if is_written else _WRITE.match(part)
+        if found is None or (not is_written and part[found.end() :][:1] != "-"):
+            return None
+        return cls(Epoch(int(found[1])), BatchNumber(int(found[2])), found[3])
 
 
 @dataclass(frozen=True, slots=True)

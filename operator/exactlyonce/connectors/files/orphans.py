@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exactlyonce.checkpoint.store import LogStore
-from exactlyonce.connectors.files.manifest import DATA, Manifest, Write
+from exactlyonce.connectors.files.manifest import Manifest, Write
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.positions.ranges import BatchNumber, Epoch
@@ -27,7 +27,7 @@ class Orphan:
 def orphans(
     listed: Mapping[str, int], manifests: Iterable[Manifest], epoch: Epoch, landed: BatchNumber | None
 ) -> tuple[Orphan, ...]:
-    """Return what can be removed of the files below DATA.
+    """Return what can be removed of the files below the sink's path.
 
     `epoch`, `landed` and `manifests` are what one transaction read; it does not matter whether the files were listed before or
     after. Performs no I/O.
@@ -36,16 +36,22 @@ def orphans(
     landed. What the driver of this epoch writes for a later batch is left alone, however old it is, and so is what carries no
     name of an attempt.
     """
-    named = {file.path for manifest in manifests for file in manifest.files}
+    named = {name for manifest in manifests for file in manifest.files for name in (file.path, _checksum_of(file.path))}
     found = []
     for path, size in sorted(listed.items()):
         write = Write.of_path(path)
-        if write is None or f"{DATA}/{path}" in named:
+        if write is None or path in named:
             continue
         is_settled = landed is not None and write.batch <= landed
         if write.epoch < epoch or (write.epoch == epoch and is_settled):
-            found.append(Orphan(f"{DATA}/{path}", size))
+            found.append(Orphan(path, size))
     return tuple(found)
+
+
+def _checksum_of(path: str) -> str:
+    """Hadoop's hidden checksum of a file on a local disk goes with it."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}{'/' if folder else ''}.{name}.crc"
 
 
 class StreamUnknown(Refused):
@@ -58,7 +64,7 @@ def find_orphans(store: LogStore, ledger: Ledger, stream_id: str) -> tuple[Orpha
     Raises:
         StreamUnknown: if the ledger does not know the stream.
     """
-    listed = store.tree(DATA)
+    listed = store.tree("")
     with ledger.transaction() as transaction:
         stream = transaction.lock_stream(stream_id, Lock.SHARE)
         committables = transaction.read_committables(stream_id)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from exactlyonce.checkpoint.store import AlreadyExists, LogStore
-from exactlyonce.connectors.files.manifest import DATA, Manifest
+from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER
+from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import ExactlyOnceError, Refused, RefusedOutside, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -39,6 +40,11 @@ class Tenant:
     format: str
     partition_by: tuple[str, ...]
     manifest: str
+
+    @classmethod
+    def of(cls, sink: FilesSink, stream: str, ledger: str) -> Tenant:
+        """Return the tenant that a stream with this sink is."""
+        return cls(stream, ledger, sink.format.value, sink.partition_by, sink.manifest.value)
 
     def to_bytes(self) -> bytes:
         """Render it; equal tenants give equal bytes."""
@@ -128,12 +134,12 @@ def require_files(store: LogStore, manifests: Mapping[BatchNumber, Manifest]) ->
     Raises:
         FilesLost: naming the batches and the first files.
     """
-    there = store.tree(DATA)
+    there = store.tree("")
     lost = [
         (batch, file.path)
         for batch, manifest in sorted(manifests.items())
         for file in manifest.files
-        if there.get(file.path.removeprefix(f"{DATA}/")) != file.size_bytes
+        if there.get(file.path) != file.size_bytes
     ]
     if lost:
         batches = ", ".join(str(batch) for batch in dict.fromkeys(batch for batch, _ in lost))

@@ -82,8 +82,8 @@ class FilesSink(Model):
 
     format: FileFormat = Field(FileFormat.PARQUET, description="How rows are written.")
     path: FilesPath = Field(
-        description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. Data files are in "
-        "its folder data, and count once the ledger names them."
+        description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. A file in it "
+        "counts once the ledger names it."
     )
     endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
     region: Region | None = Field(None, description="The region of the bucket.")

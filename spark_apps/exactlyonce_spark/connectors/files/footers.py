@@ -1,0 +1,74 @@
+"""What data files say of themselves: how many rows they hold, and of which source positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
+from exactlyonce.connectors.files.manifest import PositionSpan
+from exactlyonce.connectors.files.spec import FileFormat
+
+Spans = tuple[PositionSpan, ...]
+
+
+@dataclass(frozen=True)
+class Footers:
+    """Reads the footers of Parquet and ORC files in the driver's JVM, on whatever file system they are."""
+
+    session: SparkSession
+    format: FileFormat
+    with_spans: bool
+
+    def read(self, status: Any) -> tuple[int | None, Spans]:
+        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+        jvm: Any = self.session._jvm
+        conf = self.session._jsc.hadoopConfiguration()
+        if self.format is FileFormat.ORC:
+            orc = jvm.org.apache.orc.OrcFile
+            reader = orc.createReader(status.getPath(), orc.readerOptions(conf))
+            try:
+                return int(reader.getNumberOfRows()), ()
+            finally:
+                reader.close()
+        if self.format is not FileFormat.PARQUET:
+            return None, ()
+        parquet = jvm.org.apache.parquet.hadoop
+        reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromStatus(status, conf))
+        try:
+            return int(reader.getRecordCount()), self._spans(reader.getFooter()) if self.with_spans else ()
+        finally:
+            reader.close()
+
+    def _spans(self, footer: Any) -> Spans:
+        """Return the span of each source partition, where every row group holds rows of one partition alone."""
+        found: dict[tuple[str, int | str], tuple[int, int]] = {}
+        for block in footer.getBlocks():
+            bounds = dict(_bounds(block))
+            if not {ORIGIN, PARTITION, OFFSET} <= bounds.keys():
+                return ()
+            (origin, other_origin), (partition, other_partition) = bounds[ORIGIN], bounds[PARTITION]
+            if (origin, partition) != (other_origin, other_partition):
+                return ()
+            first, last = bounds[OFFSET]
+            before = found.get((origin, partition), (first, last))
+            found[origin, partition] = min(before[0], first), max(before[1], last)
+        return tuple(PositionSpan(*key, *span) for key, span in sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def _bounds(block: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the least and the greatest value of each column that has them."""
+    for column in block.getColumns():
+        statistics = column.getStatistics()
+        if statistics is not None and statistics.hasNonNullValue():
+            yield (
+                column.getPath().toDotString(),
+                (_value(statistics.genericGetMin()), _value(statistics.genericGetMax())),
+            )
+
+
+def _value(value: Any) -> Any:
+    return value if isinstance(value, int) else value.toStringUsingUTF8()

@@ -1,0 +1,153 @@
+"""Write a batch with Spark's own DataFrameWriter, and list what it wrote with Hadoop's file systems."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession, functions
+
+from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
+from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
+from exactlyonce.connectors.files.spec import FileFormat, FilesSink
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce_spark.connectors.files.footers import Footers
+from exactlyonce_spark.connectors.files.target import WrittenFiles
+
+VIEW_POSITION = {ORIGIN: "_topic", PARTITION: "_partition", OFFSET: "_offset"}
+"""Where a row's position comes from: columns of the view `source` that the query has to yield."""
+
+
+class RowsMissing(ExactlyOnceError):
+    """The files hold another number of rows than the query gave to their writer. Nothing has landed; the batch runs again."""
+
+
+def with_positions(rows: DataFrame) -> DataFrame:
+    """Return rows whose columns of the view's own position are named as they are in files."""
+    return rows.withColumnsRenamed({view: column for column, view in VIEW_POSITION.items()})
+
+
+@dataclass
+class SparkFileWriter:
+    """Writes the batches of one stream. No batch is shuffled: as many tasks write as read, or as many as there are cores."""
+
+    session: SparkSession
+    sink: FilesSink
+    bytes_per_row: float | None = None
+
+    def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
+        """Write rows into a folder of this attempt alone, and move its files to where readers of the manifest find them.
+
+        Spark reads an unpartitioned folder by the files in it alone, and wants all `column=value` folders below one base: so
+        files stand directly below the sink's path, as those of Spark's own file sink do.
+
+        Raises:
+            RowsMissing: if the files do not hold what was given to their writer.
+        """
+        if self.sink.include_positions:
+            rows = with_positions(rows)
+        counted = Observation()
+        folder = f"{self.sink.path}/{WRITING}/{write.name}"
+        writer = self._fewer_tasks(rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))).write
+        writer = (
+            writer.format(self.sink.format.spark_name).options(**self._options()).partitionBy(*self.sink.partition_by)
+        )
+        writer.mode("error").save(folder)
+        count = int(counted.get["rows"])
+        hadoop = _Hadoop(self.session, self.sink.path)
+        files = tuple(self._files(write, folder, hadoop)) if count else ()
+        held = [file.rows for file in files if file.rows is not None]
+        if len(held) == len(files) and sum(held) != count:
+            raise RowsMissing(
+                f"Batch {write.batch} gave {count} rows to the writer and the files in {folder} hold {sum(held)}; nothing of "
+                "it has landed and it runs again."
+            )
+        hadoop.remove(folder)
+        if not self.sink.is_on_s3:
+            for file in files:
+                _flush(Path(self.sink.path.removeprefix("file://"), file.path))
+        return WrittenFiles(files, count)
+
+    def learn(self, manifest: Manifest) -> None:
+        """Take how many bytes a row takes."""
+        if manifest.rows:
+            self.bytes_per_row = sum(file.size_bytes for file in manifest.files) / manifest.rows
+
+    def _options(self) -> dict[str, str]:
+        options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+        if self.sink.format is FileFormat.CSV:
+            options["header"] = "true"
+        if self.bytes_per_row:
+            options["maxRecordsPerFile"] = str(max(1, math.ceil(self.sink.target_file_bytes / self.bytes_per_row)))
+        return options
+
+    def _fewer_tasks(self, rows: DataFrame) -> DataFrame:
+        """A task makes a file at least: more tasks than cores make files smaller and the batch no faster."""
+        cores = self.session.sparkContext.defaultParallelism
+        return rows.coalesce(cores) if rows.rdd.getNumPartitions() > cores else rows
+
+    def _files(self, write: Write, folder: str, hadoop: _Hadoop) -> Iterator[DataFile]:
+        footers = Footers(self.session, self.sink.format, with_spans=self.sink.include_positions)
+        for status in hadoop.files_below(folder):
+            rows, spans = footers.read(status)
+            path = hadoop.relative(status.getPath())
+            if rows == 0:
+                continue
+            final = hadoop.move(path, _final(path, write))
+            yield DataFile(final, int(status.getLen()), int(status.getModificationTime()), rows, spans)
+
+
+def _final(path: str, write: Write) -> str:
+    """From _exactlyonce/writing/ATTEMPT/day=1/part-0 to day=1/ATTEMPT-part-0."""
+    *folders, name = path.removeprefix(f"{WRITING}/{write.name}/").split("/")
+    return "/".join([*folders, f"{write.name}-{name}"])
+
+
+def _flush(path: Path) -> None:
+    """Wait for the disk: the ledger's entry must not outlive a file that it names when the machine crashes."""
+    for place in (path, path.parent):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Hadoop:
+    """A folder as Hadoop's file system has it."""
+
+    def __init__(self, session: SparkSession, location: str) -> None:
+        self._path = session._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr] # a classic session has a JVM
+        conf = session._jsc.hadoopConfiguration()
+        self._root = self._path(location)
+        self._files = self._root.getFileSystem(conf)
+        self._prefix = str(self._files.makeQualified(self._root).toString())
+
+    def files_below(self, folder: str) -> Iterator[Any]:
+        """Yield the status of each file below a folder, by path; checksums are left out by Hadoop itself."""
+        found, statuses = self._files.listFiles(self._path(folder), True), []
+        while found.hasNext():
+            statuses.append(found.next())
+        yield from sorted(statuses, key=lambda status: str(status.getPath().toString()))
+
+    def relative(self, path: Any) -> str:
+        """Return a path as it is below the location."""
+        return str(path.toString()).removeprefix(f"{self._prefix}/")
+
+    def move(self, source: str, target: str) -> str:
+        """Rename a file to a name that nobody else uses, and return that name."""
+        final = self._path(f"{self._prefix}/{target}")
+        self._files.mkdirs(final.getParent())
+        if not self._files.rename(self._path(f"{self._prefix}/{source}"), final):
+            raise RowsMissing(
+                f"{source} could not be renamed to {target}; nothing of its batch has landed and it runs again."
+            )
+        return target
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with what is left in it."""
+        self._files.delete(self._path(folder), True)
