@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, refusal
 from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
+from exactlyonce.launch.pod_settings import mib
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce_spark import class_archive, kubernetes_settings
 from exactlyonce_spark.s3_settings import give_login, s3_settings
@@ -72,7 +73,7 @@ def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, s
         SHUFFLE_PARTITIONS: str(spec.shuffle_partitions),
         "spark.app.name": f"exactlyonce {driver.stream_id}",
         "spark.master": driver.master,
-        "spark.driver.memory": spec.driver.memory,
+        "spark.driver.memory": f"{mib(spec.driver.memory)}m",
         "spark.driver.extraClassPath": f"{jars}/*",
         "spark.executor.extraClassPath": f"{jars}/*",
         **s3_settings(spec.checkpoint),

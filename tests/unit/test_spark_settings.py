@@ -52,6 +52,13 @@ def test_a_driver_in_a_pod_finds_the_api_server_and_tells_executors_its_own_addr
     assert settings["spark.kubernetes.namespace"] == "shop"
 
 
+@pytest.mark.parametrize("place", [here, in_a_pod])
+@pytest.mark.parametrize(("memory", "heap"), [("700Mi", "700m"), ("2Gi", "2048m")])
+def test_a_drivers_heap_is_told_as_java_reads_it(tmp_path: Path, place: Any, memory: str, heap: str) -> None:
+    settings = session_settings(place(tmp_path, {"spec.driver": {"memory": memory}}), JARS, POD)
+    assert settings["spark.driver.memory"] == heap, "java does not start with -Xmx700Mi"
+
+
 def test_an_ipv6_cluster_has_its_addresses_in_brackets(tmp_path: Path) -> None:
     addresses = {"KUBERNETES_SERVICE_HOST": "fd00::1", "EXACTLYONCE_POD_IP": "fd00::7"}
     settings = session_settings(in_a_pod(tmp_path), JARS, {**POD, **addresses})
