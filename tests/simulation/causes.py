@@ -72,7 +72,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     LogUnreadable: _FILES,
     StateMissing: _FILES,
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
-    StoreUnreachable: _FILES,
+    StoreUnreachable: _FILES | {"cut at commit"},  # the store of an object log gives no answer then
     StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
     EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "lose ledger", "cut at commit"}),
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),

@@ -10,6 +10,7 @@ from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
+from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
 from exactlyonce_spark.failures import is_too_large
@@ -17,7 +18,6 @@ from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.planned import PlannedBatch
 from exactlyonce_spark.target import ManifestTarget, Target
-from tests.simulation.database import MemoryLedger
 from tests.simulation.launcher import Driver
 from tests.simulation.manifest import target_of
 from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
@@ -25,7 +25,6 @@ from tests.simulation.scheduler import Process
 from tests.simulation.spark import Query
 from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord
 from tests.simulation.state import StateMissing
-from tests.simulation.target import MemoryTarget
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, orders: Orders) -> None:
     """Claim, take the path from the ledger, run the query."""
-    ledger = MemoryLedger(world.database)
+    ledger = world.ledger()
     try:
         permit, row = claim_epoch(ledger, STREAM_ID, attempt, driver.process.name, orders.ticket)
         assert row.checkpoint_path is not None
@@ -41,7 +40,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         settings = BatchSettings(
             world.scenario.delivery, asked.commit, small_batch_records=1000 if world.scenario.small_batches else 0
         )
-        target: Target | ManifestTarget = MemoryTarget(world.database, attempt)
+        target: Target | ManifestTarget = world.target(attempt)
         if world.scenario.manifest:
             target = target_of(world, attempt)
             recover_manifests(ledger, permit, target)
@@ -70,7 +69,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
 
 
 def _run(
-    world: SimulatedWorld, driver: Driver, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, query: Query
+    world: SimulatedWorld, driver: Driver, ledger: Ledger, permit: Permit, loop: BatchLoop, query: Query
 ) -> LastWords:
     """Run the query; a batch that fails is recorded as failed, where that is still possible."""
     try:
@@ -88,7 +87,7 @@ def _run(
 
 
 def _record_failure(
-    world: SimulatedWorld, ledger: MemoryLedger, permit: Permit, loop: BatchLoop, problem: Exception
+    world: SimulatedWorld, ledger: Ledger, permit: Permit, loop: BatchLoop, problem: Exception
 ) -> PlannedBatch:
     planned = loop.in_hand
     assert planned is not None, "a record is read in a batch"

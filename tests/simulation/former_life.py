@@ -13,12 +13,10 @@ from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
 from exactlyonce_spark.batch import BatchLoop, BatchSettings
-from tests.simulation.database import MemoryLedger
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.source import MemoryTopic
 from tests.simulation.spark import Query
-from tests.simulation.target import MemoryTarget
 from tests.simulation.world import SimulatedWorld
 
 TICKET = "drawn in the former life"
@@ -39,14 +37,14 @@ def _drive(world: SimulatedWorld, process: Process, epoch: Epoch) -> None:
         )
 
     world.simulation.wait("its epoch", may_claim)
-    ledger = MemoryLedger(world.database)
+    ledger = world.ledger()
     try:
         permit, row = claim_epoch(ledger, STREAM_ID, epoch, process.name, TICKET)
     except Fenced:
         return
     assert row.checkpoint_path is not None
     settings = BatchSettings(world.scenario.delivery, world.commit, small_batch_records=0)
-    loop = BatchLoop(ledger, permit, MemoryTarget(world.database, epoch), world.topic, settings)
+    loop = BatchLoop(ledger, permit, world.target(epoch), world.topic, settings)
     before = cast(SimulatedWorld, _World(world))
     Query(before, process, row.checkpoint_path, loop, lambda: world.draining, world.named).run()
 

@@ -14,13 +14,14 @@ class ObjectHooks:
     """How the store meets the scheduler; the defaults let it be used alone, and answer everything at once.
 
     `create_fate`: `answered`; `lost` before it took effect; `applied`, and only the answer is lost; or `late`, under way
-    until somebody settles it. `reads_fail` says whether a read or a list gets no answer. `shows` says whether a list shows a
-    file that came or went while it was made.
+    until somebody settles it. `reads_fail` says whether a read or a list gets no answer. A list is made in `parts`, and
+    `shows` says whether it shows what came or went meanwhile.
     """
 
     step: Callable[[str], None] = lambda label: None
     create_fate: Callable[[], str] = lambda: "answered"
     reads_fail: Callable[[], bool] = lambda: False
+    parts: Callable[[], int] = lambda: 2
     shows: Callable[[], bool] = lambda: True
     changed: Callable[[], None] = lambda: None
 
@@ -59,11 +60,11 @@ class MemoryObjects:
         """List a folder; what comes or goes meanwhile may be there or not."""
         self._ask("list", folder)
         before = self._names(folder)
-        self.hooks.step(f"list more of {folder}")
+        for _ in range(self.hooks.parts() - 1):
+            self.hooks.step(f"list more of {folder}")
         now = self._names(folder)
         if before != now:
-            sometimes = sorted(before ^ now)
-            now = (before & now) | {name for name in sometimes if self.hooks.shows()}
+            now = (before & now) | self._seen(before - now) | self._seen(now - before)
         return tuple(sorted(name for name in now if name > after))
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -84,6 +85,12 @@ class MemoryObjects:
         self.objects[path] = content
         self.hooks.changed()
         return Created()
+
+    def _seen(self, names: set[str]) -> set[str]:
+        """Which of the files that came, or went, during a list it shows: all, none, or some."""
+        if self.hooks.shows():
+            return names if self.hooks.shows() else set()
+        return {name for name in sorted(names) if self.hooks.shows()}
 
     def _ask(self, what: str, path: str) -> None:
         self.hooks.step(f"{what} {path}")

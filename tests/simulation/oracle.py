@@ -39,13 +39,15 @@ class Broken(Exception):
     """The code that ran is no protocol at all: a call that does not fit what it calls. No mutation may be found by that."""
 
 
-def run_seed(seed: int, scenario: Scenario | None = None) -> SimulatedWorld:
-    """Run one seed to its end and check it.
+def run_seed(
+    seed: int, scenario: Scenario | None = None, kind: type[SimulatedWorld] = SimulatedWorld
+) -> SimulatedWorld:
+    """Run one seed of a kind of world to its end and check it.
 
     Raises:
         Violation: with the seed, the scenario and the last steps.
     """
-    world = SimulatedWorld(seed, scenario)
+    world = kind(seed, scenario)
     try:
         with repeatable(seed, world):
             _run(world)

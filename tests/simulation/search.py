@@ -14,9 +14,11 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
-from tests.simulation.mutations import HARMLESS, MUTATIONS
+from tests.simulation.log_world import LogWorld
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_OBJECT_LOGS
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
+from tests.simulation.world import SimulatedWorld
 
 CHUNK = 100
 SEEDS_TO_FIND_A_MUTATION = 10_000
@@ -52,12 +54,12 @@ def workers() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(initializer=_collect_seldom)
 
 
-def violations_in(first: int, until: int) -> list[Found]:
+def violations_in(first: int, until: int, kind: type[SimulatedWorld] = SimulatedWorld) -> list[Found]:
     """Run the seeds `[first, until)` and return those that went wrong."""
     found = []
     for seed in range(first, until):
         try:
-            run_seed(seed)
+            run_seed(seed, kind=kind)
         except Violation as problem:
             found.append(Found(seed, str(problem)))
     return found
@@ -109,10 +111,11 @@ def first_that_finds(name: str, seeds: int, tried_first: int | None = None) -> F
 
     `tried_first` is a seed that found it before; where it still does, no other one is tried.
     """
+    kind = LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
     with {**MUTATIONS, **HARMLESS}[name]():
         for seed in (*(() if tried_first is None else (tried_first,)), *range(seeds)):
             try:
-                run_seed(seed, scenario_of(name, seed))
+                run_seed(seed, scenario_of(name, seed), kind)
             except Violation as problem:
                 return Found(seed, str(problem))
     return None

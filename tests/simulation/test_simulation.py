@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.reconcile.verdicts import FirstStart
+from tests.simulation.log_world import LogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
 from tests.simulation.mutations import HARMLESS, MUTATIONS
 from tests.simulation.oracle import run_seed
@@ -26,9 +27,13 @@ from tests.simulation.search import (
     violations_in,
     workers,
 )
+from tests.simulation.world import SimulatedWorld
 
 SEEDS = int(os.environ.get("SEEDS", "10000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
+SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
+"""A world whose ledger is an object log takes five times as long; 10,000 of them: `make test-full`, or LOG_SEEDS=10000."""
+
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 
 Search = Callable[[str], Found | None]
@@ -62,25 +67,29 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
     return lambda name: pending[name].result()
 
 
-def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor) -> None:
-    last = FIRST_SEED + SEEDS
-    starts = range(FIRST_SEED, last, CHUNK)
-    chunks = pool.map(violations_in, starts, [min(start + CHUNK, last) for start in starts])
+@pytest.mark.parametrize(("kind", "seeds"), [(SimulatedWorld, SEEDS), (LogWorld, SEEDS_OF_OBJECT_LOGS)])
+def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type[SimulatedWorld], seeds: int) -> None:
+    last = FIRST_SEED + seeds
+    chunk = min(CHUNK, max(1, seeds // 10))
+    starts = range(FIRST_SEED, last, chunk)
+    chunks = pool.map(violations_in, starts, [min(start + chunk, last) for start in starts], [kind] * len(starts))
     found = [problem for chunk in chunks for problem in chunk]
     assert not found, (
-        f"{len(found)} of {SEEDS} seeds went wrong: {[problem.seed for problem in found[:20]]}; the first:\n{found[0].words}\n"
+        f"{len(found)} of {seeds} seeds went wrong: {[problem.seed for problem in found[:20]]}; the first:\n{found[0].words}\n"
         f"Again: FIRST_SEED={found[0].seed} SEEDS=1 make test-simulation"
     )
 
 
-def test_a_seed_gives_the_same_run_every_time() -> None:
-    assert run_seed(7).simulation.trace == run_seed(7).simulation.trace
+@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld])
+def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
+    assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace
 
 
-def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start() -> None:
+@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld])
+def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start(kind: type[SimulatedWorld]) -> None:
     for seed in range(20):
         scenario = replace(Scenario.draw(random.Random(seed)), hazards=frozenset(), operators=1)
-        world = run_seed(seed, scenario)
+        world = run_seed(seed, scenario, kind)
         assert [attempt.number for attempt in world.journal.attempts] == [1]
         assert [type(attempt.decision.verdict) for attempt in world.journal.attempts if attempt.decision] == [
             FirstStart

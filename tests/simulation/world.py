@@ -10,6 +10,7 @@ from functools import partial
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
+from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
 from exactlyonce.positions.ranges import Epoch, Partition
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching, World
@@ -17,6 +18,7 @@ from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce_spark import tasks
+from exactlyonce_spark.target import Target
 from tests.simulation import manifest
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
@@ -44,7 +46,7 @@ class SimulatedWorld:
         self.simulation = Simulation(seed)
         self.random = self.simulation.random
         drawn = Scenario.draw(self.random)
-        self.scenario = scenario or drawn
+        self.scenario = self._fitting(scenario or drawn)
         self.stateful = self.scenario.stateful
         self.batch_records = self.limit = self.random.randint(2, 6)
         # Where few records come, a driver is idle while things go wrong.
@@ -68,7 +70,7 @@ class SimulatedWorld:
         self.poison: tuple[Partition, int] | None = None
         self.poison_left = 0
         self.most_records: int | None = None
-        self.database = MemoryDatabase(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.database = self._made_database(Hooks(step, self.simulation.wait, self._commit_fate))
         self.output = manifest.Output(step)
         self.output.shown = partial(manifest.note_what_is_shown, self)
         self.database.rows_of = self.output.counted
@@ -142,9 +144,16 @@ class SimulatedWorld:
 
     def task_tools(self, driver: Process) -> tasks.TaskTools:
         """Return what a task works with."""
-        ledger = MemoryLedger(self.database)
         epoch = int(driver.name.split()[1].split(".")[0])
-        return tasks.TaskTools(ledger, MemoryTarget(self.database, epoch, lambda: None), self.topic)
+        return tasks.TaskTools(self.ledger(), self.target(epoch), self.topic)
+
+    def ledger(self) -> Ledger:
+        """Return the ledger of the process that is running."""
+        return MemoryLedger(self.database)
+
+    def target(self, epoch: int) -> Target:
+        """Return the sink as a driver of this epoch writes to it."""
+        return MemoryTarget(self.database, epoch)
 
     def task_is_lost(self, actor: Actor) -> bool:
         """Whether Spark has given up a task that may still run: its executor was lost."""
@@ -199,6 +208,14 @@ class SimulatedWorld:
             if not driver.process.ended:
                 self.simulation.kill(driver.process)
 
+    def _made_database(self, hooks: Hooks) -> MemoryDatabase:
+        """Return what keeps the ledger and what is in the sink."""
+        return MemoryDatabase(hooks)
+
+    def _fitting(self, scenario: Scenario) -> Scenario:
+        """Return the scenario without what cannot happen to such a ledger or sink."""
+        return scenario
+
     def _operate(self, name: str, process: Process) -> None:
         while True:
             self.pass_began[process] = self.simulation.steps
@@ -226,7 +243,7 @@ class SimulatedWorld:
         return Asked(self.named, self.commit, self.limit, self.annotations)
 
     def _loop(self, asked: Asked) -> StreamLoop:
-        stores = Stores(MemoryLedger(self.database), self.store, self.topic.naming(asked.named))
+        stores = Stores(self.ledger(), self.store, self.topic.naming(asked.named))
         world = World(
             stores,
             LauncherOfPass(self, asked),

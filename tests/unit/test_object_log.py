@@ -254,6 +254,32 @@ def test_a_log_stays_short_and_every_fold_of_it_gives_the_same(store: MemoryObje
     assert visible(ledger_on(store)) == records(40)
 
 
+def test_a_list_that_misses_all_that_came_and_went_while_it_was_made_still_shows_a_log(store: MemoryObjects) -> None:
+    """Behind one snapshot alone everything may have gone, and the one that took its place is not seen yet."""
+    writer = ledger_on(store, every=3)
+    permit = started(writer)
+    landed = 12
+    for number in range(1, landed + 1):
+        land(writer, permit, number)
+
+    def meanwhile(label: str) -> None:
+        nonlocal landed
+        if label.startswith("list more"):
+            store.hooks.step = lambda _: None
+            newest = snapshots(store)[-1]
+            while newest == snapshots(store)[-1]:
+                landed += 1
+                land(writer, permit, landed)
+            store.hooks.step = meanwhile
+
+    reader = ledger_on(store)
+    store.hooks.step, store.hooks.shows = meanwhile, lambda: False
+    seen = reader.look(STREAM)
+    store.hooks.step = lambda _: None
+    assert seen is not None, "a log that looks empty would be a new stream"
+    assert visible(reader) == records(landed)
+
+
 def test_a_process_that_slept_while_its_names_were_pruned_writes_into_a_gap_that_nobody_reads(
     store: MemoryObjects,
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, keeping, landings, manifests, sources
+from tests.simulation.mutations import decisions, fencing, keeping, landings, manifests, object_log, sources
 
 Mutation = Callable[[], Any]
 
@@ -64,6 +64,12 @@ MUTATIONS: dict[str, Mutation] = {
         sources.a_leader_may_change_while_a_batch_is_read,
         sources.leader_epochs_are_believed_without_an_id,
         sources.fingerprints_lost_with_the_generation,
+        object_log.objects_created_without_a_condition,
+        object_log.names_pruned_before_two_snapshots,
+        object_log.a_fold_misses_the_tail,
+        object_log.unknown_creates_taken_for_failed,
+        object_log.absent_entries_taken_for_not_landed,
+        object_log.entries_in_a_gap_are_believed,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -72,3 +78,6 @@ HARMLESS: dict[str, Mutation] = {
     landings.a_second_landing_is_let_through.__name__: landings.a_second_landing_is_let_through
 }
 """What a mutation takes away beside its own rule; alone it must break nothing, or the mutation would prove nothing."""
+
+OF_OBJECT_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == object_log.__name__)
+"""What only a world whose ledger is an object log can notice."""

@@ -121,7 +121,9 @@ class ObjectLog:
         self._reached("log.created")
         try:
             self._require_in_log(fold, entry)
-        except (StoreUnreachable, FileMissing, LogDamaged) as problem:
+        except FileMissing:
+            raise self._unknown(entry, "what followed on it was pruned meanwhile") from None
+        except (StoreUnreachable, LogDamaged) as problem:
             raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
         self._reached("log.verified")
         self._known = Fold(fold.log_id, entry.number, entry.entry_id, fold.state.after(changes), fold.snapshot)

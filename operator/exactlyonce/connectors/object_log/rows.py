@@ -35,7 +35,7 @@ def changes_to_json(changes: Changes) -> Json:
         [key.table, key.stream_id, list(key.rest), None if row is None else _CODECS[key.table].encode(row)]
         for key, row in changes.items()
     ]
-    return sorted(told, key=lambda change: json.dumps(change[:3]))
+    return sorted(told, key=lambda change: (change[0], change[1], repr(change[2])))
 
 
 def changes_from_json(found: Json) -> dict[Key, Any]:
