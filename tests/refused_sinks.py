@@ -67,7 +67,7 @@ REFUSED_SINKS = (
         {"spec.sink.postgres": {**merging(), "merge": {"total": "Sum"}}},
         "spec.sink.postgres.merge",
         "write a list, as [{column: total, combine: Sum}]; exactlyonce convert FILE rewrites a file with a map of columns",
-        "must be of type array",
+        "unknown field",
     ),
     Refused(
         "a Merge by an average",

@@ -160,6 +160,9 @@ FULL = document(
 )
 """A resource with nearly every field, none at its default but outputMode: the others do not go with commit: Partition."""
 
+NOT_IN_FULL = {"ledger"}
+"""The fields that do not go with its sink, which holds the ledger."""
+
 VALID: Mapping[str, Changes] = {
     "as little as possible": {},
     "a topic pattern": {"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "orders-(eu|us)"}},
