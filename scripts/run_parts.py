@@ -21,7 +21,15 @@ from typing import Self
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 
-GENERATORS = ("spark_settings_page", "generate_crd", "metrics_page", "dashboard", "chart_values", "alert_rules")
+GENERATORS = (
+    "spark_settings_page",
+    "generate_crd",
+    "metrics_page",
+    "phases_page",
+    "dashboard",
+    "chart_values",
+    "alert_rules",
+)
 LINT = [
     [str(BIN / "ruff"), "check", "--quiet", "."],
     [str(BIN / "ruff"), "format", "--quiet", "--check", "."],

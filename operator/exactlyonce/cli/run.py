@@ -12,6 +12,7 @@ from typing import assert_never
 
 import click
 
+from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.status import Phase, Trouble
 from exactlyonce.ask import Ask
 from exactlyonce.cli.local_stream import LocalStream
@@ -39,6 +40,7 @@ def _begin_anew(opened: LocalStream) -> None:
     status, version = opened.statuses.read()
     if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED, Phase.BACKING_OFF):
         changed = status.model_copy(update={"phase": Phase.PENDING, "trouble": Trouble()})
+        require_transition(status.phase, changed.phase, Writer.PERSON)
         opened.statuses.write(changed, version)
 
 

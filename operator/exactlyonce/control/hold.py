@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.status import Phase
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.launch.port import Launcher, NeverStarted, Running
@@ -19,6 +20,7 @@ def hold(statuses: ResourceStatus, launcher: Launcher | None, *, rests: bool) ->
             phase = Phase.DRAINING if has_driver else Phase.SUSPENDED
         elif not has_driver:
             phase = Phase.BACKING_OFF if attempt else Phase.PENDING
+    require_transition(status.phase, phase, Writer.HOLD)
     if phase is not status.phase:
         statuses.write(status.model_copy(update={"phase": phase, "message": ""}), version)
     if phase is Phase.DRAINING and launcher is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from exactlyonce.api.conditions import ROLLED_BACK, rolled_back_words
 from exactlyonce.api.field_classes import HOW_DRIVERS_RUN, OPERATORS_OWN, copy_field
+from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import BadUpdate, GoodAttempt, Phase, StreamStatus, Trouble
 from exactlyonce.control.plans import driver_plan
@@ -173,6 +174,7 @@ def _record(statuses: ResourceStatus, status: StreamStatus, version: str, report
     rolled_back = _with(status, rolled_back=True, stays=None)
     if status.phase in (Phase.HALTED, Phase.BACKING_OFF):
         rolled_back = rolled_back.model_copy(update={"phase": Phase.PENDING, "trouble": Trouble()})
+    require_transition(status.phase, rolled_back.phase, Writer.ROLL_BACK)
     statuses.write(rolled_back, version)
     report(ROLLED_BACK, rolled_back_words(rolled_back) or "")
 

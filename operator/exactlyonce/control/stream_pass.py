@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
 
+from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
@@ -250,6 +251,7 @@ class StreamPasses:
             return Next(AT_REST, "not_put_together")  # what a person has to know, or was told, is not written over
         phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
         told = status.model_copy(update={"message": str(problem), "phase": status.phase if has_driver else phase})
+        require_transition(status.phase, told.phase, Writer.HOLD)
         if told != status:
             statuses.write(told, version)
             self._reporter(statuses)("PutOff", str(problem))
@@ -278,6 +280,7 @@ class StreamPasses:
         if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.BACKING_OFF):
             changes |= {"phase": Phase.PENDING, "trouble": Trouble()}
         changed = status.model_copy(update=changes)
+        require_transition(status.phase, changed.phase, Writer.PERSON)
         if "phase" in changes:
             statuses.write(changed, version)
         else:

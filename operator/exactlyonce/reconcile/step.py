@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.crash_points import reached
@@ -25,6 +26,7 @@ class Step:
     def write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
         """Write the status with changes; return it with its new version."""
         changed = status.model_copy(update=changes)
+        require_transition(status.phase, changed.phase, Writer.LOOP)
         return changed, self.world.statuses.write(changed, version)
 
     def write_changed(self, status: StreamStatus, version: str, changes: Mapping[str, object]) -> None:
