@@ -180,6 +180,20 @@ VALID: Mapping[str, Changes] = {
     },
     "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
     "a merge": {"spec.sink.postgres": merging(total="Sum")},
+    "files with the ledger beside the checkpoint": {"spec.sink": {"files": {"path": "/lake/orders"}}},
+    "files with all that can be said of them": {
+        "spec.sink": {
+            "files": {
+                "path": "file:///lake/orders",
+                "format": "Csv",
+                "partitionBy": ["day", "customer id"],
+                "targetFileSize": "64Mi",
+                "includePositions": True,
+                "manifest": "None",
+            }
+        },
+        "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
+    },
     "changed rows by key": {
         "spec.outputMode": "Update",
         "spec.sink.postgres": {**POSTGRES, "write": "Upsert", "keys": ["id"]},

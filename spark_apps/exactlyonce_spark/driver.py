@@ -82,7 +82,9 @@ def _run_query(
         return streaming_rows(session, reader, spec, len(parts.source.view().selected), growth.records)
 
     rows = rows_now()
-    yielded = [YieldedColumn(field.name, field.dataType.simpleString()) for field in rows.schema]
+    yielded = [
+        YieldedColumn(field.name, field.dataType.simpleString(), field.dataType.jsonValue()) for field in rows.schema
+    ]
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
     columns = parts.sink.fit(yielded, deletes=deletes)
     target, task_sink = parts.sink.target(columns, deletes=deletes)

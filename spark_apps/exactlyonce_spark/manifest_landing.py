@@ -6,13 +6,15 @@ after it, readers are shown them by this driver or by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from exactlyonce.errors import Refused
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.landing import land_batch, require_permit
 from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.target import ManifestTarget
 
@@ -29,7 +31,8 @@ def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) ->
     with ledger.transaction() as transaction:
         stream = fence(transaction, permit, Lock.SHARE)
         committables = transaction.read_committables(permit.stream_id)
-    target.recover(committables, stream.landed_batch)
+    with _believed_while_permitted(ledger, permit):
+        target.recover(committables, stream.landed_batch)
 
 
 def land_manifest(
@@ -59,6 +62,21 @@ def land_manifest(
 
     land_batch(ledger, permit, marked, record, records_read=records_read)
     reached("batch.landed", planned.number)
-    target.publish(planned.number, prepared.committable)
+    with _believed_while_permitted(ledger, permit):
+        target.publish(planned.number, prepared.committable)
     reached("batch.published", planned.number)
     return prepared.rows
+
+
+@contextmanager
+def _believed_while_permitted(ledger: Ledger, permit: Permit) -> Iterator[None]:
+    """Refuse only for what this process may judge: a successor may have landed and shown more since the ledger was read.
+
+    Raises:
+        Fenced: in place of a refusal, if this process may not land any more.
+    """
+    try:
+        yield
+    except Refused:
+        require_permit(ledger, permit)
+        raise

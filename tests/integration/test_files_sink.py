@@ -112,7 +112,7 @@ class Stream:
         columns = {column["name"]: column["type"] for column in schema["fields"]}
         sink = self.sink
         tenant = Tenant.of(sink, STREAM, "ledger")
-        return FilesTarget(self.store, SparkFileWriter(self.spark, sink), tenant, self.permit.epoch, columns)
+        return FilesTarget(self.store, SparkFileWriter(sink), tenant, self.permit.epoch, columns)
 
     def driver(self) -> BatchLoop:
         """A driver that has recovered what its predecessor left."""
@@ -301,7 +301,7 @@ def test_files_are_cut_near_the_size_that_is_asked_for(stream: Stream) -> None:
     """The first batch says how large a row is; from the second on, files are cut by rows."""
     stream.sink = stream.sink.model_copy(update={"target_file_size": "1Ki", "manifest": ManifestKind.NONE})
     stream.columns = lambda rows: rows.crossJoin(rows.sparkSession.range(400).withColumnRenamed("id", "more"))
-    writer = SparkFileWriter(stream.spark, stream.sink)
+    writer = SparkFileWriter(stream.sink)
     sizes: list[list[int]] = []
     for number in (1, 2):
         batch = Batch(stream.spark, BatchNumber(number), stream.columns)

@@ -14,6 +14,7 @@ from exactlyonce.connectors.files.columns import (
     to_json,
 )
 from exactlyonce.connectors.files.spec import FileFormat
+from exactlyonce_spark.connectors.files.failures import FAILURES
 
 LIST: Type = {"type": "array", "elementType": "long", "containsNull": True}
 STRUCT: Type = {
@@ -96,3 +97,11 @@ def test_columns_are_kept_under_a_name_of_their_content() -> None:
     assert from_json(to_json(LANDED)) == LANDED
     assert list(from_json(to_json({"b": "long", "a": LIST}))) == ["b", "a"], "in their order"
     assert digest(LANDED) == digest(dict(LANDED)) != digest({"name": "string", "id": "long"})
+
+
+def test_a_folder_that_takes_no_files_is_recognised_in_what_spark_tells() -> None:
+    told = "Job aborted.\nCaused by: java.io.IOException: No space left on device\n\tat java.base/x"
+    assert FAILURES.outage(told) == (
+        "The path of sink.files takes no files (No space left on device); nothing was landed by this."
+    )
+    assert FAILURES.outage("java.io.IOException: Broken pipe") is None

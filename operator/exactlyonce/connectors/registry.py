@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from pydantic import Field
 
+from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.object_log.spec import ObjectLogLedger
 from exactlyonce.connectors.postgres.ledger_spec import LedgerInPostgres
@@ -30,6 +31,7 @@ class SinkFields(Model):
     """Where rows can take effect: a sink for each field."""
 
     postgres: PostgresSink | None = Field(None, description="Rows of a Postgres table.")
+    files: FilesSink | None = Field(None, description="Files of rows in a folder.")
 
 
 class LedgerFields(Model):

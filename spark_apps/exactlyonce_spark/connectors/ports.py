@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.target import Target, TaskRange
+from exactlyonce_spark.target import ManifestTarget, Target, TaskRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,11 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class YieldedColumn:
-    """A column that the query yields: its name and Spark's simpleString of its type."""
+    """A column that the query yields: its name, Spark's simpleString of its type, and the type as its jsonValue has it."""
 
     name: str
     spark_type: str
+    type_document: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class PreparedSink(Protocol):
         """
         ...
 
-    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[Target, TaskSink]:
+    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[Target | ManifestTarget, TaskSink]:
         """Return the target of the batches, ready for the first one, and what tasks need to write to it."""
         ...
 

@@ -35,7 +35,6 @@ def with_positions(rows: DataFrame) -> DataFrame:
 class SparkFileWriter:
     """Writes the batches of one stream. No batch is shuffled: as many tasks write as read, or as many as there are cores."""
 
-    session: SparkSession
     sink: FilesSink
     bytes_per_row: float | None = None
 
@@ -58,7 +57,7 @@ class SparkFileWriter:
         )
         writer.mode("error").save(folder)
         count = int(counted.get["rows"])
-        hadoop = _Hadoop(self.session, self.sink.path)
+        hadoop = _Hadoop(rows.sparkSession, self.sink.path)
         files = tuple(self._files(write, folder, hadoop)) if count else ()
         held = [file.rows for file in files if file.rows is not None]
         if len(held) == len(files) and sum(held) != count:
@@ -67,9 +66,8 @@ class SparkFileWriter:
                 "it has landed and it runs again."
             )
         hadoop.remove(folder)
-        if not self.sink.is_on_s3:
-            for file in files:
-                _flush(Path(self.sink.path.removeprefix("file://"), file.path))
+        for file in files:
+            _flush(Path(self.sink.folder, file.path))
         return WrittenFiles(files, count)
 
     def learn(self, manifest: Manifest) -> None:
@@ -87,11 +85,11 @@ class SparkFileWriter:
 
     def _fewer_tasks(self, rows: DataFrame) -> DataFrame:
         """A task makes a file at least: more tasks than cores make files smaller and the batch no faster."""
-        cores = self.session.sparkContext.defaultParallelism
+        cores = rows.sparkSession.sparkContext.defaultParallelism
         return rows.coalesce(cores) if rows.rdd.getNumPartitions() > cores else rows
 
     def _files(self, write: Write, folder: str, hadoop: _Hadoop) -> Iterator[DataFile]:
-        footers = Footers(self.session, self.sink.format, with_spans=self.sink.include_positions)
+        footers = Footers(hadoop.session, self.sink.format, with_spans=self.sink.include_positions)
         for status in hadoop.files_below(folder):
             rows, spans = footers.read(status)
             path = hadoop.relative(status.getPath())
@@ -121,6 +119,7 @@ class _Hadoop:
     """A folder as Hadoop's file system has it."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
+        self.session = session
         self._path = session._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr] # a classic session has a JVM
         conf = session._jsc.hadoopConfiguration()
         self._root = self._path(location)

@@ -1,0 +1,84 @@
+"""Files as a sink inside Spark: Spark's own tasks write them, and the ledger, wherever it is, names those that count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.assembly import Secrets
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, require_columns
+from exactlyonce.connectors.files.place import Tenant
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce_spark.connectors.files.target import FilesTarget
+from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
+from exactlyonce_spark.manifest_landing import recover_manifests
+from exactlyonce_spark.target import Target
+
+
+@dataclass(frozen=True)
+class NoTasks:
+    """A `TaskSink` that no task opens: files are written by Spark's own tasks."""
+
+    key: str
+
+    def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
+        """Refuse: a batch loop over a manifest sends no job."""
+        raise AssertionError(f"no task of {self.key} writes to a sink of files")
+
+
+@dataclass
+class PreparedFolder:
+    """A `PreparedSink`: the folder, which is looked at once the columns are known and before the first batch."""
+
+    sink: FilesSink
+    ledger: Ledger
+    permit: Permit
+    _columns: dict[str, Type] = field(default_factory=dict)
+
+    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+        """Return the columns, which are handed over as they are."""
+        from exactlyonce_spark.connectors.files.writer import VIEW_POSITION
+
+        names = [column.name for column in yielded]
+        missing = [view for view in VIEW_POSITION.values() if view not in names]
+        if self.sink.include_positions and missing:
+            raise ColumnsUnfit(
+                f"sink.files.includePositions needs {', '.join(missing)}, which the transform does not yield; select "
+                f"{', '.join(VIEW_POSITION.values())} in it, or set includePositions: false."
+            )
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ColumnsUnfit(
+                f"The query yields {', '.join(twice)} more than once; rename one of them in the transform."
+            )
+        self._columns = {column.name: column.type_document for column in yielded}
+        require_columns(self._columns, self.sink.format, self.sink.partition_by)
+        return tuple(FittedColumn(name, f"`{name.replace('`', '``')}`") for name in names)
+
+    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[FilesTarget, NoTasks]:
+        """Return the folder, which is the stream's and shows all that has landed."""
+        from exactlyonce_spark.connectors.files.writer import SparkFileWriter
+
+        tenant = Tenant.of(self.sink, self.permit.stream_id, str(self.ledger.database_identity()))
+        store = LocalLogStore(self.sink.path)
+        target = FilesTarget(store, SparkFileWriter(self.sink), tenant, self.permit.epoch, self._columns)
+        recover_manifests(self.ledger, self.permit, target)
+        return target, NoTasks(self.permit.stream_id)
+
+
+class FilesConnector:
+    """Files."""
+
+    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedFolder:
+        """Return the folder; nothing is written before the columns are known."""
+        sink = spec.sink.spec
+        assert isinstance(sink, FilesSink), "the registry gives each connector its own spec"
+        return PreparedFolder(sink, ledger, permit)
+
+
+SINK = FilesConnector()

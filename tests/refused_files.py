@@ -1,0 +1,77 @@
+"""What a resource may not say of a sink of files: each case with its sentence."""
+
+from __future__ import annotations
+
+from tests.resource_documents import DELETING, Changes, Refused
+
+FILES: Changes = {"spec.sink": {"files": {"path": "/lake/orders"}}}
+
+REFUSED_FILES = (
+    Refused(
+        "files at a path that is none",
+        {"spec.sink": {"files": {"path": "lake/orders"}}},
+        "spec.sink.files.path",
+        "write an absolute path, or file:///path",
+    ),
+    Refused(
+        "files at a path that climbs",
+        {"spec.sink": {"files": {"path": "/lake/../etc"}}},
+        "spec.sink.files.path",
+        "write the location without . and .. as parts of it",
+    ),
+    Refused(
+        "a format that no file has",
+        {"spec.sink": {"files": {"path": "/lake/orders", "format": "Excel"}}},
+        "spec.sink.files.format",
+        "is not one of",
+        "Unsupported value",
+    ),
+    Refused(
+        "a file size without a unit",
+        {"spec.sink": {"files": {"path": "/lake/orders", "targetFileSize": "128"}}},
+        "spec.sink.files.targetFileSize",
+        "write a size such as 64Mi or 1Gi",
+    ),
+    Refused(
+        "a partition column with a slash",
+        {"spec.sink": {"files": {"path": "/lake/orders", "partitionBy": ["a/b"]}}},
+        "spec.sink.files.partitionBy",
+        "write a column's name of letters, digits, spaces, underscores and hyphens",
+    ),
+    Refused(
+        "files partitioned by a source position",
+        {"spec.sink": {"files": {"path": "/lake/orders", "partitionBy": ["_exactlyonce_offset"]}}},
+        "spec.sink.files",
+        "partitionBy may not name a column of the source position",
+    ),
+    Refused(
+        "files with another delivery",
+        {**FILES, "spec.delivery": "AtLeastOnce"},
+        "spec",
+        "sink.files needs delivery: ExactlyOnce, which costs it nothing",
+    ),
+    Refused(
+        "files of rows that change",
+        {**FILES, "spec.outputMode": "Update"},
+        "spec",
+        "sink.files needs outputMode: Append, since a file is never changed",
+    ),
+    Refused(
+        "files with deletions",
+        {**DELETING, **FILES},
+        "spec",
+        "source.format.onTombstone: Delete needs a sink whose rows can be deleted, not sink.files",
+    ),
+    Refused(
+        "files with dead letters",
+        {**FILES, "spec.source.format.onMalformed": "DeadLetter"},
+        "spec",
+        "source.format.onMalformed: DeadLetter needs a sink that keeps dead letters, not sink.files",
+    ),
+    Refused(
+        "files with a checkpoint on a volume and no ledger",
+        {**FILES, "spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c/orders"}}},
+        "spec",
+        "give ledger where the checkpoint is on a volume: the operator needs the ledger and does not reach the volume",
+    ),
+)
