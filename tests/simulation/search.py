@@ -45,6 +45,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "visible_before_the_ledger_knows": Scenario.with_manifest,
     "orphans_of_running_drivers": Scenario.with_manifest,
     "what_was_not_shown_stays_so": Scenario.with_manifest,
+    "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
     # Where little else goes wrong, batches land, and requests arrive late.
     "absent_entries_taken_for_not_landed": lambda drawn: replace(
         drawn, operators=1, hazards=frozenset({"cut at commit", "kill driver"})

@@ -39,6 +39,7 @@ MUTATIONS: dict[str, Mutation] = {
         manifests.visible_before_the_ledger_knows,
         manifests.orphans_of_running_drivers,
         manifests.what_was_not_shown_stays_so,
+        manifests.a_fenced_driver_judges_the_folder,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -12,6 +12,7 @@ from exactlyonce.connectors.files.manifest import Write
 from exactlyonce.connectors.files.orphans import Orphan
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce_spark import manifest_landing
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.target import Prepared
 
@@ -50,4 +51,11 @@ def what_was_not_shown_stays_so() -> Iterator[None]:
         self._look()
 
     with mock.patch.object(SparkMetadata, "recover", only_looks):
+        yield
+
+
+@contextmanager
+def a_fenced_driver_judges_the_folder() -> Iterator[None]:
+    """A driver refuses a folder that shows more than it read of the ledger, though a successor has landed that."""
+    with mock.patch.object(manifest_landing, "_believed_while_permitted", lambda ledger, permit: nullcontext()):
         yield
