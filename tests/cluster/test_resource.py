@@ -271,8 +271,8 @@ def test_a_status_for_an_older_version_of_the_resource_is_a_conflict(streams: St
 
 IMMUTABLE: dict[str, tuple[Changes, str]] = {
     "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery changes {RESTS}"),
-    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.postgres.ledgerSchema change {RESTS}"),
-    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.postgres.ledgerSchema change {RESTS}"),
+    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.files.manifest change {RESTS}"),
+    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.files.manifest change {RESTS}"),
     "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path change {RESTS}"),
     "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path change {RESTS}"),
     "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path change {RESTS}"),
