@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
+from exactlyonce.api.resource import API_VERSION, KIND
 from scripts import generate_crd
 from testbed import cache, cluster_tools, given_cluster, image_store
 from testbed.cluster import Cluster
@@ -30,7 +31,7 @@ from testbed.programs import ensure_programs
 from testbed.s3 import S3
 from tests.cluster.operators import MakeOperator, MakeStream, OperatorProcess, WholeStream, whole_stream
 from tests.cluster.streams import ServerRefused, install
-from tests.rig import Rig
+from tests.rig import Rig, eventually
 
 HERE = Path(__file__).parent
 MADE = pytest.StashKey[tuple[Images, Path | None]]()
@@ -172,11 +173,31 @@ def without_rules(api: client.ApiClient) -> WithoutRules:
     def made() -> Iterator[None]:
         try:
             install(api, definition)
+            eventually(lambda: takes_anything(api), "the definition without rules is served")
             yield
         finally:
             install(api, generate_crd.definition())
+            eventually(lambda: not takes_anything(api), "the definition with its rules is served again")
 
     return made
+
+
+def takes_anything(api: client.ApiClient) -> bool:
+    """Whether the server takes a stream that says nothing of a stream: it serves a changed definition a moment later."""
+    nonsense = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "takes-anything"},
+        "spec": {"nonsense": True},
+    }
+    where = (generate_crd.GROUP, generate_crd.VERSION, "default", generate_crd.PLURAL)
+    try:
+        client.CustomObjectsApi(api).create_namespaced_custom_object(
+            *where, nonsense, dry_run="All", field_validation="Strict"
+        )
+    except client.ApiException:
+        return False
+    return True
 
 
 @pytest.fixture
