@@ -56,9 +56,8 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
     nested = [name for name in partition_by if _kind(columns[name]) in (*_NESTED, "binary")]
     if nested:
         raise ColumnsUnfit(
-            f"sink.files.partitionBy names {', '.join(nested)}, whose values cannot be the name of a folder; choose a "
-            "column of "
-            "a simple type."
+            f"sink.files.partitionBy names {', '.join(nested)}, whose values cannot be the name of a folder; choose a column "
+            "of a simple type."
         )
     lowered = [name.lower() for name in columns]
     twice = sorted({name for name in lowered if lowered.count(name) > 1})
@@ -87,9 +86,8 @@ def require_fit(landed: Mapping[str, Type], columns: Mapping[str, Type], given: 
             sentences.append(f"the order was {', '.join(landed)} and is {', '.join(columns)}")
     if sentences:
         raise ColumnsUnfit(
-            f"The rows do not fit the {given} files that have landed in {path}: {'; '.join(sentences)}. Change the "
-            "transform so "
-            "that they do, or use another path."
+            f"The rows do not fit the {given} files that have landed in {path}: {'; '.join(sentences)}. Change the transform "
+            "so that they do, or use another path."
         )
 
 

@@ -117,8 +117,7 @@ class Manifest:
             if document["version"] != VERSION:
                 raise ManifestUnreadable(
                     f"The manifest of batch {batch} has version {document['version']}, and this release reads version "
-                    f"{VERSION}; "
-                    "use the release that wrote it."
+                    f"{VERSION}; use the release that wrote it."
                 )
             files = tuple(_file_from(file) for file in document["files"])
             return cls(batch, int(document["rows"]), files, str(document["schema"]))

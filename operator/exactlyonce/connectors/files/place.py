@@ -66,8 +66,7 @@ def take_place(store: LogStore, tenant: Tenant) -> None:
     except StoreUnreachable as problem:
         raise PathNotWritable(
             f"The path {store.location} of the files sink cannot be written: {_reason(problem)}. Let the driver create and "
-            "list "
-            "files there."
+            "list files there."
         ) from problem
     if isinstance(outcome, AlreadyExists) and outcome.content != tenant.to_bytes():
         raise PathOfAnother(_difference(store.location, outcome.content, tenant))
@@ -81,16 +80,14 @@ def _reason(problem: ExactlyOnceError) -> str:
 def _require_empty(location: str, names: list[str]) -> None:
     if FOLDER in names:
         raise PathOfAnother(
-            f"The path {location} holds {FOLDER} of another query, whose batches would be taken for this stream's. Use a "
-            "path of "
-            "this stream alone."
+            f"The path {location} holds {FOLDER} of another query, whose batches would be taken for this stream's. Use a path "
+            "of this stream alone."
         )
     if names:
         shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
         raise PathOfAnother(
             f"The path {location} holds files that this stream did not write ({shown}); readers would count them with its "
-            "rows. "
-            "Use an empty path."
+            "rows. Use an empty path."
         )
 
 
@@ -104,9 +101,8 @@ def _difference(location: str, content: bytes, tenant: Tenant) -> str:
         )
     if found.get("stream") != tenant.stream:
         return (
-            f"The path {location} belongs to the stream {found.get('stream')}, and {tenant.stream} would write there too. "
-            "Use a "
-            "path of this stream alone."
+            f"The path {location} belongs to the stream {found.get('stream')}, and {tenant.stream} would write there too. Use "
+            "a path of this stream alone."
         )
     if found.get("ledger") != tenant.ledger:
         return (

@@ -62,9 +62,8 @@ def parse(name: str, content: bytes) -> list[str]:
     version, *lines = content.decode(errors="replace").split("\n")
     if version != _VERSION:
         raise LogUnfit(
-            f"{FOLDER}/{name} begins with {version[:20]!r}, not with {_VERSION}: it is torn, or no release of Spark that "
-            "is known "
-            "wrote it. Use another path, or move the files away."
+            f"{FOLDER}/{name} begins with {version[:20]!r}, not with {_VERSION}: it is torn, or no release of Spark that is "
+            "known wrote it. Use another path, or move the files away."
         )
     return lines
 
@@ -102,10 +101,8 @@ def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None) ->
     if latest is not None and (landed is None or latest > landed):
         raise LogUnfit(
             f"{FOLDER} names files up to batch {latest}, and the latest batch in the ledger is {landed}: the ledger was "
-            "restored to "
-            f"an earlier moment, or another query wrote to this path. Batches after {landed} would be visible twice. Use "
-            "another "
-            f"path, or remove the entries after {landed} from {FOLDER} and the files they name."
+            f"restored to an earlier moment, or another query wrote to this path. Batches after {landed} would be visible "
+            f"twice. Use another path, or remove the entries after {landed} from {FOLDER} and the files they name."
         )
 
 

@@ -107,8 +107,7 @@ class SparkMetadata:
             except FileMissing:
                 raise LogUnfit(
                     f"{self._location}/{FOLDER}/{name} is missing, so batch {batch} cannot put the log together: somebody "
-                    "removed "
-                    "it. Restore it, or use another path."
+                    "removed it. Restore it, or use another path."
                 ) from None
         return lines
 
