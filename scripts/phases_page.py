@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from exactlyonce.api.conditions import STANDINGS
-from exactlyonce.api.phases import TRANSITIONS, Writer
+from exactlyonce.api.phases import TRANSITIONS, WRITERS
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "phases.md"
@@ -29,19 +29,10 @@ def rendered() -> str:
         "",
         "Halted and Completed are left only by what a person does, or by a roll back.",
         "",
-        *(f"- **{writer}**: {MEANINGS[writer]}" for writer in Writer),
+        *(f"- **{writer}**: {when}" for writer, when in WRITERS.items()),
         "",
     ]
     return "\n".join(lines)
-
-
-MEANINGS = {
-    Writer.LOOP: "a pass of the loop over the stream: it looks at the driver, records an attempt, decides and launches.",
-    Writer.HOLD: "the operator, for a stream whose spec is invalid or that lacks something, such as a secret: nothing is "
-    "launched.",
-    Writer.PERSON: "the operator, for a person who has acted since: the resource was changed, or `exactlyonce run` was called.",
-    Writer.ROLL_BACK: "the operator, when it goes back to the spec that ran last.",
-}
 
 
 def main() -> int:

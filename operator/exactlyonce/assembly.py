@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from exactlyonce.api.ledger import ledger_of
+from exactlyonce.api.source import Source
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
@@ -47,13 +48,12 @@ class LedgerKey(NamedTuple):
         return f"LedgerKey({self.connector}, {self.shown})"
 
 
-def source_address(spec: StreamSpec, secrets: Secrets) -> SourceAddress:
-    """Return where a stream's source is.
+def source_address(source: Source, secrets: Secrets) -> SourceAddress:
+    """Return where a source is.
 
     Raises:
         SecretMissing: if a secret is not there, or lacks what is needed.
     """
-    source = spec.source
     return _source_connector(source.connector).address(source.spec, secrets(source.spec.secret_ref))
 
 

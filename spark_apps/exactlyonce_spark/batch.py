@@ -132,7 +132,7 @@ class BatchLoop:
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
-        self._topic_ids: dict[str, str] = {}
+        self._origin_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
         self.stands = Positions()
@@ -155,7 +155,8 @@ class BatchLoop:
             raise LedgerWentBack(
                 f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
             )
-        require_next_is_there(self._source, view.landed.positions)
+        if self._landed is None:  # from its first batch on, the query itself knows where it goes on
+            require_next_is_there(self._source, view.landed.positions)
 
     def run(self, batch: SparkBatch) -> Landing | None:
         """Land a batch, or recognise that it has landed (None); any error means that it has not landed by this call.
@@ -377,10 +378,10 @@ class BatchLoop:
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
         """Return each topic's id, asked once a topic; the check before each commit compares with the source's."""
-        unknown = [key for key in ranges if key.origin not in self._topic_ids]
+        unknown = [key for key in ranges if key.origin not in self._origin_ids]
         if unknown:
-            self._topic_ids.update(self._source.now(unknown).origin_ids)
-        return {key.origin: self._topic_ids[key.origin] for key in ranges}
+            self._origin_ids.update(self._source.now(unknown).origin_ids)
+        return {key.origin: self._origin_ids[key.origin] for key in ranges}
 
 
 def _require_order(batch: BatchNumber, plan: ExecutedPlan) -> None:

@@ -41,4 +41,6 @@ def claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
     sink = sink_connector(spec).prepare(spec, ledger, permit, stream)
-    return DriverParts(driver, secrets, at_ledger, ledger, source_address(spec, secrets).open(), sink, permit, stream)
+    return DriverParts(
+        driver, secrets, at_ledger, ledger, source_address(spec.source, secrets).open(), sink, permit, stream
+    )

@@ -64,7 +64,7 @@ class RunningQuery:
         self._drain = drain
         self._metrics = metrics
         self._progress = progress
-        self._worker = WorkerPlan(sink, parts.driver.spec)
+        self._worker = WorkerPlan(sink, parts.driver.spec.source)
         self._started = threading.Event()
         self._problem: BaseException | None = None
         self._cut_short = False

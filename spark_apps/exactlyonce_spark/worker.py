@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from exactlyonce.api.spec import StreamSpec
+from exactlyonce.api.source import Source
 from exactlyonce.assembly import source_address
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce_spark.connectors.ports import TaskSink
@@ -25,7 +25,7 @@ class WorkerPlan:
     """What an executor needs to make its tools; credentials are read there from the mounted secrets, never sent."""
 
     sink: TaskSink
-    spec: StreamSpec
+    source: Source
 
 
 _tools: dict[str, TaskTools] = {}
@@ -51,7 +51,7 @@ def tools_of(plan: WorkerPlan) -> TaskTools:
         secrets = functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
         ledger, target = plan.sink.open(secrets)
         _tools.clear()
-        _tools[key] = TaskTools(ledger, target, source_address(plan.spec, secrets).open())
+        _tools[key] = TaskTools(ledger, target, source_address(plan.source, secrets).open())
     return _tools[key]
 
 

@@ -33,7 +33,7 @@ class Measured:
         self.monitor = Monitor()
         stream = rig.stream()
         secrets = partial(read_secret, rig.secrets)
-        source, ledger = source_address(stream.spec, secrets), ledger_address(stream.spec, secrets)
+        source, ledger = source_address(stream.spec.source, secrets), ledger_address(stream.spec, secrets)
         self.monitor.watch(target_of(stream, source, ledger))
         self._registry = CollectorRegistry()
         self._registry.register(StreamCollector(self.monitor, lambda: True, time.time))

@@ -126,7 +126,7 @@ def measured(stream: Stream, secret: dict[str, str]) -> Target:
     def secrets(reference: SecretRef | None) -> dict[str, str]:
         return {} if reference is None else login[reference.name]
 
-    return target_of(stream, source_address(stream.spec, secrets), ledger_address(stream.spec, secrets))
+    return target_of(stream, source_address(stream.spec.source, secrets), ledger_address(stream.spec, secrets))
 
 
 def target(name: str = "orders", brokers: str = "kafka:9092", database: str = "warehouse", **changes: Any) -> Target:

@@ -8,9 +8,7 @@ from pydantic import Field
 
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Model, ObjectName, SecretRef
-from exactlyonce.schema.places import S3_SECRET_KEYS, FolderPath, S3Place
-
-_FILE_SCHEME = "file://"
+from exactlyonce.schema.places import S3_SECRET_KEYS, FolderPath, S3Place, plain_path
 
 MountPath = Annotated[
     str,
@@ -48,7 +46,7 @@ class VolumeCheckpoint(Model):
 
     rules = (
         Rule(
-            f"!has(self.mountPath) || (self.path.replace('{_FILE_SCHEME}', '') + '/').startsWith(self.mountPath + '/')",
+            "!has(self.mountPath) || (self.path.replace('file://', '') + '/').startsWith(self.mountPath + '/')",
             lambda it: it.mount_path is None or f"{plain_path(it.path)}/".startswith(f"{it.mount_path}/"),
             "mountPath has to be the folder of path, or one above it",
         ),
@@ -91,8 +89,3 @@ class Checkpoint(Model):
     def secret_ref(self) -> SecretRef | None:
         """The secret with the login, if there is one."""
         return None if self.s3 is None else self.s3.secret_ref
-
-
-def plain_path(path: str) -> str:
-    """Return a path as the file system names it."""
-    return path.removeprefix(_FILE_SCHEME)

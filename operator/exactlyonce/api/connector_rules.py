@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from exactlyonce.connectors.registry import SINKS, SOURCES
+from collections.abc import Iterable, Mapping
+
+from exactlyonce.connectors.registry import LEDGERS, SINKS, SOURCES
 from exactlyonce.schema.constraints import Rule
+from exactlyonce.schema.model import field_name
 
 CONNECTOR_RULES: tuple[Rule, ...] = tuple(
     rule for spec in (*SOURCES.values(), *SINKS.values()) for rule in spec.stream_rules
 )
 """Rules of the whole spec."""
 
-OPERATORS_OWN = tuple(f"source.{name}.{field}" for name, spec in SOURCES.items() for field in spec.own_fields)
+
+def _below(part: str, fields: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return the paths of fields of connectors, which are given by the connectors' names."""
+    return tuple(f"{part}.{field_name(name)}.{field}" for name, those in fields.items() for field in those)
+
+
+OPERATORS_OWN = _below("source", {name: spec.own_fields for name, spec in SOURCES.items()})
 """Fields of sources that the operator alone reads: a change of them needs no other driver."""
 
-FIXED_IN_SINKS = tuple(f"spec.sink.{name}.{field}" for name, spec in SINKS.items() for field in spec.fixed_fields)
+FIXED_IN_SINKS = _below("spec.sink", {name: spec.fixed_fields for name, spec in SINKS.items()})
 """Fields of sinks that change only while the stream rests; so does the sink itself."""
+
+FIXED_IN_LEDGERS = _below("spec.ledger", {name: spec.fixed_fields for name, spec in LEDGERS.items()})
+"""Fields of ledgers that change only while the stream rests; so does which ledger it is."""

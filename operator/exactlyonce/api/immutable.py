@@ -7,8 +7,8 @@ seen as a conflict and starts the pass over.
 
 from __future__ import annotations
 
-from exactlyonce.api.connector_rules import FIXED_IN_SINKS
-from exactlyonce.api.ledger import FIXED_IN_LEDGERS, has_other_sinks, sink_holds_ledger_cel
+from exactlyonce.api.connector_rules import FIXED_IN_LEDGERS, FIXED_IN_SINKS
+from exactlyonce.api.ledger import has_other_sinks, sink_holds_ledger_cel
 
 _NEVER_ATTEMPTED = "!has(oldSelf.status) || !has(oldSelf.status.attempt) || oldSelf.status.attempt == 0"
 _RESTS = f"{_NEVER_ATTEMPTED} || (has(oldSelf.status.phase) && oldSelf.status.phase == 'Suspended')"

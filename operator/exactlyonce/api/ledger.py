@@ -100,9 +100,3 @@ def sink_holds_ledger_cel(spec: str, sinks: Mapping[str, type[SinkSpec]] = SINKS
     """Return the expression that the sink of a spec holds the ledger."""
     holding = [field_name(name) for name, sink in sinks.items() if sink.holds_ledger]
     return "(" + (" || ".join(f"has({spec}.sink.{name})" for name in holding) or "false") + ")"
-
-
-FIXED_IN_LEDGERS = tuple(
-    f"spec.ledger.{field_name(name)}.{field}" for name, spec in LEDGERS.items() for field in spec.fixed_fields
-)
-"""Fields of ledgers that change only while the stream rests; so does which ledger it is."""

@@ -12,16 +12,21 @@ from exactlyonce.api.status import Phase
 
 
 class Writer(StrEnum):
-    """Who writes a phase."""
+    """Who writes a phase; WRITERS says when."""
 
     LOOP = "Loop"
-    """A pass of the loop over the stream: it looks at the driver, records an attempt, decides and launches."""
     HOLD = "Hold"
-    """The operator, for a stream whose spec is invalid or that lacks something, such as a secret: nothing is launched."""
     PERSON = "Person"
-    """The operator, for a person who has acted since: the resource was changed, or `exactlyonce run` was called."""
     ROLL_BACK = "RollBack"
-    """The operator, when it goes back to the spec that ran last."""
+
+
+WRITERS = {
+    Writer.LOOP: "a pass of the loop over the stream: it looks at the driver, records an attempt, decides and launches.",
+    Writer.HOLD: "the operator, for a stream whose spec is invalid or that lacks something, such as a secret: nothing is "
+    "launched.",
+    Writer.PERSON: "the operator, for a person who has acted since: the resource was changed, or `exactlyonce run` was called.",
+    Writer.ROLL_BACK: "the operator, when it goes back to the spec that ran last.",
+}
 
 
 @dataclass(frozen=True, slots=True)

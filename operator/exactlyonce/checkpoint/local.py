@@ -12,6 +12,7 @@ from pathlib import Path
 
 from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing
 from exactlyonce.errors import StoreUnreachable
+from exactlyonce.schema.places import plain_path
 
 _CHUNK_BYTES = 1 << 20
 
@@ -27,7 +28,7 @@ class LocalLogStore:
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._root = Path(location.removeprefix("file://"))
+        self._root = Path(plain_path(location))
 
     @property
     def location(self) -> str:

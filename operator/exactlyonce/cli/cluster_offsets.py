@@ -33,7 +33,7 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
     click.echo(_WITHOUT_CHECKPOINT, err=True)
     try:
         source = source_address(
-            stream.spec, partial(_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
+            stream.spec.source, partial(_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
         )
         return rows_of(landed, source.open().view(frozenset(landed)).bounds)
     except ExactlyOnceError as problem:

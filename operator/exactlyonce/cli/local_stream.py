@@ -93,7 +93,7 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
     """
     spec = stream.spec
     read = functools.partial(read_secret, secrets)
-    ledger, source = ledger_address(spec, read).open(), source_address(spec, read).open()
+    ledger, source = ledger_address(spec, read).open(), source_address(spec.source, read).open()
     home = state_root / f"{stream.metadata.namespace}.{stream.metadata.name}"
     statuses = StatusFile(home / "status.json")
     runner = LocalLauncher(

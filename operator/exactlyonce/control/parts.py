@@ -200,7 +200,7 @@ class ClusterParts:
         )
         secrets = functools.partial(self._secret, namespace)
         with putting_together():
-            address, source = self._ledger(spec, namespace), source_address(spec, secrets)
+            address, source = self._ledger(spec, namespace), source_address(spec.source, secrets)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
             opened = Opened(

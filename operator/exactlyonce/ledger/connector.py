@@ -115,7 +115,11 @@ class LedgerAddress(Protocol):
         ...
 
     def store_name(self, namespace: str) -> str:
-        """Return the name under which places at the server are counted (`control.bulkheads`)."""
+        """Return the name under which places at the server are counted (`control.bulkheads`).
+
+        It says what is really connected to, by whom and for which namespace: streams of another one, or with another user,
+        never take the places of this one, whatever server their secrets name.
+        """
         ...
 
     def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> OpenLedger:

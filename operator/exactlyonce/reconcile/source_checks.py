@@ -58,7 +58,7 @@ def first_missing(seen: Observation, ledger: LedgerView) -> dict[Partition, tupl
 
 def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
     """What would show that the source was replaced and cannot be asked: said, so that silence is no proof."""
-    topics = _known_topic_ids(seen, ledger)
+    topics = _known_origin_ids(seen, ledger)
     unknown = sorted(
         topic
         for topic, known in topics.items()
@@ -85,7 +85,7 @@ def _expected(seen: Observation, ledger: LedgerView) -> Positions:
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence, settled = [], forgotten(seen, ledger)
-    ids = {**dict.fromkeys(deleted_origins(seen, ledger), ""), **_known_topic_ids(seen, ledger)}
+    ids = {**dict.fromkeys(deleted_origins(seen, ledger), ""), **_known_origin_ids(seen, ledger)}
     for topic, known in sorted(ids.items()):
         current = seen.source.origin_ids.get(topic)
         if topic in settled.topics | settled.made_anew:
@@ -98,7 +98,7 @@ def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     return evidence
 
 
-def _known_topic_ids(seen: Observation, ledger: LedgerView) -> dict[str, str]:
+def _known_origin_ids(seen: Observation, ledger: LedgerView) -> dict[str, str]:
     """The ids, as the ledger has them, of the topics that the stream has read and that the resource reads."""
     returned = {key.origin for key in returned_positions(seen, ledger)}
     before = {topic: known for topic, known in ledger.retired.origin_ids.items() if topic in returned}

@@ -66,7 +66,7 @@ def _stores(brief: Brief) -> Stores:
     return Stores(
         ledger_address(spec, secrets).open(application=f"exactlyonce {brief.stream.stream_id}"),
         open_store(spec.checkpoint, secrets(spec.checkpoint.secret_ref)),
-        source_address(spec, secrets).open(),
+        source_address(spec.source, secrets).open(),
     )
 
 

@@ -13,6 +13,7 @@ S3_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOK
 """The keys read from the secret of a place on S3: a login, and the CA of its endpoint as PEM."""
 
 S3_PREFIX = "s3a://"
+_FILE_SCHEME = "file://"
 
 BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 FOLDER = r"[A-Za-z0-9!_.*()=@+,-]+"
@@ -20,7 +21,12 @@ SERVICE_ADDRESS = r"https?://[A-Za-z0-9.:\[\]-]+/?"
 """What the bucket, the folder and the endpoint of a place look like; whoever allows places reads them in the same way."""
 
 S3_LOCATION = rf"{S3_PREFIX}{BUCKET}(/{FOLDER})+"
-FOLDER_PATH = r"(file://)?/[^\x00]*"
+FOLDER_PATH = rf"({_FILE_SCHEME})?/[^\x00]*"
+
+
+def plain_path(path: str) -> str:
+    """Return a path as the file system names it."""
+    return path.removeprefix(_FILE_SCHEME)
 
 
 def has_no_dots(location: str) -> bool:

@@ -1,7 +1,7 @@
 """The manifest of a batch: the data files that it landed, as the ledger records them. Performs no I/O.
 
-The entry of a batch is the only thing that makes its files count. What readers use (`_spark_metadata`, the listing of
-`exactlyonce files`) is rendered from it and follows it.
+The entry of a batch is the only thing that makes its files count. What readers use (`_spark_metadata`) is
+rendered from it and follows it.
 """
 
 from __future__ import annotations

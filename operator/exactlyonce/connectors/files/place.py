@@ -84,11 +84,15 @@ def _require_empty(location: str, names: list[str]) -> None:
             "of this stream alone."
         )
     if names:
-        shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
         raise PathOfAnother(
-            f"The path {location} holds files that this stream did not write ({shown}); readers would count them with its "
-            "rows. Use an empty path."
+            f"The path {location} holds files that this stream did not write ({_some(names)}); readers would count them "
+            "with its rows. Use an empty path."
         )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first of some names, and whether there are more."""
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
 def _difference(location: str, content: bytes, tenant: Tenant) -> str:
@@ -139,8 +143,8 @@ def require_files(store: LogStore, manifests: Mapping[BatchNumber, Manifest]) ->
     ]
     if lost:
         batches = ", ".join(str(batch) for batch in dict.fromkeys(batch for batch, _ in lost))
-        shown = ", ".join(path for _, path in lost[:_MOST_NAMES]) + (", …" if len(lost) > _MOST_NAMES else "")
+        paths = [path for _, path in lost]
         raise FilesLost(
-            f"{len(lost)} files that have landed are missing from {store.location} or have another size ({shown}), of batches "
-            f"{batches}: somebody deleted or replaced them. Restore them, or start the stream anew at another path."
+            f"{len(lost)} files that have landed are missing from {store.location} or have another size ({_some(paths)}), of "
+            f"batches {batches}: somebody deleted or replaced them. Restore them, or start the stream anew at another path."
         )

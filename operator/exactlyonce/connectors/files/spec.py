@@ -13,7 +13,7 @@ from exactlyonce.connectors.files.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import Flag, Model, SecretRef
-from exactlyonce.schema.places import NO_DOTS
+from exactlyonce.schema.places import NO_DOTS, plain_path
 
 _LOCAL = r"(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+"
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
@@ -83,8 +83,8 @@ class FilesSink(Model):
     )
     manifest: ManifestKind = Field(
         ManifestKind.SPARK_METADATA,
-        description="SparkMetadata: spark.read of the path sees exactly the rows that have landed. None: readers take the list "
-        "of files from exactlyonce files.",
+        description="SparkMetadata: spark.read of the path sees exactly the rows that have landed. None: nothing is written "
+        "for readers, and the ledger alone names the files of each batch.",
     )
 
     rules = (
@@ -103,7 +103,7 @@ class FilesSink(Model):
     @property
     def folder(self) -> str:
         """The path as the file system names it."""
-        return self.path.removeprefix("file://")
+        return plain_path(self.path)
 
     @property
     def commit(self) -> Commit:

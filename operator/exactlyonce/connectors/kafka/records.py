@@ -28,7 +28,7 @@ _LOOKED_BACK = (2, 64, 2048)
 """How many offsets before its end a range is read: the first finds the record before a transaction's marker, the others one
 before a gap that compaction left."""
 
-# As the monitor's (kafka_fleet.py): little is wanted of each partition, and at once. Out of range is an answer here.
+# As the monitor's (fleet.py): little is wanted of each partition, and at once. Out of range is an answer here.
 _CONSUMER = {
     "group.id": "exactlyonce-records",  # the client asks for one; no group is joined and nothing is committed
     "enable.auto.commit": False,
