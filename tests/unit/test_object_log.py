@@ -1,8 +1,7 @@
-"""The object log: who is first, what is not known, what was pruned, and a crash between any two requests."""
+"""The object log: one entry for each batch, who is first, and a crash between any two requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,64 +9,21 @@ from pathlib import Path
 import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.object_log.documents import LogDamaged
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
-from exactlyonce.connectors.object_log.log import CREATE_TRIES, LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.points import POINTS
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LostRace
+from exactlyonce.errors import LostRace
 from exactlyonce.ledger.expiry import delete_expired
-from exactlyonce.ledger.fence import EpochOvertaken, Fenced, Permit, fence, raise_epoch
-from exactlyonce.ledger.port import LedgerTransaction, Lock
+from exactlyonce.ledger.fence import EpochOvertaken, Fenced, fence, raise_epoch
+from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus, Excess, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce_spark.landing import begin_batch, land_batch
-from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written
+from exactlyonce_spark.landing import begin_batch
+from exactlyonce_spark.planned import LandingRefused, PlannedBatch
 from tests.ledgers import IDS, P0, P1, STREAM, batch_row, new_stream, started
+from tests.object_logs import Crashed, before_create, entries, go_on, land, ledger_on, once, records, visible
 from tests.simulation.objects import MemoryObjects
 from tests.simulation.resource import KEEPS_NOTHING
-
-
-class Crashed(BaseException):
-    """Ends a process as SIGKILL does."""
-
-
-def ledger_on(
-    store: ObjectStore, every: int = 100, reached: Callable[[str], None] = lambda point: None
-) -> ObjectLogLedger:
-    """A ledger of a process of its own on a log."""
-    made = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=every, reached=reached))
-    made.prepare()
-    return made
-
-
-def land(ledger: ObjectLogLedger, permit: Permit, number: int) -> None:
-    """Land a batch of one record, whose id is the batch's number."""
-    ranges = Ranges({P0: OffsetRange(number - 1, number), P1: OffsetRange(0, 0)})
-
-    def write(transaction: LedgerTransaction) -> Written:
-        transaction.write_committable(STREAM, BatchNumber(number), f"record {number}")
-        return Written(1)
-
-    land_batch(ledger, permit, PlannedBatch(BatchNumber(number), ranges, IDS), write)
-
-
-def visible(ledger: ObjectLogLedger) -> list[str]:
-    """What a reader of the log sees."""
-    with ledger.transaction() as transaction:
-        return list(transaction.read_committables(STREAM).values())
-
-
-def records(last: int) -> list[str]:
-    return [f"record {number}" for number in range(1, last + 1)]
-
-
-def entries(store: MemoryObjects) -> list[str]:
-    return sorted(path.rsplit("/", 1)[1] for path in store.objects if path.endswith(".entry"))
-
-
-def snapshots(store: MemoryObjects) -> list[str]:
-    return sorted(path.rsplit("/", 1)[1] for path in store.objects if path.endswith(".snapshot"))
 
 
 @pytest.fixture
@@ -177,241 +133,6 @@ def test_whoever_loses_every_race_is_told_so_in_the_end(store: MemoryObjects) ->
         raise_epoch(operator, new_stream(operator), Epoch(2))
 
 
-@pytest.mark.parametrize("fate", ["lost", "applied"])
-@pytest.mark.parametrize("unanswered", range(1, CREATE_TRIES + 2))
-def test_a_create_without_an_answer_is_sent_again_and_lands_once(
-    store: MemoryObjects, fate: str, unanswered: int
-) -> None:
-    """With more of them than there are tries the outcome is settled under the lock, by an entry of its own."""
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    fates = iter([fate] * unanswered)
-    store.hooks.create_fate = lambda: next(fates, "answered")
-    land(ledger, permit, 1)
-    land(ledger, permit, 2)
-    assert visible(ledger_on(store)) == records(2)
-
-
-def test_a_create_that_is_never_answered_is_unknown_and_not_failed(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    store.hooks.create_fate = lambda: "lost"
-    with pytest.raises(CommitOutcomeUnknown, match="entry 4"):
-        land(ledger, permit, 1)
-
-
-def test_a_create_that_arrives_after_the_look_that_settled_it_finds_its_name_taken(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    fates = iter(["late"] * CREATE_TRIES)
-    store.hooks.create_fate = lambda: next(fates, "answered")
-    land(ledger, permit, 1)
-    assert len(store.under_way) == CREATE_TRIES
-    for request in list(store.under_way):
-        store.settle(request)
-    land(ledger, permit, 2)
-    assert visible(ledger_on(store)) == records(2)
-
-
-def test_a_create_that_arrives_before_the_look_that_settles_it_has_landed(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    fates = iter(["late"] * CREATE_TRIES)
-
-    def fate() -> str:
-        found = next(fates, "answered")
-        if found == "answered" and store.under_way:
-            store.settle(store.under_way[0])
-            store.under_way.clear()
-        return found
-
-    store.hooks.create_fate = fate
-    land(ledger, permit, 1)
-    land(ledger, permit, 2)
-    assert visible(ledger_on(store)) == records(2)
-
-
-def test_a_look_under_the_lock_is_an_entry_even_where_it_changes_nothing(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    before = len(entries(store))
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.SHARE)
-    assert len(entries(store)) == before
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-    assert len(entries(store)) == before + 1
-
-
-def test_a_log_stays_short_and_every_fold_of_it_gives_the_same(store: MemoryObjects) -> None:
-    ledger = ledger_on(store, every=5)
-    permit = started(ledger)
-    for number in range(1, 41):
-        land(ledger, permit, number)
-    assert len(snapshots(store)) == 2
-    assert len(entries(store)) <= 10
-    assert ledger_on(store).look(STREAM) == ledger.look(STREAM)
-    assert visible(ledger_on(store)) == records(40)
-
-
-def test_a_list_that_misses_all_that_came_and_went_while_it_was_made_still_shows_a_log(store: MemoryObjects) -> None:
-    """Behind one snapshot alone everything may have gone, and the one that took its place is not seen yet."""
-    writer = ledger_on(store, every=3)
-    permit = started(writer)
-    landed = 12
-    for number in range(1, landed + 1):
-        land(writer, permit, number)
-
-    def meanwhile(label: str) -> None:
-        nonlocal landed
-        if label.startswith("list more"):
-            store.hooks.step = lambda _: None
-            newest = snapshots(store)[-1]
-            while newest == snapshots(store)[-1]:
-                landed += 1
-                land(writer, permit, landed)
-            store.hooks.step = meanwhile
-
-    reader = ledger_on(store)
-    store.hooks.step, store.hooks.shows = meanwhile, lambda: False
-    seen = reader.look(STREAM)
-    store.hooks.step = lambda _: None
-    assert seen is not None, "a log that looks empty would be a new stream"
-    assert visible(reader) == records(landed)
-
-
-def test_a_process_that_slept_while_its_names_were_pruned_writes_into_a_gap_that_nobody_reads(
-    store: MemoryObjects,
-) -> None:
-    sleeper, others = ledger_on(store, every=5), ledger_on(store, every=5)
-    permit = started(sleeper)
-    land(sleeper, permit, 1)
-
-    def days_pass() -> None:
-        raise_epoch(others, new_stream(others), Epoch(2))
-        for number in range(1, 31):
-            with others.transaction() as transaction:
-                transaction.write_batch(STREAM, batch_row(100 + number))
-
-    store.hooks.step = before_create(days_pass)
-    with pytest.raises(Fenced):
-        land(sleeper, permit, 2)
-    assert "000000000005.entry" in entries(store), "its name was free again"
-    assert "000000000006.entry" not in entries(store)
-    assert visible(others) == visible(ledger_on(store)) == visible(sleeper) == records(1)
-
-
-def test_whoever_last_saw_the_log_before_a_gap_reads_past_what_was_written_there(store: MemoryObjects) -> None:
-    sleeper, reader, others = (ledger_on(store, every=5) for _ in range(3))
-    permit = started(sleeper)
-    assert reader.look(STREAM) is not None
-
-    def days_pass() -> None:
-        for number in range(1, 31):
-            with others.transaction() as transaction:
-                transaction.write_batch(STREAM, batch_row(100 + number))
-
-    store.hooks.step = before_create(days_pass)
-    with pytest.raises(CommitOutcomeUnknown, match=r"entry 4 .* what followed on it is pruned"):
-        record_landing(sleeper, permit)
-    assert entries(store)[0] == "000000000004.entry", "the void entry is there"
-    assert reader.look(STREAM) == ledger_on(store).look(STREAM)
-    assert visible(reader) == []
-    land(sleeper, permit, 1)  # nobody has fenced it, so it lands in the end, at the end of the log
-    assert visible(reader) == records(1)
-
-
-def record_landing(ledger: ObjectLogLedger, permit: Permit) -> None:
-    """Write under the lock in one transaction, and leave what becomes of it to the caller."""
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        transaction.write_committable(STREAM, BatchNumber(1), "record 1")
-
-
-def test_an_entry_that_somebody_built_on_is_in_the_log_though_it_is_not_the_newest(store: MemoryObjects) -> None:
-    ours, theirs = ledger_on(store), ledger_on(store)
-    permit = started(ours)
-
-    def they_append() -> None:
-        with theirs.transaction() as transaction:
-            transaction.write_batch(STREAM, batch_row(9, BatchStatus.FAILED))
-
-    store.hooks.step = once(lambda label: label.startswith("created"), they_append)
-    land(ours, permit, 1)
-    assert visible(ours) == visible(theirs) == records(1)
-
-
-def test_a_landing_whose_names_cannot_be_listed_is_settled_under_the_lock(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    failures = iter([False, True])  # the fold's list is answered, the one after the create is not
-    store.hooks.reads_fail = lambda: next(failures, False)
-    land(ledger, permit, 1)
-    assert visible(ledger_on(store)) == records(1)
-
-
-def test_a_store_that_does_not_answer_at_all_is_unreachable_and_nothing_else(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    store.hooks.reads_fail = lambda: True
-    with pytest.raises(LedgerUnreachable, match="s3a://lake/orders/ledger"):
-        land(ledger, permit, 1)
-    with pytest.raises(LedgerUnreachable):
-        ledger.look(STREAM)
-
-
-@pytest.mark.parametrize("number", [2, 3])
-def test_a_missing_entry_is_told_by_its_number(store: MemoryObjects, number: int) -> None:
-    started(ledger_on(store))
-    with ledger_on(store).transaction() as transaction:
-        transaction.write_batch(STREAM, batch_row(1))
-    store.delete([path for path in store.objects if path.endswith(f"{number:012}.entry")])
-    with pytest.raises(LogDamaged, match=f"lacks entry {number}"):
-        ledger_on(store).look(STREAM)
-
-
-@pytest.mark.parametrize("name", ["log.json", "000000000002.entry"])
-@pytest.mark.parametrize("damage", [b"", b"{}", b"[1]", b"\xff\xfe"])
-def test_an_object_that_was_cut_or_overwritten_is_refused_in_a_sentence(
-    store: MemoryObjects, name: str, damage: bytes
-) -> None:
-    started(ledger_on(store))
-    path = next(path for path in store.objects if path.endswith(name))
-    store.objects[path] = damage
-    with pytest.raises(LedgerRefused, match=rf"(?s)^(?!.*\n).*{name}"):
-        ObjectLogLedger(ObjectLog(store, "ledger")).look(STREAM)
-
-
-def test_an_object_whose_content_was_changed_is_known_by_its_checksum(store: MemoryObjects) -> None:
-    started(ledger_on(store))
-    path = next(path for path in store.objects if path.endswith("000000000002.entry"))
-    store.objects[path] = store.objects[path].replace(b'"orders",0', b'"orders",7')
-    with pytest.raises(LogDamaged, match="checksum"):
-        ledger_on(store).look(STREAM)
-
-
-def test_a_log_of_a_newer_format_is_left_alone(store: MemoryObjects) -> None:
-    store.objects["ledger/log.json"] = (
-        b'{"checksum":"b9dc7ff6a9d3ac0a18bfd7c35ed9d9e2cd1c6fbdbf4b5b4b1f1b4b4e7f3ba8b7","content":{}}'
-    )
-    with pytest.raises(LogDamaged):
-        ledger_on(store)
-
-
-def test_a_process_whose_log_was_removed_and_made_again_sees_the_new_one_alone(store: MemoryObjects) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    land(ledger, permit, 1)
-    store.objects.clear()
-    with pytest.raises(LogMissing):
-        land(ledger, permit, 2)
-    another = ledger_on(store)
-    started(another, epoch=5)
-    with pytest.raises(Fenced):
-        land(ledger, permit, 2)
-    assert visible(ledger) == []
-
-
 def test_a_stream_is_forgotten_by_its_owner_alone_and_others_of_the_log_stay(store: MemoryObjects) -> None:
     ledger = ledger_on(store)
     land(ledger, started(ledger), 1)
@@ -477,17 +198,6 @@ def test_a_process_that_dies_between_any_two_requests_leaves_a_log_its_successor
     assert visible(ledger_on(LocalLogStore(str(tmp_path)))) == records(20)
 
 
-def go_on(ledger: ObjectLogLedger, epoch: int) -> Permit:
-    """Start the stream, or take it over from whoever died."""
-    from exactlyonce.ledger.fence import claim_epoch
-
-    view = ledger.look(STREAM)
-    if view is None or view.stream.checkpoint_path is None:
-        return started(ledger, epoch)
-    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
-    return claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
-
-
 class Unanswering(LocalLogStore):
     """A disk behind a network: every third create takes effect and its answer is lost."""
 
@@ -511,21 +221,3 @@ def test_who_acts_for_an_older_epoch_is_refused_after_losing_a_race_too(store: M
         raise_epoch(ours, new_stream(ours), Epoch(5))
     with pytest.raises((Fenced, LandingRefused)):
         land(ours, permit, 1)
-
-
-def before_create(act: Callable[[], object]) -> Callable[[str], None]:
-    """Do something before the next create takes effect."""
-    return once(lambda label: label.startswith("create"), act)
-
-
-def once(when: Callable[[str], bool], act: Callable[[], object]) -> Callable[[str], None]:
-    """Do something at the first step that fits, before that takes effect."""
-    done = False
-
-    def step(label: str) -> None:
-        nonlocal done
-        if not done and when(label):
-            done = True
-            act()
-
-    return step

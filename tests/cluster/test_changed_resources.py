@@ -1,0 +1,215 @@
+"""What of a resource may change on a real API server, and what happens to one when the definition changes."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from exactlyonce.api.former_form import to_current_form
+from exactlyonce.api.resource import ResourceInvalid, parse_stream
+from exactlyonce.api.status import Phase, StreamStatus
+from scripts import generate_crd
+from tests.cluster.conftest import WithoutRules
+from tests.cluster.stored_streams import STATUS, administrator, with_status
+from tests.cluster.streams import ServerRefused, Streams, install
+from tests.resource_documents import Changes, changed, document, merging
+from tests.rig import eventually
+
+NAMESPACE = f"changed-resource-tests-{uuid.uuid4().hex[:8]}"
+RESTS = "only while the stream rests: set spec.suspend, wait for the phase Suspended, then change it"
+
+
+@pytest.fixture(scope="module")
+def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    with administrator(kubeconfig, NAMESPACE) as made:
+        yield made
+
+
+@pytest.fixture
+def streams(api: client.ApiClient) -> Streams:
+    return Streams(api, NAMESPACE)
+
+
+@pytest.fixture
+def made(streams: Streams, name: str) -> Iterator[dict[str, Any]]:
+    """A stream that is there, and has not been looked at by an operator."""
+    yield streams.create(resource(name=name))
+    streams.delete(name)
+
+
+def resource(changes: Changes | None = None, *, name: str = "orders") -> dict[str, Any]:
+    return document(changes, name=name, namespace=NAMESPACE)
+
+
+IMMUTABLE: dict[str, tuple[Changes, str]] = {
+    "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery changes {RESTS}"),
+    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.files.manifest change {RESTS}"),
+    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.files.manifest change {RESTS}"),
+    "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path change {RESTS}"),
+    "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path change {RESTS}"),
+    "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path change {RESTS}"),
+    "how the bucket is addressed": ({"spec.checkpoint.s3.pathStyle": True}, f"local.path change {RESTS}"),
+    "the claim": (
+        {"spec.checkpoint": {"volume": {"claimName": "other", "path": "/c"}}},
+        f"local.path change {RESTS}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), IMMUTABLE.values(), ids=IMMUTABLE.keys())
+def test_what_the_ledger_depends_on_changes_only_before_the_first_attempt_and_while_the_stream_is_suspended(
+    streams: Streams, made: dict[str, Any], changes: Changes, sentence: str
+) -> None:
+    def change(before: dict[str, Any]) -> None:
+        streams.replace(changed(before, changes), dry=True)
+
+    change(made)
+    change(with_status(streams, made, StreamStatus(phase=Phase.PENDING)))
+    for phase in Phase:
+        stream = with_status(streams, streams.get(made["metadata"]["name"]), StreamStatus(phase=phase, attempt=1))
+        if phase is Phase.SUSPENDED:
+            change(stream)
+            continue
+        with pytest.raises(ServerRefused) as caught:
+            change(stream)
+        assert sentence in str(caught.value)
+        assert str(caught.value).count("Forbidden") == 1
+
+
+def test_a_folder_may_not_move_to_a_claim_while_the_stream_runs(streams: Streams, name: str) -> None:
+    made = streams.create(resource({"spec.checkpoint": {"local": {"path": "/c"}}}, name=name))
+    running = with_status(streams, made, STATUS)
+    with pytest.raises(ServerRefused, match=r"local\.path change only while"):
+        streams.replace(
+            changed(running, {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c"}}}), dry=True
+        )
+    streams.delete(name)
+
+
+@pytest.mark.parametrize("phase", [None, *Phase])
+def test_a_stream_id_never_changes(streams: Streams, name: str, phase: Phase | None) -> None:
+    sentence = "streamId never changes: the ledger knows the stream by it"
+    with_id = streams.create(resource({"spec.streamId": "shop/orders"}, name=name))
+    without = streams.create(resource(name=f"{name}-without"))
+    if phase is not None:
+        with_id = with_status(streams, with_id, StreamStatus(phase=phase, attempt=1))
+        without = with_status(streams, without, StreamStatus(phase=phase, attempt=1))
+    for before, after in [(with_id, "shop/others"), (with_id, None), (without, "shop/orders")]:
+        with pytest.raises(ServerRefused, match=sentence):
+            streams.patch(before["metadata"]["name"], {"spec": {"streamId": after}}, dry=True)
+    streams.delete(name)
+    streams.delete(f"{name}-without")
+
+
+def test_everything_else_changes_while_the_stream_runs(streams: Streams, made: dict[str, Any]) -> None:
+    running = with_status(streams, made, STATUS)
+    changes: Changes = {
+        "spec.source.kafka.topics": ["orders", "returns"],
+        "spec.source.format.schema": "id BIGINT",
+        "spec.transform": {"sql": "SELECT id FROM source"},
+        "spec.sink.postgres.secretRef": {"name": "rotated"},
+        "spec.checkpoint.s3.secretRef": {"name": "rotated"},
+        "spec.driver.memory": "4Gi",
+        "spec.image": "spark:2",
+        "spec.suspend": True,
+        "spec.restartNonce": 1,
+    }
+    after = streams.replace(changed(running, changes))
+    assert (after["metadata"]["generation"], after["spec"]["image"]) == (2, "spark:2")
+
+
+FORMER: Changes = {
+    "spec.checkpoint": {"location": "s3a://lake/checkpoints/orders", "secretRef": {"name": "lake"}},
+    "spec.driver": {"memory": "2g"},
+}
+FORMER_MERGE: Changes = {**FORMER, "spec.sink.postgres": {**merging(), "merge": {"total": "Sum"}}}
+
+
+def test_a_stream_that_stands_in_the_former_form_can_be_suspended_and_then_takes_the_converted_file(
+    streams: Streams, without_rules: WithoutRules, name: str
+) -> None:
+    """What the definition does not know is pruned: the operator sees no location, and its sentence still names the command."""
+    former = resource(FORMER, name=name)
+    with without_rules():
+        streams.create(former)
+    stored = streams.get(name)
+    assert stored["spec"]["checkpoint"] == {}
+    with pytest.raises(ResourceInvalid) as caught:
+        parse_stream(stored, "the resource")
+    assert [sentence.count("exactlyonce convert FILE rewrites") for sentence in caught.value.problems] == [1, 1]
+    running = with_status(streams, stored, STATUS)
+    converted = to_current_form(former)["spec"]
+    with pytest.raises(ServerRefused, match="change only while the stream rests"):
+        streams.replace({**running, "spec": converted}, dry=True)
+    streams.patch(name, {"spec": {"suspend": True}})
+    resting = with_status(streams, streams.get(name), StreamStatus(phase=Phase.SUSPENDED, attempt=3))
+    after = streams.replace({**resting, "spec": converted})
+    assert after["spec"]["checkpoint"]["s3"]["location"] == "s3a://lake/checkpoints/orders"
+    streams.delete(name)
+
+
+def test_a_merge_in_the_former_form_takes_the_converted_file_if_it_was_suspended_before_the_upgrade(
+    streams: Streams, without_rules: WithoutRules, name: str
+) -> None:
+    former = resource(FORMER_MERGE, name=name)
+    with without_rules():
+        with_status(streams, streams.create(former), StreamStatus(phase=Phase.SUSPENDED, attempt=3))
+    after = streams.replace({**streams.get(name), "spec": to_current_form(former)["spec"]})
+    assert after["spec"]["sink"]["postgres"]["merge"] == [{"column": "total", "combine": "Sum"}]
+    streams.delete(name)
+
+
+def test_a_merge_in_the_former_form_that_was_not_suspended_needs_its_list_first(
+    streams: Streams, without_rules: WithoutRules, name: str
+) -> None:
+    """Rules of the definition cannot read a map where a list stands, and the server forgives no rule that it cannot read."""
+    former = resource(FORMER_MERGE, name=name)
+    with without_rules():
+        streams.create(former)
+    with pytest.raises(ServerRefused, match="expected an array"):
+        with_status(streams, streams.get(name), STATUS)
+    merge = to_current_form(former)["spec"]["sink"]["postgres"]["merge"]
+    streams.patch(name, {"spec": {"sink": {"postgres": {"merge": merge}}}})
+    assert with_status(streams, streams.get(name), STATUS)["status"]["phase"] == "Running"
+    streams.delete(name)
+
+
+def test_a_stream_that_a_newer_definition_finds_invalid_still_rests_runs_and_goes(
+    api: client.ApiClient, streams: Streams, name: str
+) -> None:
+    """Rules stand where what they are about stands, so the server passes over those whose part has not changed."""
+    stricter = copy.deepcopy(generate_crd.definition())
+    schema = stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kafka = schema["properties"]["spec"]["properties"]["source"]["properties"]["kafka"]
+    kafka["x-kubernetes-validations"].append(
+        {"rule": "self.bootstrapServers.contains(',')", "message": "give two brokers"}
+    )
+    made = streams.create(changed(resource(name=name), {"metadata.finalizers": ["exactlyonce.dev/drain"]}))
+
+    def is_refused() -> bool:
+        try:
+            streams.create(resource(), dry=True)
+        except ServerRefused as problem:
+            return "give two brokers" in str(problem)
+        return False
+
+    install(api, stricter)
+    try:
+        eventually(is_refused, "the stricter definition is in force")
+        running = with_status(streams, made, STATUS)
+        streams.replace(changed(running, {"spec.suspend": True, "metadata.labels": {"team": "shop"}}))
+        with pytest.raises(ServerRefused, match="give two brokers"):
+            streams.patch(name, {"spec": {"source": {"kafka": {"maxOffsetsPerTrigger": 5}}}})
+        streams.delete(name)
+        streams.patch(name, {"metadata": {"finalizers": None}})
+        with pytest.raises(ServerRefused, match="not found"):
+            streams.get(name)
+    finally:
+        install(api, generate_crd.definition())
+        eventually(lambda: not is_refused(), "the definition is back")
