@@ -135,7 +135,8 @@ def test_an_invalid_resource_is_refused_with_a_sentence(case: Refused) -> None:
 def test_every_rule_of_the_schema_is_broken_by_a_case() -> None:
     told = [case.sentence for case in refused()]
     rules = {rule["message"] for _, field in every(SCHEMA, "") for rule in field.get(VALIDATIONS, [])}
-    rules -= {rule["message"] for rule in update_rules()}  # tests/cluster/test_changed_resources.py: they compare two versions
+    # Those of changes compare two versions: tests/cluster/test_changed_resources.py.
+    rules -= {rule["message"] for rule in update_rules()}
     missing = {rule for rule in rules if not any(sentence in rule or rule in sentence for sentence in told)}
     assert missing == set()
 
