@@ -39,6 +39,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         delivery=Delivery.EXACTLY_ONCE,
         commit=Commit.BATCH,
         stateful=True,
+        manifest=False,
         operators=1,
         hazards=frozenset({"restore", "lose driver"}),
     ),

@@ -11,11 +11,11 @@ from unittest import mock
 from exactlyonce.api.spec import Recovery
 from exactlyonce.api.status import BatchLimit
 from exactlyonce.checkpoint import files
+from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import Retained, copy_retained, find_retained
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.checkpoint.store import LogStore
-from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Positions
@@ -32,10 +32,16 @@ def seed_without_its_commit() -> Iterator[None]:
     """A seed lacks its commit log, so Spark runs the seeded batch itself, from the earliest offset."""
 
     def without_commit(
-        store: Any, made: Any, number: BatchNumber, positions: Positions, partitions: int, policy: str
+        store: LogStore,
+        codec: PositionCodec,
+        made: Generation,
+        number: BatchNumber,
+        positions: Positions,
+        partitions: int,
+        watermark_policy: str,
     ) -> None:
         store.create(f"{made.folder}/metadata", files.render_metadata("x"))
-        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(CODEC.render_entry(positions), partitions))
+        store.create(f"{made.folder}/offsets/{number}", files.render_offsets(codec.render_entry(positions), partitions))
 
     with mock.patch.object(act, "write_seed", without_commit):
         yield
@@ -97,10 +103,12 @@ def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
 def state_of_the_latest_batch() -> Iterator[None]:
     """A query with state goes on with the latest state that its checkpoint holds, not with that of the landed batch."""
 
-    def with_latest(store: LogStore, source: Generation, target: Generation, batch: BatchNumber) -> None:
-        copy_retained(store, CODEC, source, target, batch)
+    def with_latest(
+        store: LogStore, codec: PositionCodec, source: Generation, target: Generation, batch: BatchNumber
+    ) -> None:
+        copy_retained(store, codec, source, target, batch)
         commits = [int(entry.name) for entry in store.list(f"{source.folder}/commits") if entry.name.isdigit()]
-        latest = find_retained(store, CODEC, source, BatchNumber(max(commits)))
+        latest = find_retained(store, codec, source, BatchNumber(max(commits)))
         if isinstance(latest, Retained):
             (newest,) = [path for path in latest.files if path.endswith(".snapshot")]
             (landed,) = [path for path in store.tree(target.folder) if path.endswith(".snapshot")]
