@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,6 +24,7 @@ from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from exactlyonce_spark.landing import begin_batch, record_failure
 from exactlyonce_spark.planned import PlannedBatch
 from tests.unit.passes import KEYS, STREAM, Died, Machine, ended
+from tests.unit.test_reconcile_in_pod import in_pods, run_init_container
 
 IDS = {"orders": "id-1"}
 
@@ -156,6 +158,22 @@ def test_the_limit_grows_back_when_the_records_of_the_batch_have_landed() -> Non
     attempt = machine.run_until_a_driver_runs()
     assert machine.drivers.orders[attempt].limit is None
     assert status(machine).verdict.kind == "Resume"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("prepare", [lambda machine: machine, in_pods], ids=["by the operator", "in the pod"])
+def test_a_new_start_forgets_the_limit_of_the_life_before(prepare: Callable[[Machine], Machine]) -> None:
+    machine = prepare(too_large())
+    machine.run_pass()
+    assert limit_of(machine) == 20
+    machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
+    attempt = machine.run_until_a_driver_runs()
+    if machine.drivers.orders[attempt].brief is not None:
+        assert run_init_container(machine, attempt).kind == "FirstStart"
+        machine.run_pass()
+    assert status(machine).verdict.kind == "FirstStart"  # type: ignore[union-attr]
+    assert limit_of(machine) is None, "its end is a position of the life before, which may never come again"
+    if machine.drivers.orders[attempt].brief is None:
+        assert machine.drivers.orders[attempt].limit is None
 
 
 def test_a_batch_that_is_too_large_after_the_limit_grew_back_within_one_driver_is_planned_anew_too() -> None:

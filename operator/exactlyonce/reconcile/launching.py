@@ -18,10 +18,11 @@ from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.known_checks import went_back
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import new_token, observe, request_of
-from exactlyonce.reconcile.progress import known_of, progress_decided, progress_forgotten
+from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.recorded import (
     checkpoint_after,
     landed_after,
+    life_after,
     newer_epoch,
     verdict_of,
 )
@@ -82,17 +83,16 @@ class Launching(Step):
         gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
         if gone_back is not None:
             world.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
-        # Forgotten before the stream starts anew: once it has, nothing tells its own numbers from those of its life before.
         anew = isinstance(decision.verdict, FirstStart)
-        progress = progress_forgotten(status.progress) if anew else progress_decided(seen.ledger, status.progress)
-        driver = {
+        life = life_after(decision, seen.ledger, status)
+        driver: dict[str, object] = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
             "checkpoint": checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location),
-            "progress": progress,
+            **life,
         }
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
         at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
-        told = driver if at_once else {"progress": progress} if anew else {}
+        told = driver if at_once else life if anew else {}
         status, version = self._record_verdict(status, version, decision, attempt, told)
         self.reached("pass.verdict-recorded")
         for action in decision.actions:
@@ -104,7 +104,7 @@ class Launching(Step):
         if not at_once:
             self.write(status, version, **driver)
         self.reached("pass.driver-recorded")
-        world.launcher.start(attempt, Orders(ticket, limit=order_of(limit)))
+        world.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
         return Watching(attempt)
 
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:

@@ -10,8 +10,8 @@ from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-from exactlyonce.reconcile.progress import checkpoint_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
+from exactlyonce.reconcile.progress import checkpoint_of, progress_decided, progress_forgotten
+from exactlyonce.reconcile.verdicts import Decision, FirstStart, SeedAndPublish, batch_of, code_of, kind_of
 
 
 def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStatus:
@@ -41,6 +41,8 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
             batch=word.batch,
             evidence=tuple(dict(item) for item in word.evidence),
         )
+    if word.kind == FirstStart.__name__ and word.outcome is Outcome.LAUNCHES:
+        changes["batch_limit"] = None
     if word.landed is not None and word.outcome is Outcome.LAUNCHES:
         known = status.progress or Progress()
         at = known.committed_at if known.batch == word.landed else None
@@ -50,6 +52,16 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
     if status.driver is not None and status.driver.attempt == status.attempt and word.landed is not None:
         changes["driver"] = status.driver.model_copy(update={"landed_at_start": word.landed})
     return changes
+
+
+def life_after(decision: Decision, ledger: LedgerView | None, status: StreamStatus) -> dict[str, object]:
+    """Return what changes in the status of what is known of the stream's life.
+
+    A new start forgets its numbers and positions before it is made: once it is, nothing tells them from its own.
+    """
+    if isinstance(decision.verdict, FirstStart):
+        return {"progress": progress_forgotten(status.progress), "batch_limit": None}
+    return {"progress": progress_decided(ledger, status.progress)}
 
 
 def has_verdict(status: StreamStatus) -> bool:
