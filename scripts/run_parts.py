@@ -1,6 +1,6 @@
 """Run the parts of the test suite one after the other, print the minutes of each, and fail if one failed.
 
-python scripts/run_parts.py lint unit simulation integration faults cluster
+python scripts/run_parts.py lint unit simulation integration faults cluster        DURATIONS=100 shows the slowest tests
 
 What the cluster is made of takes minutes to build, once for the user: it is built beside the other parts, at the lowest
 priority.
@@ -66,7 +66,8 @@ def commands_of(part: str) -> list[list[str]]:
         return LINT
     if not (ROOT / "tests" / part).is_dir():
         raise SystemExit(f"There is no part {part!r}: lint, or a folder of tests/.")
-    pytest = [sys.executable, "-m", "pytest", f"tests/{part}", "--durations=5", *OPTIONS.get(part, [])]
+    shown = f"--durations={os.environ.get('DURATIONS', '5')}"
+    pytest = [sys.executable, "-m", "pytest", f"tests/{part}", shown, *OPTIONS.get(part, [])]
     return [pytest, *(BRANCHES if part == "unit" else [])]
 
 
