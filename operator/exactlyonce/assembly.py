@@ -16,6 +16,7 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
 from exactlyonce.schema.model import SecretRef, field_name
+from exactlyonce.sink.files import FileSink
 from exactlyonce.source.connector import SourceAddress, SourceConnector, SourceFleet
 
 Secrets = Callable[[SecretRef | None], Mapping[str, str]]
@@ -24,6 +25,10 @@ Secrets = Callable[[SecretRef | None], Mapping[str, str]]
 
 class LedgerNotBuilt(Refused):
     """This release describes a ledger that it cannot open."""
+
+
+class NoFiles(Refused):
+    """The sink of a stream writes no files."""
 
 
 class SourceKey(NamedTuple):
@@ -85,6 +90,21 @@ def source_fleet(key: SourceKey) -> SourceFleet:
 def ledger_fleet(key: LedgerKey) -> LedgerFleet:
     """Return the server of a key as the monitor asks it."""
     return _ledger_connector(key.connector).fleet(key.parameters, key.shown)
+
+
+def file_sink(spec: StreamSpec) -> FileSink:
+    """Return the kind of a stream's sink of files.
+
+    Raises:
+        NoFiles: if the stream's sink writes none.
+    """
+    name = spec.sink.connector
+    found = getattr(import_module(f"exactlyonce.connectors.{name}.connector"), "FILES", None)
+    if found is None:
+        raise NoFiles(
+            f"The stream writes to spec.sink.{field_name(name)}, which has no files; there is nothing to list."
+        )
+    return cast("FileSink", found)
 
 
 def secrets_of(spec: StreamSpec) -> tuple[SecretRef, ...]:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import ColumnsUnfit
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, PositionSpan, Write
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.place import FilesLost, PathOfAnother, Tenant
 from exactlyonce.connectors.files.spark_log import LogUnfit
@@ -26,6 +26,7 @@ from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKin
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.spans import PositionSpan
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan
 from exactlyonce_spark.connectors.files.target import FilesTarget

@@ -43,7 +43,7 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "completion", "convert", "explain", "init", "logs", "offsets", "restart", "resume", "run", "status", "suspend",
+        "completion", "convert", "explain", "files", "init", "logs", "offsets", "restart", "resume", "run", "status", "suspend",
         "validate",
     ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.cli.offsets import Rows, rows_of
 from exactlyonce.control.looking import ClusterLook, LookRefused
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.positions.ranges import Positions
 from exactlyonce.schema.model import SecretRef
 
@@ -33,7 +34,7 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
     click.echo(_WITHOUT_CHECKPOINT, err=True)
     try:
         source = source_address(
-            stream.spec.source, partial(_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
+            stream.spec.source, partial(cluster_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
         )
         return rows_of(landed, source.open().view(frozenset(landed)).bounds)
     except ExactlyOnceError as problem:
@@ -41,18 +42,28 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
         return rows_of(landed, {})
 
 
-def _landed(look: ClusterLook, stream: Stream) -> Positions:
+def cluster_ledger(look: ClusterLook, stream: Stream) -> OpenLedger:
+    """Return the ledger of a stream of a cluster, opened with the login in the stream's secret.
+
+    Raises:
+        ExactlyOnceError: if the secret cannot be read.
+    """
     try:
-        address = ledger_address(stream.spec, partial(_secret, look, stream, ledger_of(stream.spec).named_at))
+        address = ledger_address(stream.spec, partial(cluster_secret, look, stream, ledger_of(stream.spec).named_at))
     except LookRefused as refused:
         metadata = stream.metadata
         raise LookRefused(
             f"{refused} The ledger is asked with its login; `exactlyonce status {metadata.name} -n {metadata.namespace}` "
             "shows the lag without it."
         ) from None
-    view = address.open().look(stream.stream_id)
+    return address.open()
+
+
+def _landed(look: ClusterLook, stream: Stream) -> Positions:
+    view = cluster_ledger(look, stream).look(stream.stream_id)
     return Positions() if view is None else view.landed.positions
 
 
-def _secret(look: ClusterLook, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
+def cluster_secret(look: ClusterLook, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
+    """Return the secret that the resource names at `where`; without a reference there is none."""
     return {} if reference is None else look.secret(stream.metadata.namespace, reference.name, f"{where}.secretRef")

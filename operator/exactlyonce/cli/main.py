@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from exactlyonce import __version__
 from exactlyonce.api.resource import ResourceInvalid, read_streams
 from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Commands, ExtraMissing
-from exactlyonce.cli.completion import SHELLS, files_and_streams, script
-from exactlyonce.cli.local_stream import LocalStream, choose_stream, default_state_root, open_stream
+from exactlyonce.cli.completion import SHELLS, script
+from exactlyonce.cli.files_command import files
+from exactlyonce.cli.local_stream import choose_stream, open_stream
+from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.launch.local import Unresponsive
-from exactlyonce.schema.model import DNS_LABEL
-
-if TYPE_CHECKING:
-    from exactlyonce.control.looking import ClusterLook  # the Kubernetes client takes half a second to import
-
-FILE = click.argument("file", type=click.Path(path_type=Path))
-NAME = click.option("--name", help="Which stream, where the file holds several.")
-STATE = click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=default_state_root,
-    show_default="~/.local/state/exactlyonce",
-    help="The folder that keeps status and logs of local streams.",
-)
-SECRETS = click.option(
-    "--secrets",
-    type=click.Path(path_type=Path),
-    default=Path("secrets"),
-    show_default=True,
-    envvar="EXACTLYONCE_SECRETS",
-    help="The folder of secrets: one folder a secret, one file a key, as Kubernetes mounts them.",
-)
-_TARGET = click.argument("target", metavar="FILE|NAME", shell_complete=files_and_streams)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -54,7 +30,7 @@ def main() -> None:
     A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
     and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
     `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
-    `explain` and `offsets`, which take a file too. All of it is also there as `kubectl exactlyonce`.
+    `explain`, `offsets` and `files`, which take a file too. All of it is also there as `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -154,7 +130,7 @@ def run(
         ("explain orders -n shop -o json", "for a program"),
     )
 )
-@_TARGET
+@TARGET
 @NAME
 @STATE
 @SECRETS
@@ -169,14 +145,14 @@ def explain(target: str, output: str, **options: Any) -> None:
     Exit status 0 when a driver would be started or was, 2 when the stream would halt or has.
     """
     as_json = output == "json"
-    if not _is_of_a_cluster(target):
+    if not is_of_a_cluster(target):
         from exactlyonce.cli.explain import explain_stream
 
-        sys.exit(explain_stream(_looked_at(target, options), as_json=as_json))
+        sys.exit(explain_stream(looked_at(target, options), as_json=as_json))
     from exactlyonce.cli.explain import EXIT_HALTS, EXIT_LAUNCHES
     from exactlyonce.cli.recorded import recorded_data, recorded_text
 
-    look, namespace = _cluster(options)
+    look, namespace = cluster_of(options)
     found = look.stream(namespace, target)
     data = recorded_data(found)
     click.echo(json.dumps(data, indent=2) if as_json else recorded_text(found, datetime.now(UTC)))
@@ -189,7 +165,7 @@ def explain(target: str, output: str, **options: Any) -> None:
         ("offsets orders -n shop", "of a stream of the cluster"),
     )
 )
-@_TARGET
+@TARGET
 @NAME
 @STATE
 @SECRETS
@@ -204,48 +180,16 @@ def offsets(target: str, output: str, **options: Any) -> None:
     """
     from exactlyonce.cli.offsets import offsets_of, show_offsets
 
-    if _is_of_a_cluster(target):
+    if is_of_a_cluster(target):
         from exactlyonce.cli.cluster_offsets import cluster_offsets
 
-        rows = cluster_offsets(*_cluster(options), target)
+        rows = cluster_offsets(*cluster_of(options), target)
     else:
-        rows = offsets_of(_looked_at(target, options))
+        rows = offsets_of(looked_at(target, options))
     show_offsets(rows, as_json=output == "json")
 
 
-def _is_of_a_cluster(target: str) -> bool:
-    """Whether a stream of a cluster is meant: so it is said, or it is no file of this machine and could be such a name.
-
-    Raises:
-        UsageError: if options of both are given.
-    """
-    given = click.get_current_context().get_parameter_source
-    of_file, of_cluster = (
-        [f"--{name}" for name in names if given(name) in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)]
-        for names in (("name", "state"), ("namespace", "context", "kubeconfig"))
-    )
-    is_name = re.fullmatch(DNS_LABEL, target) is not None and not Path(target).exists()
-    if of_file and (of_cluster or is_name):
-        raise click.UsageError(
-            f"{', '.join(of_file)} belongs to a FILE, and {target} is a stream of a cluster; leave it out."
-        )
-    return bool(of_cluster) or is_name
-
-
-def _cluster(options: Mapping[str, Any]) -> tuple[ClusterLook, str]:
-    from exactlyonce.control.looking import ClusterLook
-
-    look = ClusterLook.connect(options["kubeconfig"], options["context"])
-    return look, options["namespace"] or look.namespace
-
-
-def _looked_at(target: str, options: Mapping[str, Any]) -> LocalStream:
-    return open_stream(
-        choose_stream(Path(target), options["name"]), options["state"], options["secrets"], read_only=True
-    )
-
-
-for _command in CLUSTER_COMMANDS:
+for _command in (files, *CLUSTER_COMMANDS):
     main.add_command(_command)
 
 

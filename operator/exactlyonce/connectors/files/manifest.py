@@ -14,6 +14,7 @@ from typing import Any
 
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.positions.spans import PositionSpan
 
 VERSION = 1
 WRITING = "_exactlyonce/writing"
@@ -59,16 +60,6 @@ class Write:
         if found is None or (not is_written and part[found.end() :][:1] != "-"):
             return None
         return cls(Epoch(int(found[1])), BatchNumber(int(found[2])), found[3])
-
-
-@dataclass(frozen=True, slots=True)
-class PositionSpan:
-    """The first and the last position of one source partition whose rows a file holds, both included."""
-
-    origin: str
-    partition: int | str
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)

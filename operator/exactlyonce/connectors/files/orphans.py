@@ -7,21 +7,14 @@ behind; they cost storage and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.connectors.files.manifest import Manifest, Write
-from exactlyonce.errors import Refused
+from exactlyonce.connectors.files.place import require_own
+from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, require_not_ahead
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A file that no manifest names and no driver can land any more; its path is relative to the sink's path."""
-
-    path: str
-    size_bytes: int
+from exactlyonce.sink.files import Orphan, StreamUnknown
 
 
 def orphans(
@@ -54,23 +47,33 @@ def _checksum_of(path: str) -> str:
     return f"{folder}{'/' if folder else ''}.{name}.crc"
 
 
-class StreamUnknown(Refused):
-    """The ledger has no row of the stream, so it says of no file whether it counts."""
-
-
 def find_orphans(store: LogStore, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
     """Look for orphans while drivers may be running.
 
+    A ledger that was restored to an earlier moment, or another ledger that has a stream of this name, would call files
+    orphans that readers count. So the folder has to be this stream's under this very ledger, and what readers are shown must
+    not be ahead of it. The folder is listed first: whatever the listing shows readers has landed when the ledger is read.
+
     Raises:
         StreamUnknown: if the ledger does not know the stream.
+        PathOfAnother: if the folder is not this stream's, or was written with another ledger.
+        LogUnfit: if readers are shown batches that this ledger does not know.
     """
     listed = store.tree("")
+    view = ledger.look(stream_id)
+    if view is None:
+        raise StreamUnknown(
+            f"The ledger does not know {stream_id}, so it cannot say which files in {store.location} count."
+        )
+    if not listed:
+        return ()
+    require_own(store, stream_id, str(ledger.database_identity()))
     with ledger.transaction() as transaction:
         stream = transaction.lock_stream(stream_id, Lock.SHARE)
         committables = transaction.read_committables(stream_id)
     if stream is None:
-        raise StreamUnknown(
-            f"The ledger does not know {stream_id}, so it cannot say which files in {store.location} count."
-        )
+        raise StreamUnknown(f"The stream {stream_id} was deleted from the ledger a moment ago; nothing was removed.")
+    shown = (batch_of(path.removeprefix(f"{FOLDER}/")) for path in listed if path.startswith(f"{FOLDER}/"))
+    require_not_ahead(max((batch for batch in shown if batch is not None), default=None), stream.landed_batch)
     manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]
     return orphans(listed, manifests, stream.epoch, stream.landed_batch)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from exactlyonce.checkpoint.store import AlreadyExists, LogStore
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER
 from exactlyonce.connectors.files.spec import FilesSink
@@ -72,6 +73,26 @@ def take_place(store: LogStore, tenant: Tenant) -> None:
         raise PathOfAnother(_difference(store.location, outcome.content, tenant))
 
 
+def require_own(store: LogStore, stream: str, ledger: str) -> None:
+    """Require that the folder is this stream's, and that this ledger decides what counts there.
+
+    Raises:
+        PathOfAnother: if it is not, or nothing says so.
+    """
+    try:
+        found = _parsed(store.read(MARKER))
+    except FileMissing:
+        found = None
+    if found is None:
+        raise PathOfAnother(
+            f"{store.location}/{MARKER} is missing or cannot be read, so nobody knows whose files these are; restore it first."
+        )
+    if found.get("stream") != stream:
+        raise PathOfAnother(_of_another_stream(store.location, stream))
+    if found.get("ledger") != ledger:
+        raise PathOfAnother(_of_another_ledger(store.location, stream))
+
+
 def _reason(problem: ExactlyOnceError) -> str:
     """The storage's own words: the message around them speaks of a checkpoint."""
     return str(problem.__cause__ or problem).rstrip(".")
@@ -96,23 +117,15 @@ def _some(names: list[str]) -> str:
 
 
 def _difference(location: str, content: bytes, tenant: Tenant) -> str:
-    try:
-        found = json.loads(content)
-        assert isinstance(found, dict)
-    except (ValueError, AssertionError):
+    found = _parsed(content)
+    if found is None:
         return (
             f"{location}/{MARKER} cannot be read, so nobody knows whose the path is; use a path of this stream alone."
         )
     if found.get("stream") != tenant.stream:
-        return (
-            f"The path {location} belongs to the stream {found.get('stream')}, and {tenant.stream} would write there too. Use "
-            "a path of this stream alone."
-        )
+        return _of_another_stream(location, tenant.stream)
     if found.get("ledger") != tenant.ledger:
-        return (
-            f"The path {location} was written by {tenant.stream} with another ledger ({found.get('ledger')} and not "
-            f"{tenant.ledger}), which alone knows what landed there. Use that ledger, or another path."
-        )
+        return _of_another_ledger(location, tenant.stream)
     changed = [
         f"{word} was {found.get(field)!r} and is {now!r}"
         for word, field, now in (
@@ -125,6 +138,29 @@ def _difference(location: str, content: bytes, tenant: Tenant) -> str:
     return (
         f"The files that have landed in {location} were written otherwise: {'; '.join(changed)}. No reader could read them "
         "together. Set it back, or use another path."
+    )
+
+
+def _parsed(content: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _of_another_stream(location: str, stream: str) -> str:
+    """Name the file and not the other stream: a tenant who may write a path here is not to learn who else does."""
+    return (
+        f"The path {location} belongs to another stream than {stream}; {MARKER} there says which. Use a path of this stream "
+        "alone."
+    )
+
+
+def _of_another_ledger(location: str, stream: str) -> str:
+    return (
+        f"The path {location} was written by {stream} with another ledger, which alone knows what landed there; {MARKER} "
+        "there says which. Use that ledger, or another path."
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
-from exactlyonce.connectors.files.manifest import PositionSpan
 from exactlyonce.connectors.files.spec import FileFormat
+from exactlyonce.positions.spans import PositionSpan
 
 Spans = tuple[PositionSpan, ...]
 

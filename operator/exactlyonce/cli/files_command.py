@@ -1,0 +1,187 @@
+"""`exactlyonce files`: the files that count of a stream that writes files, and those that never will."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from exactlyonce.api.resource import Stream, parse_stream
+from exactlyonce.assembly import file_sink
+from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
+from exactlyonce.cli.commands import Taught
+from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
+from exactlyonce.errors import Refused
+from exactlyonce.launch.secrets import read_secret
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.schema.model import field_name
+from exactlyonce.sink.files import LandedFile, Orphan, OutputFolder
+
+_MOST_SHOWN = 10
+
+
+class NotConfirmed(Refused):
+    """Nobody agreed that files are removed."""
+
+
+class FolderElsewhere(Refused):
+    """The folder is on a volume of the stream's pods, which this machine does not reach."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A stream and its stores, wherever it runs."""
+
+    stream: Stream
+    ledger: Ledger
+    secret: Callable[[], Mapping[str, str]]
+    in_pods: bool
+
+    def landed(self) -> tuple[LandedFile, ...]:
+        return file_sink(self.stream.spec).landed(self.stream.spec.sink.spec, self.ledger, self.stream.stream_id)
+
+    def folder(self) -> OutputFolder:
+        folder = file_sink(self.stream.spec).folder(self.stream.spec.sink.spec, self.secret())
+        if self.in_pods and folder.location.startswith(("/", "file:")):
+            raise FolderElsewhere(
+                f"{folder.location} is on a volume of the stream's pods, where orphans are looked for: run `exactlyonce files "
+                "FILE --orphans` where that volume is mounted."
+            )
+        return folder
+
+
+@click.command(
+    cls=Taught,
+    examples=(
+        ("files orders.yaml", "the address of each file to read"),
+        ("files orders -n shop -o json", "with sizes, rows and source positions"),
+        ("files orders.yaml --orphans", "what drivers that died have left behind"),
+        ("files orders.yaml --remove-orphans", "remove it, after a question"),
+        ("files orders.yaml --remove-orphans --yes", "from a scheduled job"),
+    ),
+)
+@TARGET
+@click.option("--orphans", is_flag=True, help="List the files that do not count and never will.")
+@click.option("--remove-orphans", is_flag=True, help="Remove them; every driver may go on meanwhile.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without a question.")
+@NAME
+@STATE
+@SECRETS
+@OUTPUT
+@of_a_cluster
+def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: str, **options: Any) -> None:
+    """List the files that a stream has landed, one address per line: a reader of exactly these reads each record once.
+
+    The ledger alone says which files count. spark.read of the path needs no list, since it follows _spark_metadata; anything
+    else that reads the folder itself would also read what drivers that died have left there. Give this list to it:
+    pyarrow.dataset.dataset(addresses), or DuckDB's read_parquet([...]). `-o json` adds the batch, the size, the rows and,
+    with includePositions, the first and the last source position of each partition in a file; rows are null for JSON and CSV,
+    which do not record them.
+
+    An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
+    What a driver may still land is never one, however old it is. Removing orphans changes nothing that a reader counts, may
+    be interrupted and repeated, and is refused where the ledger is not the one that the folder was written with, or is behind
+    what readers are shown.
+
+    For stream NAME of a cluster the ledger is asked from here, with the login in the stream's secret, which your kubeconfig
+    has to be allowed to get.
+    """
+    if orphans and remove_orphans:
+        raise click.UsageError("--remove-orphans lists the orphans too; leave --orphans out.")
+    if yes and not remove_orphans:
+        raise click.UsageError("--yes answers the question of --remove-orphans; give both, or neither.")
+    opened = _of_cluster(target, options) if is_of_a_cluster(target) else _of_file(target, options)
+    as_json = output == "json"
+    if not orphans and not remove_orphans:
+        _show_landed(opened.landed(), as_json=as_json)
+        return
+    folder = opened.folder()
+    found = folder.orphans(opened.ledger, opened.stream.stream_id)
+    if remove_orphans and found:
+        _require_agreement(found, folder, agreed=yes)
+        folder.remove(found)
+    _show_orphans(found, folder, as_json=as_json, removed=remove_orphans)
+
+
+def _of_file(target: str, options: Mapping[str, Any]) -> _Opened:
+    opened = looked_at(target, options)
+    secret = partial(read_secret, Path(options["secrets"]), opened.stream.spec.sink.spec.secret_ref)
+    return _Opened(opened.stream, opened.ledger, secret, in_pods=False)
+
+
+def _of_cluster(target: str, options: Mapping[str, Any]) -> _Opened:
+    from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret
+
+    look, namespace = cluster_of(options)
+    stream = parse_stream(look.stream(namespace, target), f"{namespace}/{target}")
+    sink = stream.spec.sink
+    file_sink(stream.spec)  # what is no sink of files is told before any secret is read
+    secret = partial(cluster_secret, look, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
+    return _Opened(stream, cluster_ledger(look, stream), secret, in_pods=True)
+
+
+def _require_agreement(found: Sequence[Orphan], folder: OutputFolder, *, agreed: bool) -> None:
+    """Ask whether these files may go.
+
+    Raises:
+        NotConfirmed: if nobody says yes.
+    """
+    if agreed:
+        return
+    for orphan in found[:_MOST_SHOWN]:
+        click.echo(folder.address(orphan.path), err=True)
+    if len(found) > _MOST_SHOWN:
+        click.echo(f"and {len(found) - _MOST_SHOWN} more", err=True)
+    if not _can_ask():
+        raise NotConfirmed(
+            f"{_sum(found)} in {folder.location}; nothing was removed, since there is nobody to ask. Give --yes."
+        )
+    if not click.confirm(f"{_sum(found)} in {folder.location}. Remove them?", err=True):
+        raise NotConfirmed("Nothing was removed.")
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def _show_landed(found: Sequence[LandedFile], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([_document(file) for file in found], indent=2))
+        return
+    for file in found:
+        click.echo(file.address)
+
+
+def _document(file: LandedFile) -> dict[str, Any]:
+    positions = [
+        {"origin": span.origin, "partition": span.partition, "first": span.first, "last": span.last}
+        for span in file.spans
+    ]
+    return {
+        "address": file.address,
+        "batch": file.batch,
+        "sizeBytes": file.size_bytes,
+        "rows": file.rows,
+        "positions": positions,
+    }
+
+
+def _show_orphans(found: Sequence[Orphan], folder: OutputFolder, *, as_json: bool, removed: bool) -> None:
+    if as_json:
+        listed = [{"address": folder.address(orphan.path), "sizeBytes": orphan.size_bytes} for orphan in found]
+        click.echo(json.dumps(listed, indent=2))
+        return
+    for orphan in found:
+        click.echo(folder.address(orphan.path))
+    click.echo(f"{_sum(found)}{' removed' if removed and found else ''}.", err=True)
+
+
+def _sum(found: Sequence[Orphan]) -> str:
+    size = sum(orphan.size_bytes for orphan in found)
+    return f"{len(found)} orphan{'' if len(found) == 1 else 's'} of {size:,} bytes"

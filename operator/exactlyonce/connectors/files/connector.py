@@ -1,0 +1,79 @@
+"""Files as a sink outside Spark: the files that have landed, and what may be removed, for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.connectors.files.manifest import WRITING, Manifest
+from exactlyonce.connectors.files.orphans import find_orphans
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.sink.files import LandedFile, Orphan, StreamUnknown
+
+
+@dataclass(frozen=True)
+class FilesFolder:
+    """An `OutputFolder`."""
+
+    sink: FilesSink
+    store: ErasableStore
+
+    @property
+    def location(self) -> str:
+        """The sink's path."""
+        return self.store.location
+
+    def address(self, path: str) -> str:
+        """Return a file's address."""
+        return address_of(self.sink, path)
+
+    def orphans(self, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
+        """Look for orphans."""
+        return find_orphans(self.store, ledger, stream_id)
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Remove orphans; an attempt's own folder goes as a whole, since nothing in it can land if one file cannot."""
+        for place in dict.fromkeys(_place(orphan.path) for orphan in orphans):
+            self.store.remove(place)
+
+
+def _place(path: str) -> str:
+    if not path.startswith(f"{WRITING}/"):
+        return path
+    return f"{WRITING}/{path.removeprefix(f'{WRITING}/').partition('/')[0]}"
+
+
+def address_of(sink: FilesSink, path: str) -> str:
+    """Return what a reader opens for a file of this sink. Performs no I/O."""
+    return f"{sink.folder.rstrip('/')}/{path}"
+
+
+class FilesConnector:
+    """A `FileSink`."""
+
+    def landed(self, spec: object, ledger: Ledger, stream_id: str) -> tuple[LandedFile, ...]:
+        """Return the files that the ledger names."""
+        assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
+        if ledger.look(stream_id) is None:
+            raise StreamUnknown(
+                f"The ledger does not know {stream_id}, so nothing is known to have landed: it has never run, or its ledger "
+                "is elsewhere."
+            )
+        with ledger.transaction() as transaction:
+            committables = transaction.read_committables(stream_id)
+        return tuple(
+            LandedFile(address_of(spec, file.path), batch, file.size_bytes, file.rows, file.spans)
+            for batch, text in committables.items()
+            for file in Manifest.from_json(batch, text).files
+        )
+
+    def folder(self, spec: object, secret: Mapping[str, str]) -> FilesFolder:
+        """Return the folder of a stream."""
+        assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
+        return FilesFolder(spec, LocalLogStore(spec.path))
+
+
+FILES = FilesConnector()

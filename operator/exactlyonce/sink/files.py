@@ -1,0 +1,85 @@
+"""The port to the files that a stream has landed, for readers without Spark and for cleaning up. Nothing here performs I/O.
+
+The operator never opens an output folder: only the driver, with the stream's own login, and a person at the command line,
+with theirs, read or remove a stream's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.positions.spans import PositionSpan
+
+
+class StreamUnknown(Refused):
+    """The ledger has no row of the stream, so it says of no file whether it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFile:
+    """A file whose rows count. `address` is what a reader opens; `rows` is None where the format does not record it."""
+
+    address: str
+    batch: BatchNumber
+    size_bytes: int
+    rows: int | None
+    spans: tuple[PositionSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that does not count and that no driver can land any more; `path` is relative to the folder."""
+
+    path: str
+    size_bytes: int
+
+
+class OutputFolder(Protocol):
+    """The folder that a stream writes to."""
+
+    @property
+    def location(self) -> str:
+        """The folder as a person names it."""
+        ...
+
+    def address(self, path: str) -> str:
+        """Return what a reader opens for a file at a path below the folder."""
+        ...
+
+    def orphans(self, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
+        """Return what can be removed, also while drivers are running.
+
+        Raises:
+            StreamUnknown: if the ledger does not know the stream.
+            Refused: if the folder belongs to somebody else, or shows more than this ledger knows.
+        """
+        ...
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Remove orphans; one that is gone is as good as removed."""
+        ...
+
+
+class FileSink(Protocol):
+    """A kind of sink that writes files."""
+
+    def landed(self, spec: object, ledger: Ledger, stream_id: str) -> tuple[LandedFile, ...]:
+        """Return the files that count, by batch; the ledger alone is asked.
+
+        Raises:
+            StreamUnknown: if the ledger does not know the stream.
+        """
+        ...
+
+    def folder(self, spec: object, secret: Mapping[str, str]) -> OutputFolder:
+        """Return the folder that a stream with this spec writes to; nothing is connected to yet.
+
+        Raises:
+            SecretMissing: if the secret lacks what is needed.
+        """
+        ...

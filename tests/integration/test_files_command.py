@@ -1,0 +1,187 @@
+"""`exactlyonce files` on folders made without Spark: what it prints is read by pyarrow, and ids are counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.cli import files_command
+from exactlyonce.cli.main import main
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.place import Tenant, take_place
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
+from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.ledger.publish import Publication, publish
+from exactlyonce.ledger.rows import LandedPositions, Owner
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.spans import PositionSpan
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
+from tests.rig import Rig
+
+ORIGIN = Partition("orders", 0)
+IDS = {"orders": "id-1"}
+
+
+@dataclass
+class Lake:
+    """A stream that writes files; each batch is one file with one record, whose id is the batch's number."""
+
+    rig: Rig
+    permit: Permit = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rig.overrides |= {
+            "spec.sink": {"files": {"path": str(self.path)}},
+            "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
+        }
+        opened = self.rig.open()
+        self.ledger, self.stream_id = opened.ledger, opened.stream.stream_id
+        self.store = LocalLogStore(str(self.path))
+
+    @property
+    def path(self) -> Path:
+        """The folder; a space in its name is part of an address like anything else."""
+        return self.rig.folder / "the lake"
+
+    def start(self) -> None:
+        """Start the stream's first driver."""
+        self.ledger.prepare()
+        self.next_driver(1)
+        seed = Publication(
+            epoch=Epoch(1),
+            generation=1,
+            path="/c/generation-000001-a1",
+            seed_batch=BatchNumber(0),
+            before=Positions(),
+            after=LandedPositions(Positions({ORIGIN: 0}), IDS),
+            note="made by a test",
+        )
+        publish(self.ledger, self.stream_id, seed)
+        self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(1), "claim-1")
+        identity = str(self.ledger.database_identity())
+        take_place(self.store, Tenant.of(FilesSink(path=str(self.path)), self.stream_id, identity))
+
+    def next_driver(self, epoch: int) -> None:
+        """Raise the epoch; from the second on, claim it too."""
+        new = NewStream(self.stream_id, "token", Owner("c", "u"), self.ledger.database_identity())
+        raise_epoch(self.ledger, new, Epoch(epoch))
+        if epoch > 1:
+            self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(epoch), f"claim-{epoch}")
+
+    def write(self, batch: int) -> DataFile:
+        """Write the file of a batch, as an attempt does."""
+        path = f"{Write.draw(self.permit.epoch, BatchNumber(batch)).name}-part-0.parquet"
+        pyarrow.parquet.write_table(pa.table({"id": [batch]}), self.path / path)
+        return DataFile(
+            path, (self.path / path).stat().st_size, 1, 1, (PositionSpan("orders", 0, batch - 1, batch - 1),)
+        )
+
+    def land(self, batch: int, file: DataFile) -> None:
+        """Record a batch."""
+        manifest = Manifest(BatchNumber(batch), 1, (file,), "columns")
+
+        def record(transaction: LedgerTransaction) -> Written:
+            transaction.write_committable(self.stream_id, BatchNumber(batch), manifest.to_json())
+            return Written(1)
+
+        ranges = Ranges({ORIGIN: OffsetRange(batch - 1, batch)})
+        land_batch(self.ledger, self.permit, PlannedBatch(BatchNumber(batch), ranges, IDS), record)
+
+    def run(self, *options: str, typed: str | None = None) -> Result:
+        """Run the command on the stream's file."""
+        file = self.rig.folder / "stream.yaml"
+        file.write_text(yaml.safe_dump(self.rig.document()))
+        arguments = ["files", str(file), "--secrets", str(self.rig.secrets), "--state", str(self.rig.folder / "state")]
+        result = CliRunner().invoke(main, [*arguments, *options], input=typed)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    def names(self) -> list[str]:
+        """Everything in the folder."""
+        return sorted(self.store.tree(""))
+
+
+@pytest.fixture
+def lake(rig: Rig) -> Lake:
+    return Lake(rig)
+
+
+def ids_in(addresses: Sequence[str]) -> Counter[Any]:
+    return Counter(pyarrow.dataset.dataset(list(addresses)).to_table()["id"].to_pylist())
+
+
+def test_a_reader_of_exactly_the_files_listed_reads_each_record_once(lake: Lake) -> None:
+    lake.start()
+    lake.write(1)  # an attempt that failed: the folder holds id 1 twice
+    landed = [lake.write(1), lake.write(2)]
+    for batch, file in enumerate(landed, 1):
+        lake.land(batch, file)
+    listed = lake.run()
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert ids_in(listed.stdout.splitlines()) == Counter([1, 2])
+    as_data = json.loads(lake.run("-o", "json").stdout)
+    assert as_data == [
+        {
+            "address": str(lake.path / file.path),
+            "batch": batch,
+            "sizeBytes": file.size_bytes,
+            "rows": 1,
+            "positions": [{"origin": "orders", "partition": 0, "first": batch - 1, "last": batch - 1}],
+        }
+        for batch, file in enumerate(landed, 1)
+    ]
+
+
+def test_orphans_are_removed_once_somebody_agrees_and_readers_see_the_same(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.start()
+    lake.land(1, lake.write(1))
+    left = lake.write(2)
+    lake.next_driver(2)
+    before, counted = lake.names(), lake.run().stdout
+    shown = lake.run("--orphans")
+    assert shown.stdout.splitlines() == [str(lake.path / left.path)]
+    assert shown.stderr == f"1 orphan of {left.size_bytes:,} bytes.\n"
+
+    alone = lake.run("--remove-orphans")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "nothing was removed, since there is nobody to ask. Give --yes." in alone.stderr
+    monkeypatch.setattr(files_command, "_can_ask", lambda: True)
+    for typed in ("n\n", "\n", ""):
+        refused = lake.run("--remove-orphans", typed=typed)
+        assert (refused.exit_code, lake.names()) == (1, before)
+
+    assert lake.run("--remove-orphans", typed="y\n").exit_code == 0
+    assert lake.names() == [name for name in before if name != left.path]
+    again = lake.run("--remove-orphans", "--yes")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "0 orphans of 0 bytes.\n")
+    assert lake.run().stdout == counted
+    assert ids_in(counted.splitlines()) == Counter([1])
+
+
+def test_what_cannot_be_listed_is_said_in_one_sentence(lake: Lake) -> None:
+    unknown = lake.run()
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "so nothing is known to have landed: it has never run, or its ledger is elsewhere" in unknown.stderr
+    for options in (("--orphans", "--remove-orphans"), ("--yes",), ("--orphans", "--yes")):
+        assert lake.run(*options).exit_code == 2, "an error of use"
+    lake.rig.overrides |= {"spec.sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders"}}}
+    del lake.rig.overrides["spec.ledger"]
+    other = lake.run()
+    assert (other.exit_code, other.stdout) == (1, "")
+    assert other.stderr == "The stream writes to spec.sink.postgres, which has no files; there is nothing to list.\n"
