@@ -9,9 +9,9 @@ from unittest import mock
 
 from exactlyonce.connectors.files import orphans
 from exactlyonce.connectors.files.manifest import Write
-from exactlyonce.connectors.files.orphans import Orphan
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.sink.files import Orphan
 from exactlyonce_spark import manifest_landing
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.target import Prepared
