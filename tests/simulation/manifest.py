@@ -20,7 +20,6 @@ from tests.simulation.resource import STREAM_ID
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
 
-TENANT = Tenant(STREAM_ID, "ledger", "Parquet", (), "SparkMetadata")
 COLUMNS = {"id": "long"}
 
 
@@ -94,7 +93,12 @@ class Writer:
 
 def target_of(world: SimulatedWorld, epoch: Epoch) -> FilesTarget:
     """Return the target of a driver."""
-    return FilesTarget(world.output, Writer(world.output), TENANT, epoch, COLUMNS)
+    return FilesTarget(world.output, Writer(world.output), tenant_of(world), epoch, COLUMNS)
+
+
+def tenant_of(world: SimulatedWorld) -> Tenant:
+    """Return whose the folder is: an orphan is looked for with the ledger that it was written with, or not at all."""
+    return Tenant(STREAM_ID, str(MemoryLedger(world.database).database_identity()), "Parquet", (), "SparkMetadata")
 
 
 def note_what_is_shown(world: SimulatedWorld) -> None:
