@@ -2,7 +2,7 @@
 
 Runs at the lowest priority on all cores, tells each seed that goes wrong at once, and appends each chunk of seeds that is
 done to a file beside the report. Whoever stops it (Ctrl-C, a reboot) goes on with the same command. Seeds that another commit
-has run do not count, and are run again.
+has run do not count, and are run again; with --any-commit they do count, and the report says which commit has run how many.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CODE = ("operator", "spark_apps", "tests/simulation")
 
 @dataclass
 class Progress:
-    """What of the seeds `[first, last)` one commit has run, in chunks that come in any order."""
+    """What of the seeds `[first, last)` has been run, in chunks that come in any order; `commit` is the one that runs now."""
 
     commit: str
     first: int
@@ -45,12 +45,17 @@ class Progress:
     verdicts: Counter[str] = field(default_factory=Counter)
     hazards: Counter[str] = field(default_factory=Counter)
     halted: int = 0
-    seeds: int = 0
+    commits: Counter[str] = field(default_factory=Counter)
 
-    def add(self, chunk: Chunk) -> None:
-        """Count a chunk."""
+    @property
+    def seeds(self) -> int:
+        """How many seeds have been run."""
+        return self.commits.total()
+
+    def add(self, chunk: Chunk, commit: str | None = None) -> None:
+        """Count a chunk, which another commit may have run."""
         self.done.add(chunk.first)
-        self.seeds += chunk.until - chunk.first
+        self.commits[commit or self.commit] += chunk.until - chunk.first
         self.wrong |= {found.seed: found.words for found in chunk.wrong}
         self.verdicts += chunk.verdicts
         self.hazards += chunk.hazards
@@ -69,7 +74,7 @@ class Progress:
         lines = [
             "# A long run of the simulation",
             "",
-            f"Seeds {self.first} to {self.last - 1} of commit {self.commit}, {datetime.now(UTC):%Y-%m-%d}: "
+            f"Seeds {self.first} to {self.last - 1} of {self._told_commits()}, {datetime.now(UTC):%Y-%m-%d}: "
             f"{self.seeds} seeds in {self.seconds:.0f} seconds on {os.cpu_count()} cores, Python {platform.python_version()} "
             f"({self.seeds / max(self.seconds, 1):.0f} seeds per second).",
             "",
@@ -90,6 +95,12 @@ class Progress:
         ]
         return "\n".join(lines)
 
+    def _told_commits(self) -> str:
+        if set(self.commits) <= {self.commit}:
+            return f"commit {self.commit}"
+        told = ", ".join(f"{commit} ({seeds} seeds)" for commit, seeds in self.commits.most_common())
+        return f"{len(self.commits)} commits, {told}"
+
 
 class ProgressFile:
     """The chunks that are done, a line each. A line that was cut short by a crash is run again."""
@@ -97,8 +108,8 @@ class ProgressFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read_into(self, progress: Progress) -> None:
-        """Count what earlier runs of the same commit have done of these seeds."""
+    def read_into(self, progress: Progress, any_commit: bool = False) -> None:
+        """Count what earlier runs have done of these seeds: those of the same commit, or of any."""
         if not self._path.exists():
             return
         left = set(progress.left())
@@ -115,9 +126,10 @@ class ProgressFile:
                 Counter(told["hazards"]),
                 told["halted"],
             )
-            if told["commit"] == progress.commit and (chunk.first, chunk.until) in left:
+            counts = any_commit or told["commit"] == progress.commit
+            if counts and (chunk.first, chunk.until) in left:
                 left.remove((chunk.first, chunk.until))
-                progress.add(chunk)
+                progress.add(chunk, told["commit"])
                 progress.seconds += told["seconds"]
 
     def append(self, commit: str, chunk: Chunk, seconds: float) -> None:
@@ -143,10 +155,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=int(os.environ.get("FIRST_SEED", "0")), help="the first seed")
     parser.add_argument("--report", type=Path, required=True, help="where the report is written")
     parser.add_argument("--progress", type=Path, help="where progress is kept (default: beside the report)")
+    parser.add_argument("--any-commit", action="store_true", help="do not run again what another commit has run")
     options = parser.parse_args(arguments)
     file = ProgressFile(options.progress or options.report.with_suffix(".progress.jsonl"))
     progress = Progress(_commit(), options.first, options.first + options.seeds)
-    file.read_into(progress)
+    file.read_into(progress, options.any_commit)
     if progress.seeds:
         print(f"{progress.seeds} seeds were run before; going on.", flush=True)
     try:

@@ -38,6 +38,17 @@ def test_what_another_commit_has_run_does_not_count(tmp_path: Path) -> None:
     assert other.seeds == 0
 
 
+def test_where_any_commit_counts_the_report_says_which_has_run_how_many(tmp_path: Path) -> None:
+    file = ProgressFile(tmp_path / "progress.jsonl")
+    file.append("abc", chunk(0), 1.0)
+    file.append("abc", chunk(CHUNK), 1.0)
+    other = progress("def")
+    file.read_into(other, any_commit=True)
+    assert list(other.left()) == [(2 * CHUNK, 3 * CHUNK)]
+    other.add(chunk(2 * CHUNK))
+    assert f"2 commits, abc ({2 * CHUNK} seeds), def ({CHUNK} seeds)" in other.report()
+
+
 def test_a_chunk_is_counted_once_and_a_line_that_was_cut_short_is_run_again(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     file = ProgressFile(path)
