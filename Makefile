@@ -60,19 +60,19 @@ soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among i
 mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and 600 seeds; prints what survives
 	@$(RUN) -m scripts.mutants
 
-bench: setup ## rows a second, milliseconds a batch and a restart, against what people do today
+bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today
 	@$(RUN) -m bench.pipeline
 
 bench-operator: cluster-tools ## what a launch by the operator takes, on a cluster without nodes, against its goals
 	@$(RUN) -m bench.operator
 
-bench-monitor: setup ## what measuring 1,000 streams takes, with one client a store and with one a stream
+bench-monitor: setup ## what measuring 1,000 streams takes, with one client per store and with one per stream
 	@$(RUN) -m bench.monitor
 
 bench-network: setup ## what encrypting Spark's own network takes
 	@$(RUN) -m bench.network
 
-requirements: setup ## pin the requirements anew (needs uv)
+requirements: setup ## update the pinned requirements (needs uv)
 	@sh scripts/pin_requirements.sh
 
 build: setup ## the wheel and the source distribution, in dist/

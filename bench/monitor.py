@@ -5,7 +5,7 @@ and is scraped, with the series of partitions: once a 30 s interval each. Goals,
 tenth of a core. Two states of the streams: nothing waits; and every partition of every stream has moved since the last round
 and has records that wait, so that the age of each must be fetched: the most that an interval can ask for.
 
-Against it stands the same process with a Kafka client and a connection a stream, on fewer streams, where nothing waits (for
+Against it stands the same process with a Kafka client and a connection per stream, on fewer streams, where nothing waits (for
 the age of records it would need a consumer a stream too). What it takes is scaled to the number of streams: core-seconds and
 connections by their number, memory by what more streams add to it.
 
@@ -54,10 +54,10 @@ def main() -> int:
             stage = Stage(folder, kafka, postgres, given.streams, given.partitions, given.rounds, given.rest)
             print(f"{given.streams:,} topics of {given.partitions} partitions", flush=True)
             stage.prepare()
-            print("One client a store", flush=True)
+            print("One client per store", flush=True)
             quiet, figures = shared(stage)
             write(figures, "monitor")
-            print("One client a stream", flush=True)
+            print("One client per stream", flush=True)
             figures += own(stage, given.own, quiet)
             kafka.stop(signal.SIGKILL)  # nothing of it is kept
     file = write(figures, "monitor")
@@ -85,7 +85,7 @@ def shared(stage: Stage) -> tuple[Interval, list[Figure]]:
 
 
 def own(stage: Stage, streams: int, against: Interval) -> list[Figure]:
-    """Measure one client and one connection a stream where nothing waits, and scale what they take."""
+    """Measure one client and one connection per stream where nothing waits, and scale what they take."""
     stage.land_until(RECORDS)
     fewer = streams // 5
     with stage.process("own") as measured:

@@ -1,7 +1,7 @@
 """`make bench-operator`: what a launch by the operator takes. Prints a table and writes bench/out/operator.json.
 
 Every ratio compares figures of the same run. Goals: from apply to the driver's pod below 150 ms in the middle, more than 1,500
-drivers a minute, less than 0.05 core-seconds a launch, less than 250 MB with 1,000 streams.
+drivers per minute, less than 0.05 core-seconds per launch, less than 250 MB with 1,000 streams.
 
 The pods need not run: the cluster has no nodes. Each launch reconciles against a real Postgres, a real Kafka and an S3 service
 (moto's, a stand-in that takes milliseconds of a core for each request). Two more runs tell what of it is whose: one with an S3

@@ -19,8 +19,8 @@ from exactlyonce.positions.ranges import Epoch
 _APART_SECONDS = 0.5
 _MEGABYTE = 1_000_000
 P50_LIMIT = Figure("limit from apply to the driver's pod, p50", 150.0, "ms")
-RATE_LIMIT = Figure("least drivers a minute", 1500.0, "a minute")
-CORE_LIMIT = Figure("limit of core-seconds a launch", 0.05, "core-s")
+RATE_LIMIT = Figure("least drivers per minute", 1500.0, "a minute")
+CORE_LIMIT = Figure("limit of core-seconds per launch", 0.05, "core-s")
 MEMORY_LIMIT = Figure("limit of memory with 1,000 streams", 250.0, "MB")
 
 
@@ -134,7 +134,7 @@ def _latencies(name: str, sent: Mapping[str, float], pods: Pods) -> list[Figure]
 def _costs(name: str, before: Mapping[str, float], after: Mapping[str, float], number: int) -> list[Figure]:
     """What a launch took of the operator, with what it did after the pod was created, and of each server."""
     each = {who: (after[who] - taken) / number for who, taken in before.items()}
-    own = compared(f"core-seconds a launch, {name}", each.pop("operator"), "core-s", CORE_LIMIT)
+    own = compared(f"core-seconds per launch, {name}", each.pop("operator"), "core-s", CORE_LIMIT)
     others = [Figure(f"  of {who}, {name}", value, "core-s") for who, value in each.items() if value > 0.0005]
     return [own, *others]
 

@@ -28,7 +28,7 @@ def main() -> int:
     """Run the parts that the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__.split("\n")[0])
     parser.add_argument("--records", type=int, default=2_500_000, help="of the throughput part (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=500_000, help="records a batch (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=500_000, help="records per batch (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contender (default: %(default)s)")
     parser.add_argument("--only", choices=["throughput", "tiny", "restarts", "reconciliation"], help="one part only")
     options = parser.parse_args()

@@ -25,7 +25,7 @@ from testbed.postgres import Postgres
 ORDERS = 200_000
 _PATIENCE_SECONDS = 90.0
 _LOOK_SECONDS = 0.2
-_STYLES = {"Halted": "bold red", "PutOff": "yellow"}
+_STYLES = {"Halted": "bold red", "BackingOff": "yellow"}
 
 
 class Stuck(AssertionError):

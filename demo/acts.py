@@ -15,7 +15,7 @@ from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.positions.ranges import Epoch
 
 Until = Callable[[Callable[[], bool], str], None]
-"""Waits until a condition holds, while the screen goes on; the sentence says what is waited for."""
+"""Waits until a condition holds, while the screen goes on; the sentence says what it waits for."""
 
 
 @dataclass(frozen=True)

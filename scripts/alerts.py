@@ -130,8 +130,8 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 """max by (namespace, stream) (exactlyonce_stream_secret_missing) == 1
 unless on (namespace, stream) (exactlyonce_stream_phase{phase="Completed"} == 1)""",
                 f"A secret of {_STREAM}, or a key of it, is missing or refused, or the operator may not read it.",
-                "The stream's latest event PutOff names the secret and the key: create or correct it, or give the operator the "
-                "right to read it. No driver is started without it.",
+                "The stream's latest event BackingOff names the secret and the key: create or correct it, or give the operator "
+                "the right to read it. No driver is started without it.",
             ),
             Alert(
                 "ExactlyOnceSpecInvalid",
@@ -215,7 +215,7 @@ unless on (namespace, stream) (exactlyonce_stream_condition{type="Stalled",statu
             Alert(
                 "ExactlyOnceStoreErrors",
                 "sum by (store) (rate(exactlyonce_store_errors_total[10m])) > ${perSecond}",
-                '{{ $labels.store }} fails the operator {{ $value | printf "%.1f" }} times a second.',
+                '{{ $labels.store }} fails the operator {{ $value | printf "%.1f" }} times per second.',
                 "The operator's log names the address and what was answered.",
             ),
             Alert(

@@ -1,4 +1,4 @@
-"""Files that are made from the code: written anew, or checked with `--check`, as `make lint` does."""
+"""Files that are made from the code: written, or checked with `--check`, as `make lint` does."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def write_or_check(made: Mapping[Path, str], source: str, module: str) -> int:
         str(file.relative_to(ROOT)) for file, text in made.items() if not file.exists() or file.read_text() != text
     ]
     if stale:
-        print(f"{', '.join(stale)}: not what {source}; make anew: python -m scripts.{module}")
+        print(f"{', '.join(stale)}: not what {source}; regenerate with python -m scripts.{module}")
     return 1 if stale else 0

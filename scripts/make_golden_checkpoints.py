@@ -1,4 +1,4 @@
-"""Write the golden checkpoints under tests/golden/checkpoints/ anew, from real Spark runs.
+"""Regenerate the golden checkpoints under tests/golden/checkpoints/, from real Spark runs.
 
     python scripts/make_golden_checkpoints.py [--to DIR]
 

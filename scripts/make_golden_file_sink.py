@@ -1,4 +1,4 @@
-"""Write tests/golden/file_sink anew: what Spark's own file sink writes to `_spark_metadata`, from a real run.
+"""Regenerate tests/golden/file_sink: what Spark's own file sink writes to `_spark_metadata`, from a real run.
 
     python -m scripts.make_golden_file_sink
 

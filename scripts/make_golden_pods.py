@@ -1,4 +1,4 @@
-"""Write the golden manifests under tests/golden/driver_pods/ anew: what attempt 17 of each stream there consists of.
+"""Regenerate the golden manifests under tests/golden/driver_pods/: what attempt 17 of each stream there consists of.
 
     python scripts/make_golden_pods.py
 

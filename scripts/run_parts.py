@@ -36,6 +36,7 @@ LINT = [
     [str(BIN / "mypy")],
     [str(BIN / "lint-imports")],
     *([sys.executable, "-m", f"scripts.{module}", "--check"] for module in GENERATORS),
+    [sys.executable, "-m", "scripts.check_words"],
 ]
 
 # Every branch of the decision is taken by its tables alone.

@@ -36,7 +36,7 @@ Record = tuple[int, int]
 
 
 def positions(*offsets: int) -> Positions:
-    """Return one position a partition, in order."""
+    """Return one position per partition, in order."""
     return Positions({Partition(TOPIC, partition): offset for partition, offset in enumerate(offsets)})
 
 

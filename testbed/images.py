@@ -1,7 +1,7 @@
 """The project's images, built here without Docker: a Debian base by mmdebstrap, then the Dockerfile by buildah.
 
 Kept in the user's cache by the content of all that goes into them. buildah keeps its layers there as well, so a change of the
-code makes one small layer anew.
+code rebuilds one small layer.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _buildah() -> list[str]:
 
 
 def _bound_store() -> None:
-    """Begin anew when layers of old builds have piled up."""
+    """Start over when layers of old builds have piled up."""
     store = cache_folder() / "testbed" / "buildah" / "store"
     if not store.exists():
         return

@@ -135,7 +135,7 @@ class Postgres(Reachable):
         self.stop(signal.SIGQUIT)
 
     def kill_backend(self, pid: int) -> None:
-        """Kill one session's process: the postmaster ends all of them and recovers, without being started anew."""
+        """Kill one session's process: the postmaster ends all of them and recovers, without being started over."""
         before = self.execute("select pg_postmaster_start_time()")
         os.kill(pid, signal.SIGKILL)
         assert self._process is not None

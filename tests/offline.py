@@ -42,7 +42,7 @@ class OfflineStream:
         self._seed()
 
     def at(self, *offsets: int) -> Positions:
-        """Return one position a partition, in order."""
+        """Return one position per partition, in order."""
         return Positions({Partition(self.rig.name, number): offset for number, offset in enumerate(offsets)})
 
     @property

@@ -121,7 +121,7 @@ REFUSED_SINKS = (
         "write a plain name: lowercase letters, digits and underscores, no digit first",
     ),
     Refused(
-        "a transaction a partition at least once",
+        "a transaction per partition at least once",
         {"spec.sink.postgres.commit": "Partition", "spec.delivery": "AtLeastOnce"},
         "spec",
         "sink.postgres.commit: Partition belongs to delivery: ExactlyOnce",
@@ -139,7 +139,7 @@ REFUSED_SINKS = (
     ),
     *(
         Refused(
-            f"{mode} a transaction a partition",
+            f"{mode} a transaction per partition",
             {"spec.outputMode": mode, "spec.sink.postgres": {**sink, "commit": "Partition"}},
             "spec",
             "outputMode: Update and Complete need sink.postgres.commit: Batch",

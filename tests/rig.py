@@ -190,7 +190,7 @@ class Rig:
         opened = opened or self.open(changes)
         opened.launcher.environment = {**(environment or {}), **self._crash(crash)}
         loop = self.loop(opened)
-        _begin_anew(opened)
+        _start_over(opened)
         seconds *= SHARED_MACHINE
         deadline = time.monotonic() + seconds
         try:
@@ -320,7 +320,7 @@ def thaw(opened: LocalStream, attempt: int) -> None:
     opened.launcher.kill(Epoch(attempt), signal.SIGCONT)
 
 
-def _begin_anew(opened: LocalStream) -> None:
+def _start_over(opened: LocalStream) -> None:
     status, version = opened.statuses.read()
     changed = status.model_copy(update={"phase": type(status.phase).PENDING, "trouble": type(status.trouble)()})
     opened.statuses.write(changed, version)

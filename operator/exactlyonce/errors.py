@@ -33,7 +33,7 @@ class StoreBusy(Unreachable):
 
 
 class PassTooLong(Unreachable):
-    """The stores of one stream have taken as long as one pass may take; the next pass begins anew."""
+    """The stores of one stream have taken as long as one pass may take; the next pass starts over."""
 
 
 class OutcomeUnknown(ExactlyOnceError):

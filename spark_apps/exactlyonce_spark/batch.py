@@ -377,7 +377,7 @@ class BatchLoop:
         self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
-        """Return each topic's id, asked once a topic; the check before each commit compares with the source's."""
+        """Return each topic's id, asked once per topic; the check before each commit compares with the source's."""
         unknown = [key for key in ranges if key.origin not in self._origin_ids]
         if unknown:
             self._origin_ids.update(self._source.now(unknown).origin_ids)

@@ -73,7 +73,7 @@ def make_archive() -> Path:
 def _jars(folder: Path) -> list[str]:
     """Return what the JVM will hold an archive against: the path, size and time of each jar.
 
-    A virtual environment that is made anew has the same jars with other times, and its archive is another one.
+    A virtual environment that is recreated has the same jars with other times, and its archive is another one.
     """
     found = sorted((jar, jar.stat()) for jar in folder.glob("*.jar"))
     return [f"{jar} {stat.st_size} {stat.st_mtime_ns}" for jar, stat in found]

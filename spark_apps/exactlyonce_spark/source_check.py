@@ -43,7 +43,7 @@ class KnownLog:
 def without_proof(
     partitions: Iterable[Partition], origin_ids: Mapping[str, str], epochs: LeaderEpochs
 ) -> frozenset[Partition]:
-    """Return the partitions of which an epoch proves nothing: it is not told, or no topic id shows that it began anew."""
+    """Return the partitions of which an epoch proves nothing: it is not told, or no topic id shows that it started over."""
     return frozenset(key for key in partitions if key not in epochs or not is_origin_id(origin_ids.get(key.origin)))
 
 
@@ -71,15 +71,15 @@ def require_all_was_there(
     now = source.now(read)
     for topic, topic_id in now.origin_ids.items():
         if is_other_origin(origin_ids.get(topic), topic_id):
-            raise OriginReplaced(f"Topic {topic} was made anew while batch {batch} was read.")
+            raise OriginReplaced(f"Topic {topic} was recreated while batch {batch} was read.")
     gone = {key: ranges[key] for key in read if now.earliest[key] > ranges[key].from_offset}
     if gone:
         told = ", ".join(f"{key} from {span.from_offset} to {now.earliest[key]}" for key, span in gone.items())
         counted = "" if records_read is None else f" ({records_read} of {ranges.record_count} were read)"
         raise RecordsLost(f"Retention took records of batch {batch} while it was read: {told}{counted}.")
     unproven = without_proof(read, now.origin_ids, now.leader_epochs)
-    led_anew = {key for key in read if log.verified.get(key) != now.leader_epochs.get(key)}
-    _require_same_records(source, batch, led_anew | unproven, log.landed, "have landed", now)
+    newly_led = {key for key in read if log.verified.get(key) != now.leader_epochs.get(key)}
+    _require_same_records(source, batch, newly_led | unproven, log.landed, "have landed", now)
     _require_same_records(source, batch, unproven, log.read, "were read", now)
     _require_same_leaders(batch, read, log, now)
     return now.leader_epochs

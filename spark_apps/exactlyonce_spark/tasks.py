@@ -54,7 +54,7 @@ class TaskTools:
 
 
 class Job(Protocol):
-    """The work of a batch's tasks; pickled, sent to the executors and called there once a task."""
+    """The work of a batch's tasks; pickled, sent to the executors and called there once per task."""
 
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Write the rows of one task and report."""

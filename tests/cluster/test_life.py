@@ -156,7 +156,7 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     stream.until(lambda: "not permitted to log in" in stream.status["message"], "the database refuses")
     assert stream.phase == "BackingOff"
     # Told by the operator's own pass, or by a driver that was on its way already.
-    assert stream.holding_condition in ("Reconciling: PutOff", "Reconciling: Unreachable")
+    assert stream.holding_condition in ("Reconciling: BackingOff", "Reconciling: Unreachable")
     rig.sql(f"alter role {rig.user} login")
     stream.until_landed_all()
     rig.assert_exactly_once()
@@ -183,7 +183,7 @@ def test_a_database_that_is_down_for_a_while_and_a_password_that_has_changed_cos
     rig.produce(2_000)
     went_down = time.monotonic()
     stream.until(lambda: stream.phase == "BackingOff", "the driver could not land, and the next one waits", 60)
-    assert stream.holding_condition in ("Reconciling: PutOff", "Reconciling: Unreachable")
+    assert stream.holding_condition in ("Reconciling: BackingOff", "Reconciling: Unreachable")
     threading.Event().wait(max(0.0, DOWN_SECONDS - (time.monotonic() - went_down)))
     assert stream.phase in ("BackingOff", "Reconciling"), "nothing is given up, and nothing is started without a ledger"
     postgres_18.start()

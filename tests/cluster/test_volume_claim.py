@@ -74,8 +74,8 @@ def test_a_stream_on_a_claim_says_what_its_volume_lacks_lands_once_halts_by_its_
         rig.produce(12_000)
         os.chown(volume, 0, 0)
         stream.apply()
-        stream.until(lambda: "PutOff" in stream.reasons(), "its pod may not write the volume: it is put off")
-        told = [words for reason, words in stream.events() if reason == "PutOff"]
+        stream.until(lambda: "BackingOff" in stream.reasons(), "its pod may not write the volume: it backs off")
+        told = [words for reason, words in stream.events() if reason == "BackingOff"]
         assert any("Permission denied" in words and "may read and write" in words for words in told), told
         assert rig.landed() == 0
         os.chown(volume, IMAGE_USER, IMAGE_USER)

@@ -91,7 +91,7 @@ def test_the_database_is_away_for_a_while(own_rig: Rig, own_postgres: Postgres) 
     with running(own_rig, opened):
         eventually(lambda: own_rig.landed() > 0, "the first batch has landed", 90)
         own_postgres.stop(signal.SIGINT)
-        eventually(lambda: any(kind == "PutOff" for kind, _ in own_rig.events), "the loop has noticed", 60)
+        eventually(lambda: any(kind == "BackingOff" for kind, _ in own_rig.events), "the loop has noticed", 60)
         own_postgres.start()
         eventually(own_rig.has_all, "every record has landed", 120)
     own_rig.assert_exactly_once()

@@ -111,7 +111,7 @@ OPERATOR_CASES = [
         [series("store_errors_total", '{store="kafka",pod="a"}', "0+30x60")],
         "30m",
         "5m",
-        "kafka fails the operator 0.5 times a second.",
+        "kafka fails the operator 0.5 times per second.",
     ),
     # The second shard's operator no longer gets its Lease.
     case(

@@ -68,17 +68,17 @@ def test_a_broker_that_does_not_answer_is_waited_for(rig: Rig, kafka: Kafka) -> 
     with ExitStack() as stack:
         with away(kafka):
             command = stack.enter_context(Command(rig))
-            told = command.wait_for("PutOff")
+            told = command.wait_for("BackingOff")
             assert told.startswith(f"Kafka at {kafka.bootstrap_servers} does not answer (")
             assert told.endswith("); nothing was decided, it is tried again.")
             assert command.status()["message"] == told
             assert_nothing_landed(rig)
             assert not rig.location.exists()
         command.wait_until_landed()
-        before = len(command.told("PutOff"))
+        before = len(command.told("BackingOff"))
         with away(kafka):
             assert "do not answer" in command.wait_for("Unreachable")
-            assert command.wait_for("PutOff", times=before + 1).startswith(
+            assert command.wait_for("BackingOff", times=before + 1).startswith(
                 f"Kafka at {kafka.bootstrap_servers} does not"
             )
         rig.produce(400)
@@ -270,13 +270,13 @@ def test_a_checkpoint_location_that_cannot_be_written_is_waited_for(rig: Rig) ->
     rig.overrides["spec.recovery.backoff"] = {"initial": "1s", "max": "2s"}
     rig.produce(400)
     with Command(rig, {"spec.checkpoint.local.path": "/proc/checkpoint"}) as command:
-        assert "The checkpoint location /proc/checkpoint could not be created (" in command.wait_for("PutOff")
+        assert "The checkpoint location /proc/checkpoint could not be created (" in command.wait_for("BackingOff")
         assert command.interrupt() == 0
     assert_nothing_landed(rig)
 
     rig.location.write_text("not a folder")
     with Command(rig) as command:
-        told = command.wait_for("PutOff")
+        told = command.wait_for("BackingOff")
         assert f"The checkpoint location {rig.location} could not be listed" in told
         assert "Not a directory" in told
         assert "make it a folder that this user may read and write" in told
@@ -285,11 +285,11 @@ def test_a_checkpoint_location_that_cannot_be_written_is_waited_for(rig: Rig) ->
         rig.location.unlink()
         command.wait_until_landed()
 
-        before = len(command.told("PutOff"))
+        before = len(command.told("BackingOff"))
         kept = rig.location.rename(rig.folder / "kept")
         rig.location.write_text("not a folder")
         rig.produce(400)
-        assert "could not be listed" in command.wait_for("PutOff", times=before + 1)
+        assert "could not be listed" in command.wait_for("BackingOff", times=before + 1)
         assert rig.landed() == 400
         rig.location.unlink()
         kept.rename(rig.location)

@@ -1,4 +1,4 @@
-"""A batch that failed is planned anew with a smaller limit, for real: no record is lost or doubled."""
+"""A batch that failed is planned again with a smaller limit, for real: no record is lost or doubled."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ def test_workers_do_not_depend_on_the_first_python_of_the_path(odd_place: Rig) -
     assert odd_place.verdicts() == ["FirstStart"]
 
 
-def test_jars_that_were_installed_anew_have_an_archive_of_their_own(
+def test_jars_that_were_reinstalled_have_an_archive_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The JVM does without one whose jars have another time: an environment made anew would start slowly for ever."""
+    """The JVM does without one whose jars have another time: an environment recreated would start slowly for ever."""
     monkeypatch.delenv(class_archive.VARIABLE, raising=False)
     monkeypatch.setattr(class_archive, "ensure_jars", lambda: tmp_path)
     jar = tmp_path / "connector.jar"

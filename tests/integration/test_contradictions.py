@@ -130,7 +130,7 @@ def test_a_copied_database_is_told_from_its_original_until_one_of_them_is_chosen
     assert f"database {oids[original]}, and this is" in reason
     assert f"database {oids[clone]}: a copied database" in reason
     token = marker(rig)
-    assert f"annotate it {ADOPT}={token}, or {FRESH}={token} to start anew" in reason
+    assert f"annotate it {ADOPT}={token}, or {FRESH}={token} to start over" in reason
     assert copied.run(changes=annotated(ADOPT, token)) == Done(completed=True)
     copied.assert_exactly_once()
     assert verdict_now(copied, annotated(FRESH, token)) == "Resume", "an annotation that was left behind does nothing"
@@ -154,7 +154,7 @@ def in_database(rig: Rig, name: str) -> Rig:
     return other
 
 
-def test_a_ledger_row_that_is_lost_is_adopted_from_the_checkpoint_or_started_anew(rig: Rig) -> None:
+def test_a_ledger_row_that_is_lost_is_adopted_from_the_checkpoint_or_started_over(rig: Rig) -> None:
     rig.produce(400)
     rig.run()
     rig.sql("delete from exactlyonce.streams")

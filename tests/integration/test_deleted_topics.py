@@ -1,4 +1,4 @@
-"""A topic that a pattern matches is deleted under a running driver, and made anew, with a real broker and a real Spark."""
+"""A topic that a pattern matches is deleted under a running driver, and recreated, with a real broker and a real Spark."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ def test_a_stream_goes_on_without_a_deleted_topic_and_reads_its_successor_from_t
         f"Topic {refunds}, which the pattern matched, was deleted: records from {refunds}-0@10, {refunds}-1@10 on"
         in told[0]
     )
-    assert f"Topic {refunds} was made anew and is read from its first record" in told[-1]
+    assert f"Topic {refunds} was recreated and is read from its first record" in told[-1]

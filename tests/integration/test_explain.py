@@ -169,7 +169,7 @@ STATES = {
         ("SeedAndPublish", "Launch"),
         changes={"spec.recovery.onSourceTruncated": "ResumeFromEarliest"},
     ),
-    "the topic was made anew": State(remade_topic, "SourceReplaced", None, ("made anew", "{n}"), (), HALTS),
+    "the topic was recreated": State(remade_topic, "SourceReplaced", None, ("recreated", "{n}"), (), HALTS),
     "the location is another stream's": State(
         location_of_another, "Contradiction", None, ("shop/other", "tests/{n}"), (), HALTS
     ),

@@ -187,7 +187,7 @@ def test_each_record_is_read_once_in_every_format(stream: Stream, given: FileFor
     stream.require(2)
     rows = [file.rows for file in stream.listed()]
     counted = given in (FileFormat.PARQUET, FileFormat.ORC)
-    assert rows == ([2] * 4 if counted else [None] * 4), "two tasks a batch write a file each"
+    assert rows == ([2] * 4 if counted else [None] * 4), "two tasks per batch write a file each"
 
 
 def test_files_of_partition_columns_are_read_with_their_columns(stream: Stream) -> None:

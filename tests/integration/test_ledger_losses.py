@@ -128,9 +128,9 @@ def test_records_are_given_up_once(ledger: Ledger, stream: NewStream) -> None:
 @pytest.mark.parametrize(
     ("positions", "ids"),
     [({P0: 3, P1: 0}, IDS), ({P0: 12, P1: 0}, {"orders": "id-2"})],
-    ids=["it goes back", "the topic was made anew"],
+    ids=["it goes back", "the topic was recreated"],
 )
-def test_records_that_are_read_anew_may_be_given_up_anew(
+def test_records_that_are_read_again_may_be_given_up_again(
     ledger: Ledger, stream: NewStream, positions: dict[Partition, int], ids: dict[str, str]
 ) -> None:
     started(ledger)

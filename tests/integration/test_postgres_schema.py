@@ -117,14 +117,14 @@ OLD_LETTER = (
 """What a driver of the first two versions does with a malformed record."""
 
 
-def test_dead_letters_of_a_topic_made_anew_stand_beside_those_of_the_topic_before(server: Postgres, name: str) -> None:
+def test_dead_letters_of_a_topic_recreated_stand_beside_those_of_the_topic_before(server: Postgres, name: str) -> None:
     lander = take_effect(of_a_role_with_rights(server, name), batch=1)
     lander.keep_letters(1, [0, 1], "id-1")
     lander.keep_letters(7, [1, 2], "id-2")
     assert letters(server, name) == [("id-1", 0, 1), ("id-1", 1, 1), ("id-2", 1, 7), ("id-2", 2, 7)]
 
 
-def test_a_record_that_is_read_anew_is_one_dead_letter_of_the_batch_that_landed_it_last(
+def test_a_record_that_is_read_again_is_one_dead_letter_of_the_batch_that_landed_it_last(
     server: Postgres, name: str
 ) -> None:
     lander = take_effect(of_a_role_with_rights(server, name), batch=1)
@@ -198,7 +198,7 @@ def letters(server: Postgres, name: str) -> list[tuple[object, ...]]:
     return server.execute("select topic_id, record_offset, batch from exactlyonce.dead_letters order by 1, 2", name)
 
 
-def test_records_that_an_older_release_gave_up_may_be_given_up_anew_after_the_migration(
+def test_records_that_an_older_release_gave_up_may_be_given_up_again_after_the_migration(
     server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_release(monkeypatch, *MIGRATIONS[:2])

@@ -1,4 +1,4 @@
-"""A source that lost records, or was made anew, behind a stream's back: real brokers, real logs, counted by ids."""
+"""A source that lost records, or was recreated, behind a stream's back: real brokers, real logs, counted by ids."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_running_driver_finds_that_its_log_lost_what_has_landed_before_it_land
         watch.require(batch, second, ids)
 
 
-def test_a_topic_made_anew_on_brokers_without_topic_ids_is_known_by_its_records(rig: Rig) -> None:
+def test_a_topic_recreated_on_brokers_without_topic_ids_is_known_by_its_records(rig: Rig) -> None:
     rig.partitions = 1
     rig.produce(5)
     assert rig.run() == Done(completed=True), rig.story()

@@ -56,7 +56,7 @@ class Life:
 
     rig: Rig
     verdicts: Mapping[str, Sequence[str]]
-    put_off: tuple[str, str]
+    backing_off: tuple[str, str]
     seen: Sequence[str]
     read: Readable
     generations: Sequence[int]
@@ -83,7 +83,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
 
     gone = {**rig.overrides["spec.checkpoint"]["s3"], "endpoint": "http://127.0.0.1:9"}
     rig.loop(rig.open({"spec.checkpoint": {"s3": gone}})).run_pass()
-    put_off = rig.events[-1]
+    backing_off = rig.events[-1]
     part("killed after landing", crash="batch.landed=kill-driver")
     part("killed before landing", crash="land.before-commit=kill-driver")
     store = store_of(rig, s3)
@@ -94,7 +94,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
     key = f"checkpoints/{rig.name}/{only.folder}/offsets/{read.planned}"
     s3.client().delete_object(Bucket=BUCKET, Key=key)
     part("without a log", until=landed)
-    return Life(rig, verdicts, put_off, seen, read, [generation.number for generation in list_generations(store)])
+    return Life(rig, verdicts, backing_off, seen, read, [generation.number for generation in list_generations(store)])
 
 
 def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(life: Life) -> None:
@@ -108,8 +108,8 @@ def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(
 
 
 def test_a_service_that_is_gone_for_a_while_costs_time_and_nothing_else(life: Life) -> None:
-    kind, words = life.put_off
-    assert kind == "PutOff"
+    kind, words = life.backing_off
+    assert kind == "BackingOff"
     assert "is http://127.0.0.1:9 to be reached?" in words
     life.rig.assert_exactly_once()
 

@@ -118,7 +118,7 @@ class Tenant:
 
     @property
     def parts(self) -> ClusterParts:
-        """The operator's parts, made anew as by a new operator."""
+        """The operator's parts, recreated as by a new operator."""
         warehouse = {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "lands", "password": "hidden"}
         known = {"warehouse": warehouse, **self.secrets}
         cluster: Any = SimpleNamespace(

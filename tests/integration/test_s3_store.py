@@ -300,7 +300,7 @@ def test_no_login_at_all_is_told_and_one_that_is_given_later_is_used(s3: S3, log
     assert store.list("nothing") == ()
 
 
-def test_a_login_that_this_process_found_for_one_service_is_looked_for_anew_for_another(
+def test_a_login_that_this_process_found_for_one_service_is_looked_for_again_for_another(
     s3: S3, login_file: Path
 ) -> None:
     write_login(login_file, s3.secret())

@@ -102,7 +102,7 @@ def test_records_that_retention_took_halt_the_stream_until_the_user_accepts_thei
     assert rig.verdicts() == ["FirstStart", "SourceTruncated", "SourceTruncated"]
 
 
-def test_a_topic_that_was_made_anew_halts_the_stream(rig: Rig) -> None:
+def test_a_topic_that_was_recreated_halts_the_stream(rig: Rig) -> None:
     rig.produce(400)
     rig.run()
     rig.kafka.delete_topic(rig.name)
@@ -113,6 +113,6 @@ def test_a_topic_that_was_made_anew_halts_the_stream(rig: Rig) -> None:
     rig.produce(4000)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert "was made anew" in result.reason
+    assert "was recreated" in result.reason
     assert rig.landed() == 400, "nothing of the new topic was written"
     assert rig.verdicts() == ["FirstStart", "SourceReplaced", "SourceReplaced"]

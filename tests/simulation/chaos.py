@@ -289,7 +289,7 @@ class Chaos:
             world.struck_by("retention", f"{key} begins at {world.topic.starts[key]}: retention")
 
     def _strike_logs(self) -> None:
-        """Another replica leads, with all records or without the last ones; or the topic is made again."""
+        """Another replica leads, with all records or without the last ones; or the topic is recreated."""
         world = self._world
         if world.strikes("leader moves", 0.1):
             world.topic.move_leader(world.random.choice(list(world.topic.ends)))
@@ -297,10 +297,10 @@ class Chaos:
             self._truncate(world.random.choice(list(world.topic.ends)))
         if world.strikes("re-create", 0.03):
             before = {key: end for key, end in world.topic.ends.items() if key.origin == TOPIC}
-            world.topic.make_anew(TOPIC)
+            world.topic.recreate(TOPIC)
             for key, end in before.items():
                 self._grow_again(key, end)
-            world.struck_by("re-create", f"{TOPIC} is deleted and made again")
+            world.struck_by("re-create", f"{TOPIC} is deleted and recreated")
 
 
 def _has_landed(tables: Tables) -> bool:

@@ -337,7 +337,7 @@ class MemoryTransaction:
         return len(rows)
 
     def _stretch(self, stream_id: str, partition: Partition) -> int:
-        """How often a partition's records began to be read anew."""
+        """How often a partition's records began to be read again."""
         return int(self._get(("stretch", stream_id, partition)) or 0)
 
     def _require_no_overlap(self, stream_id: str, partition: Partition, range_: tuple[int, int, int]) -> None:

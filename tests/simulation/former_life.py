@@ -1,4 +1,4 @@
-"""A driver of the stream's former life: the stream was deleted and made again, and its epochs begin anew.
+"""A driver of the stream's former life: the stream was deleted and recreated, and its epochs start over.
 
 Its pod was made before and is late: an image was pulled for minutes, a node came back. What it would land is of the former
 resource, so its rows are others than those of the stream as it is now.

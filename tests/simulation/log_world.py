@@ -32,7 +32,7 @@ OF_DATABASES = frozenset(
         "edited by hand",
         "commit changed",
         "lose ledger",
-        "start anew",
+        "start over",
     }
 )
 """What happens to a database, or takes its transactions to tell what became of it. An object store forgets nothing."""

@@ -3,8 +3,8 @@
 python -m tests.simulation.mutation_table            for all of them, on all cores
 python -m tests.simulation.mutation_table NAME ...   for these; the seeds of the others stay as they were
 
-A change of the model or of the protocol moves seeds. A test tries the seed of the table first, searches anew where it no longer
-finds its mutation, and warns that the table is old.
+A change of the model or of the protocol moves seeds. A test tries the seed of the table first, searches again where it no
+longer finds its mutation, and warns that the table is old.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from tests.simulation.world import SimulatedWorld
 _OFFER = re.compile(rf"{re.escape(FRESH)}=([0-9a-f-]{{36}})")
 
 
-def begins_anew(world: SimulatedWorld) -> bool:
+def starts_over(world: SimulatedWorld) -> bool:
     """Annotate a stream that has halted, once in a run; whether that was done."""
     offered = _OFFER.search(world.statuses.status.message)
-    wanted = "start anew" in world.scenario.hazards and world.life_before is None
+    wanted = "start over" in world.scenario.hazards and world.life_before is None
     if offered is None or not wanted or world.stateful or any(not operator.ended for operator in world.operators):
         return False
-    world.journal.strike("started anew")
+    world.journal.strike("started over")
     world.simulation.tell("a person asks for a new start")
     world.annotations = ((FRESH, offered[1]),)
     # What is in the table stays there. It is of the stream's life before, and is set aside so that the new one can be counted.

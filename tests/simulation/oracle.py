@@ -18,7 +18,7 @@ from tests.simulation import former_life
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.launcher import Driver
-from tests.simulation.new_start import begins_anew, first_batch
+from tests.simulation.new_start import first_batch, starts_over
 from tests.simulation.reasons import explains_halt, unexplained
 from tests.simulation.repeatable import repeatable
 from tests.simulation.scenario import Scenario
@@ -109,7 +109,7 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 def _is_over(world: SimulatedWorld) -> bool:
     """Whether nothing more is to come, once nobody can go on."""
-    if _halted(world) and begins_anew(world):
+    if _halted(world) and starts_over(world):
         return False
     return world.draining or _halted(world)
 
@@ -256,7 +256,7 @@ def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
 
 
 def _stood_elsewhere(world: SimulatedWorld, record: Hashable) -> bool:
-    """Whether retention had taken another record, which stood where this one stands since the topic was made anew."""
+    """Whether retention had taken another record, which stood where this one stands since the topic was recreated."""
     assert isinstance(record, tuple)
     _, partition, offset = record
     taken = {other[1:] for other in world.taken if isinstance(other, tuple)}

@@ -138,7 +138,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if journal.has_struck({"started anew"}, earlier.looked, later.began):
+    if journal.has_struck({"started over"}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
@@ -175,7 +175,7 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     before = _latest_that_ran(world, attempt)
     match verdict:
         case FirstStart():
-            return before is None or journal.has_struck({"restore", "started anew"}, before.looked, until)
+            return before is None or journal.has_struck({"restore", "started over"}, before.looked, until)
         case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():

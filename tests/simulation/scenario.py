@@ -95,7 +95,7 @@ HAZARDS = (
     "suspend",
     "poison",
     "too large",
-    "start anew",
+    "start over",
 )
 
 
@@ -104,7 +104,7 @@ _HIDDEN_BY_AN_EDIT = frozenset({"truncate", "re-create"})
 has taken: whether that would have been told cannot be seen then.
 """
 
-_NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start anew", "commit changed"})
+_NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start over", "commit changed"})
 """What these take from the ledger stays in the folder: the stream then halts, which no seed needs to find out."""
 
 SOURCES_HAZARDS = ("leader moves", "truncate", "re-create")

@@ -32,7 +32,7 @@ class Life:
 class MemoryTopic:
     """One topic, or a few that are alike. `reads` says what a stream's spec names; without `has_ids` the brokers are old ones.
 
-    `former` are the offsets at which other records once were, and `replaced` the topics that were made anew.
+    `former` are the offsets at which other records once were, and `replaced` the topics that were recreated.
     """
 
     ends: dict[Partition, int]
@@ -127,9 +127,9 @@ class MemoryTopic:
         kept = [life for life in self.lives.get(partition, []) if life.start < at]
         self.lives[partition] = [*kept, Life(at, f"{latest.name}-cut-{latest.epoch + 1}", latest.epoch + 1)]
 
-    def make_anew(self, topic: str) -> None:
+    def recreate(self, topic: str) -> None:
         """Delete the topic and make it again, with as many partitions: another id, and leader epochs from 0 on."""
-        name = f"{self.replaced.get(topic, self.topic_id)}-anew"
+        name = f"{self.replaced.get(topic, self.topic_id)}-recreated"
         self.replaced[topic] = name
         for key in [key for key in self.ends if key.origin == topic]:
             self._forget_from(key, 0)

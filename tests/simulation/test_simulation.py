@@ -99,7 +99,7 @@ def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start(kind: 
 def test_the_table_of_adr_6_names_every_mutation_with_what_it_takes_away() -> None:
     found = {name: told for name, (told, _) in rows().items()}
     assert found == {spoken(name): taken_away(name) for name in MUTATIONS}, (
-        "make it anew: python -m tests.simulation.mutation_table"
+        "regenerate it: python -m tests.simulation.mutation_table"
     )
     assert len(MUTATIONS) >= 30
 

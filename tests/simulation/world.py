@@ -60,7 +60,7 @@ class SimulatedWorld:
         wait = self.simulation.wait
         self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step, wait=wait)
         if "re-create" in self.scenario.hazards and self.random.random() < 0.5:
-            # A topic that was made anew and that has no id is known by its records alone: of what retention has taken, and
+            # A topic that was recreated and that has no id is known by its records alone: of what retention has taken, and
             # the stream was told to go on without, there are none.
             self.topic.has_ids = False
             self.scenario = replace(self.scenario, hazards=self.scenario.hazards - {"retention"})

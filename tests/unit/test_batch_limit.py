@@ -88,7 +88,7 @@ def out_of_memory() -> Machine:
 
 
 @pytest.mark.parametrize("prepare", [too_large, out_of_memory])
-def test_the_limit_is_halved_before_the_next_attempt_which_plans_anew_at_once(prepare: object) -> None:
+def test_the_limit_is_halved_before_the_next_attempt_which_plans_again_at_once(prepare: object) -> None:
     machine: Machine = prepare()  # type: ignore[operator]
     assert isinstance(machine.run_pass(), Waiting)
     limit = status(machine).batch_limit
@@ -176,7 +176,7 @@ def test_a_new_start_forgets_the_limit_of_the_life_before(prepare: Callable[[Mac
         assert machine.drivers.orders[attempt].limit is None
 
 
-def test_a_batch_that_is_too_large_after_the_limit_grew_back_within_one_driver_is_planned_anew_too() -> None:
+def test_a_batch_that_is_too_large_after_the_limit_grew_back_within_one_driver_is_planned_again_too() -> None:
     machine = too_large()
     attempt = machine.run_until_a_driver_runs()
     machine.land(attempt, 60, 50)  # and this driver goes on with the whole limit

@@ -105,7 +105,7 @@ def test_a_location_is_measured_at_most_every_ten_minutes(monitor: Monitor, cloc
     rounds(monitor, 5)
     assert store.asked == 1
     clock.now += INTERVAL_SECONDS - 1
-    monitor.watch(target(), store)  # a pass that reads the secrets anew tells it again
+    monitor.watch(target(), store)  # a pass that reads the secrets again tells it again
     rounds(monitor)
     assert store.asked == 1
     clock.now += 1

@@ -24,7 +24,7 @@ TABLE = {
     Phase.LAUNCHING: ("Launching", "InProgress", "Progressing"),
     Phase.RUNNING: ("Running", "Current", "Healthy"),
     Phase.DRAINING: ("Draining", "InProgress", "Progressing"),
-    Phase.BACKING_OFF: ("PutOff", "InProgress", "Progressing"),
+    Phase.BACKING_OFF: ("BackingOff", "InProgress", "Progressing"),
     Phase.HALTED: ("Refused", "Failed", "Degraded"),
     Phase.SUSPENDED: ("Suspended", "Current", "Suspended"),
     Phase.COMPLETED: ("Completed", "Current", "Healthy"),
@@ -182,9 +182,9 @@ def test_a_wait_after_an_ending_has_the_ending_for_a_reason_until_something_else
     assert conditions(resource(waits))["Reconciling"]["reason"] == "OutOfMemory"
 
     unreachable = waits.model_copy(update={"message": "Kafka at kafka:9092 does not answer."})
-    assert conditions(resource(unreachable))["Reconciling"]["reason"] == "PutOff"
+    assert conditions(resource(unreachable))["Reconciling"]["reason"] == "BackingOff"
     next_attempt = waits.model_copy(update={"attempt": 5})
-    assert conditions(resource(next_attempt))["Reconciling"]["reason"] == "PutOff"
+    assert conditions(resource(next_attempt))["Reconciling"]["reason"] == "BackingOff"
 
 
 def test_a_halt_after_failures_of_one_batch_has_the_ending_for_a_reason() -> None:

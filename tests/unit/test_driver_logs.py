@@ -124,14 +124,14 @@ def test_a_pod_without_a_node_says_so_and_is_followed_once_it_has_one(server: Ap
     server.on_list = lambda looks: server.pods.__setitem__(2, placed) if looks == 3 else None
     result = run(server, "--follow")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "orders-driver-17 driver")
-    assert "it waits for a node. It is waited for; Ctrl-C ends." in result.stderr
+    assert "it waits for a node. Waiting for it; press Ctrl-C to stop." in result.stderr
 
 
 def test_following_waits_for_a_container_that_has_not_started(server: ApiServerInMemory) -> None:
     server.not_yet = 3
     result = run(server, "--follow")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "orders-driver-17 driver")
-    assert result.stderr.count("It is waited for; Ctrl-C ends.") == 1
+    assert result.stderr.count("Waiting for it; press Ctrl-C to stop.") == 1
     assert "--container reconcile" in result.stderr
 
 

@@ -80,7 +80,7 @@ def test_the_first_executors_are_waited_for(started_at: datetime | None) -> None
     assert why_idle([], started_at, NOW) is None
 
 
-def test_an_executor_that_was_just_asked_for_anew_is_waited_for() -> None:
+def test_an_executor_that_was_just_asked_for_again_is_waited_for() -> None:
     assert why_idle([unschedulable(created=NOW - timedelta(seconds=5))], LONG_AGO, NOW) is None
 
 

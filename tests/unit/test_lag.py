@@ -138,7 +138,7 @@ def test_more_landed_than_the_source_holds_is_told_and_no_lag_of_zero() -> None:
     snapshot = looked(40, 5, (100, 5))
     replaced = looked(40, 5, (3, 5), before=snapshot)
     assert replaced.problem == (
-        "More has landed than the source holds (orders-0 at 40): the topic was made again or has lost records."
+        "More has landed than the source holds (orders-0 at 40): the topic was recreated or has lost records."
     )
     assert lag(replaced) == 60
 
@@ -175,7 +175,7 @@ def test_the_speed_of_earliest_falls_while_it_stands_and_is_forgotten_after_a_da
     assert movement.seen(600, NOON + 200_000).offsets_per_second(NOON + 200_000) == 0.0
 
 
-def test_a_topic_made_again_begins_its_movement_anew() -> None:
+def test_a_topic_made_again_begins_a_new_movement() -> None:
     assert Movement().seen(500, NOON).seen(900, NOON + 10).seen(0, NOON + 20).offsets_per_second(NOON + 20) == 0.0
 
 

@@ -17,7 +17,7 @@ BATCH = BatchNumber(4)
 
 
 class Stage:
-    """A driver that lands ten records a batch. `asked` are the questions that the source was asked."""
+    """A driver that lands ten records per batch. `asked` are the questions that the source was asked."""
 
     def __init__(self, *, has_ids: bool = True) -> None:
         self.asked: list[str] = []
@@ -99,14 +99,14 @@ def test_a_driver_compares_what_an_earlier_one_landed_before_it_lands_itself() -
 
 
 @pytest.mark.parametrize("batches", [0, 2])
-def test_a_topic_without_an_id_that_is_made_anew_while_a_batch_is_read_is_noticed_by_its_records(batches: int) -> None:
+def test_a_topic_without_an_id_that_is_recreated_while_a_batch_is_read_is_noticed_by_its_records(batches: int) -> None:
     stage = Stage(has_ids=False)
     for _ in range(batches):
         stage.run_batch()
 
-    def make_anew() -> None:
-        stage.topic.make_anew(TOPIC)
+    def recreate() -> None:
+        stage.topic.recreate(TOPIC)
         stage.topic.ends[KEY] = 100
 
     with pytest.raises(RecordsReplaced):
-        stage.run_batch(while_read=make_anew)
+        stage.run_batch(while_read=recreate)

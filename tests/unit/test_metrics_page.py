@@ -73,7 +73,7 @@ def test_a_scrape_of_a_large_fleet_does_not_wait_for_a_page_that_is_being_made()
     asyncio.run(scrapes())
 
 
-def test_a_page_that_nobody_has_asked_for_in_minutes_is_made_anew() -> None:
+def test_a_page_that_nobody_has_asked_for_in_minutes_is_recreated() -> None:
     fleet = Fleet(seconds=0.3)
     fleet.may_go_on.set()
 

@@ -133,7 +133,7 @@ def test_a_lost_ledger_halts_the_stream_and_the_status_keeps_what_it_knew() -> N
     assert [kind for kind, _ in machine.reports] == ["Contradiction"] * 2
 
 
-def test_a_resource_that_was_made_anew_starts_on_an_empty_ledger() -> None:
+def test_a_resource_that_was_recreated_starts_on_an_empty_ledger() -> None:
     machine = ended()
     machine.database.tables.rows.clear()
     machine.store.files.clear()
@@ -185,7 +185,7 @@ def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
     assert machine.statuses.status.phase is Phase.HALTED
 
 
-def test_waits_grow_over_drivers_that_land_nothing_and_begin_anew_with_one_that_lands() -> None:
+def test_waits_grow_over_drivers_that_land_nothing_and_start_over_with_one_that_lands() -> None:
     machine, endings = Machine(), []
     for lands in (False, False, True, False):
         attempt = machine.run_until_a_driver_runs()
@@ -238,7 +238,7 @@ def test_a_source_that_does_not_answer_decides_nothing() -> None:
     assert machine.statuses.status.phase is Phase.BACKING_OFF
     assert machine.statuses.status.verdict is not None
     assert machine.statuses.status.verdict.kind == "FirstStart", "the one of the first attempt"
-    assert machine.reports == [("PutOff", "The brokers do not answer.")] * 2
+    assert machine.reports == [("BackingOff", "The brokers do not answer.")] * 2
 
 
 def test_what_only_a_person_can_mend_halts_the_stream_with_that_sentence() -> None:
@@ -295,7 +295,7 @@ def test_a_ledger_that_does_not_answer_when_a_driver_has_ended_loses_no_ending()
     )
     machine.database.up = True
     machine.run_pass()
-    assert [kind for kind, _ in machine.reports] == ["PutOff", "Died"]
+    assert [kind for kind, _ in machine.reports] == ["BackingOff", "Died"]
 
 
 def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() -> None:
@@ -366,7 +366,7 @@ def test_a_verdict_that_halts_starts_nothing_and_is_said_again_without_another_l
     machine.topic.topic_id = "id-2"
     result = machine.run_pass()
     assert isinstance(result, Halted)
-    assert "was made anew" in result.reason
+    assert "was recreated" in result.reason
     assert machine.statuses.status.phase is Phase.HALTED
     assert machine.statuses.status.verdict is not None
     assert machine.statuses.status.verdict.kind == "SourceReplaced"

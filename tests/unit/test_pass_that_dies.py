@@ -119,14 +119,14 @@ def topic_deleted() -> Machine:
     return machine
 
 
-def topic_made_anew() -> Machine:
+def topic_recreated() -> Machine:
     machine = topic_deleted()
     machine.topic.ends[REFUNDS] = 3
     machine.topic.replaced["refunds"] = "id-2"
     return machine
 
 
-def forgotten_topic_made_anew() -> Machine:
+def forgotten_topic_recreated() -> Machine:
     machine = topic_deleted()
     attempt = machine.run_until_a_driver_runs()
     machine.end(attempt)
@@ -152,25 +152,25 @@ def adopted_checkpoint() -> Machine:
     return machine
 
 
-def started_anew() -> Machine:
+def started_over() -> Machine:
     machine = ended()
     machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
     return machine
 
 
-def started_anew_without_a_ledger() -> Machine:
-    machine = started_anew()
+def started_over_without_a_ledger() -> Machine:
+    machine = started_over()
     machine.database.tables.rows.clear()
     return machine
 
 
-def started_anew_in_a_copied_database() -> Machine:
-    machine = started_anew()
+def started_over_in_a_copied_database() -> Machine:
+    machine = started_over()
     machine.database.identity = DatabaseIdentity("8000000000000000008", 5)
     return machine
 
 
-def started_anew_after_the_ledger_was_lost() -> Machine:
+def started_over_after_the_ledger_was_lost() -> Machine:
     machine = ledger_lost()
     assert isinstance(machine.run_pass(), Halted)
     machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
@@ -198,14 +198,14 @@ LAUNCHES = [
     (topic_added, (40, 30, 5)),
     (topic_left_out, (5,)),
     (topic_deleted, (41, 31)),
-    (topic_made_anew, (41, 31, 0)),
-    (forgotten_topic_made_anew, (41, 31, 0)),
+    (topic_recreated, (41, 31, 0)),
+    (forgotten_topic_recreated, (41, 31, 0)),
     (adopted_copy_of_the_database, (40, 30)),
     (adopted_checkpoint, (40, 30)),
-    (started_anew, (0, 0)),
-    (started_anew_without_a_ledger, (0, 0)),
-    (started_anew_in_a_copied_database, (0, 0)),
-    (started_anew_after_the_ledger_was_lost, (0, 0)),
+    (started_over, (0, 0)),
+    (started_over_without_a_ledger, (0, 0)),
+    (started_over_in_a_copied_database, (0, 0)),
+    (started_over_after_the_ledger_was_lost, (0, 0)),
 ]
 
 
@@ -294,7 +294,7 @@ def test_what_is_lost_with_a_deleted_topic_is_recorded_once_whenever_the_operato
         assert row.note in told, "the ledger keeps what was told, also if nobody lived to tell it"
 
 
-@pytest.mark.parametrize(("is_same", "stands"), [(False, 0), (True, 7)], ids=["made anew", "missing for a moment"])
+@pytest.mark.parametrize(("is_same", "stands"), [(False, 0), (True, 7)], ids=["recreated", "missing for a moment"])
 def test_a_topic_that_is_gone_again_and_again_is_forgotten_each_time(is_same: bool, stands: int) -> None:
     """What is lost each time has the same offsets, and no record of one loss stands in the way of the next."""
     machine = topic_deleted()
@@ -358,8 +358,8 @@ def test_a_commit_whose_outcome_is_unknown_is_looked_at_again_by_the_next_pass(f
     assert fates == []
 
 
-def test_a_stream_starts_anew_once_and_an_annotation_left_behind_asks_nothing() -> None:
-    machine = started_anew()
+def test_a_stream_starts_over_once_and_an_annotation_left_behind_asks_nothing() -> None:
+    machine = started_over()
     attempt = machine.run_until_a_driver_runs()
     machine.land(attempt, 7, 8)
     machine.end(attempt)

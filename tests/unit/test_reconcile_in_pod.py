@@ -165,7 +165,7 @@ def test_a_store_that_does_not_answer_the_pod_or_refuses_it_is_asked_again_with_
         machine.now = waiting.until
     assert waits == [10, 20]
     assert machine.statuses.status.phase is Phase.BACKING_OFF
-    assert [kind for kind, _ in machine.reports] == ["PutOff", "PutOff"]
+    assert [kind for kind, _ in machine.reports] == ["BackingOff", "BackingOff"]
     machine.topic.view = view  # type: ignore[method-assign]
     result = machine.run_pass()
     assert isinstance(result, Watching)
@@ -208,7 +208,7 @@ def test_a_pod_of_a_former_life_changes_nothing_although_the_stream_has_reached_
     assert word_of_pod(machine, FIRST).outcome is Outcome.LAUNCHES
 
 
-def test_a_pod_knows_from_its_brief_that_a_batch_landed_and_does_not_start_a_lost_ledger_anew() -> None:
+def test_a_pod_knows_from_its_brief_that_a_batch_landed_and_does_not_start_over_with_a_lost_ledger() -> None:
     machine = in_pods(ended())
     machine.database.tables.rows.clear()
     machine.store.files.clear()
@@ -220,7 +220,7 @@ def test_a_pod_knows_from_its_brief_that_a_batch_landed_and_does_not_start_a_los
     assert isinstance(machine.run_pass(), Halted)
 
 
-def test_the_status_forgets_its_former_life_when_a_pod_has_started_the_stream_anew() -> None:
+def test_the_status_forgets_its_former_life_when_a_pod_has_started_the_stream_over() -> None:
     machine = in_pods(ended())
     machine.annotations = {"exactlyonce.dev/fresh": machine.view().stream.token}
     machine.run_pass()

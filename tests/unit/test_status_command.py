@@ -130,7 +130,7 @@ def test_a_stream_that_no_operator_has_looked_at_is_pending() -> None:
 
 
 def test_one_stream_is_shown_with_lag_driver_checkpoint_verdict_and_its_evidence() -> None:
-    events = [Event(NOW - timedelta(minutes=3), True, "PutOff", "The database does not answer.", 4)]
+    events = [Event(NOW - timedelta(minutes=3), True, "BackingOff", "The database does not answer.", 4)]
     text = printed(detail(stream(spec__objectives={"lagSeconds": 60}), events, NOW))
     for said in (
         "shop/orders",

@@ -120,7 +120,7 @@ def test_a_missing_secret_is_told_once_and_looked_for_again() -> None:
     assert server.resource["status"]["message"] == "Secret shop/warehouse is not there; create it."
     writes = server.writes
     passes(server).run(KEY)
-    assert (server.events, server.writes) == (["PutOff"], writes)
+    assert (server.events, server.writes) == (["BackingOff"], writes)
 
 
 @pytest.mark.parametrize("spec", [{"history": 6}, {"history": 3}], ids=["another value", "the default, written out"])
@@ -184,7 +184,7 @@ def test_what_a_stream_lacks_for_its_lag_alone_is_an_event_once_and_keeps_nothin
     assert following.after_seconds is not None
     assert following.after_seconds < 60
     of_one_operator.run(KEY)
-    assert server.events == ["PutOff"]
+    assert server.events == ["BackingOff"]
 
 
 def test_what_an_ended_attempt_has_left_is_cleaned_up_while_the_next_one_cannot_be_made() -> None:

@@ -52,7 +52,7 @@ STANDINGS: Mapping[Phase, Standing] = {
     Phase.LAUNCHING: Standing(RECONCILING, "Launching", "The driver is being started."),
     Phase.RUNNING: Standing(READY, "Running", "The driver runs."),
     Phase.DRAINING: Standing(RECONCILING, "Draining", "The driver ends after the batch in hand."),
-    Phase.BACKING_OFF: Standing(RECONCILING, "PutOff", "The stream waits before its next attempt."),
+    Phase.BACKING_OFF: Standing(RECONCILING, "BackingOff", "The stream waits before its next attempt."),
     Phase.HALTED: Standing(STALLED, "Refused", "The stream has stopped until a person has acted."),
     Phase.SUSPENDED: Standing(READY, "Suspended", "The stream is at rest, as it is asked to be."),
     Phase.COMPLETED: Standing(READY, "Completed", "What the source held has landed."),

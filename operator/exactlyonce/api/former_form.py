@@ -1,7 +1,7 @@
 """Files of the form that earlier versions read, rewritten as this version reads them. Performs no I/O.
 
 What changed: a checkpoint says which kind of place it is in, `sink.postgres.merge` is a list, and memory is a quantity of
-Kubernetes. Only these values are written anew; the rest of a file stays as it is, with its comments. docs/adr/0027
+Kubernetes. Only these values are rewritten; the rest of a file stays as it is, with its comments. docs/adr/0027
 """
 
 from __future__ import annotations
@@ -134,10 +134,10 @@ def _edits(document: yaml.Node, was: Any, now: Any, text: str) -> Iterator[_Edit
         before, after = _value_at(was, path), _value_at(now, path)
         node = _node_at(document, path)
         if before != after and node is not None:
-            yield from _written_anew(node, after, text)
+            yield from _rewritten(node, after, text)
 
 
-def _written_anew(node: yaml.Node, value: Any, text: str) -> Iterator[_Edit]:
+def _rewritten(node: yaml.Node, value: Any, text: str) -> Iterator[_Edit]:
     """Yield the edits that put a value in the place of a node, and the comments in it above it."""
     start, end = node.start_mark.index, max(leaf.end_mark.index for leaf in _leaves(node))
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style

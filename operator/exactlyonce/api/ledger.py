@@ -69,7 +69,7 @@ def ledger_of(spec: StreamSpec) -> LedgerInUse:
 
 def _beside(checkpoint: Checkpoint) -> S3Place | str:
     location = f"{checkpoint.location.rstrip('/')}/{LEDGER_FOLDER}"
-    # Nothing is checked anew: the location was, and the limit of its length is one for what a person writes.
+    # Nothing is checked again: the location was, and the limit of its length is one for what a person writes.
     return location if checkpoint.s3 is None else checkpoint.s3.model_copy(update={"location": location})
 
 

@@ -30,21 +30,21 @@ class BatchRetention(Model):
 class FailureRetention(Model):
     """How long ranges are kept whose batch failed and landed in a later try."""
 
-    age: Age = Field(timedelta(days=90), description="How long after the batch has landed.")
+    age: Age = Field(timedelta(days=90), description="How long after the batch landed.")
 
 
 class LossRetention(Model):
     """How long evidence of records without effect is kept."""
 
-    age: Age | None = Field(None, description="How long; without it they are kept for as long as the stream is.")
+    age: Age | None = Field(None, description="How long; by default, as long as the stream exists.")
 
 
 class LedgerRetention(Model):
     """What the ledger keeps beside the rows that decisions need, which are never deleted."""
 
-    batches: BatchRetention = Field(BatchRetention(), description="What is kept of each batch: its ranges and counts.")
+    batches: BatchRetention = Field(BatchRetention(), description="The record of each batch: its ranges and counts.")
     closed_failures: FailureRetention = Field(
-        FailureRetention(), description="Ranges whose batch failed and landed in a later try, or was planned anew."
+        FailureRetention(), description="Ranges whose batch failed and landed in a later try, or was planned again."
     )
     lost_failures: LossRetention = Field(
         LossRetention(), description="Ranges whose records take no effect, and the batches that AtMostOnce gave up."

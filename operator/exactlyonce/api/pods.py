@@ -69,8 +69,8 @@ class ImagePullSecret(Model):
 class PodTemplateMetadata(Model):
     """Labels and annotations of pods."""
 
-    labels: Labels = Field({}, description="Labels beside the operator's own.")
-    annotations: Annotations = Field({}, description="Annotations beside the operator's own.")
+    labels: Labels = Field({}, description="Labels in addition to the operator's own.")
+    annotations: Annotations = Field({}, description="Annotations in addition to the operator's own.")
 
 
 class PodTemplate(Model):
@@ -90,23 +90,21 @@ class PodTemplate(Model):
 class Driver(Model):
     """The Spark driver."""
 
-    cores: Whole = Field(2, ge=1, le=256, description="The cores it works with.")
-    memory: Memory = Field("1Gi", description="The heap of its JVM, such as 2Gi.")
+    cores: Whole = Field(2, ge=1, le=256, description="The number of cores that Spark uses.")
+    memory: Memory = Field("1Gi", description="The heap size of the JVM, such as 2Gi.")
     memory_overhead: Memory | None = Field(
         None,
-        description="Memory of the pod beside the heap, for Python and the system; the default is 40 % of memory, "
+        description="Memory of the pod in addition to the heap, for Python and the system; the default is 40 % of memory, "
         "at least 384Mi.",
     )
-    cpu_request: Cpu | None = Field(
-        None, description="The CPU that the pod asks for, such as 500m; the default is cores."
-    )
-    cpu_limit: Cpu | None = Field(None, description="The CPU that the pod may use at most; there is none by default.")
+    cpu_request: Cpu | None = Field(None, description="The CPU request of the pod, such as 500m; the default is cores.")
+    cpu_limit: Cpu | None = Field(None, description="The CPU limit of the pod; by default there is none.")
     service_account_name: ObjectName | None = Field(
         None, description="The service account of its pod; the default is the one that the chart made for drivers."
     )
     start_timeout: Annotated[Duration, within("10s", "24h")] = Field(
         timedelta(minutes=10),
-        description="How long its pod may take until it runs; then it is deleted and the next attempt is made.",
+        description="How long the pod may take to start running; after that it is deleted and the next attempt is made.",
     )
     progress_timeout: Annotated[Duration, within("1m", "24h")] = Field(
         timedelta(minutes=30),
@@ -114,13 +112,13 @@ class Driver(Model):
         "row is handled, although a batch is in hand or is being planned. It is never less than the transactionTimeout of the "
         "sink and a minute.",
     )
-    pod_template: PodTemplate = Field(PodTemplate(), description="What is added to its pod.")
+    pod_template: PodTemplate = Field(PodTemplate(), description="A template that is merged into the pod.")
 
 
 class Executor(Model):
     """The Spark executors."""
 
-    instances: Whole = Field(2, ge=1, le=10_000, description="How many there are.")
+    instances: Whole = Field(2, ge=1, le=10_000, description="The number of executors.")
     max_instances: Whole | None = Field(
         None,
         ge=1,
@@ -128,18 +126,18 @@ class Executor(Model):
         description="With it, Spark starts more executors while tasks wait, up to this many, and ends idle ones, down to "
         "instances.",
     )
-    cores: Whole = Field(1, ge=1, le=256, description="How many tasks each runs at once.")
-    memory: Memory = Field("1Gi", description="The heap of each one's JVM, such as 2Gi.")
+    cores: Whole = Field(1, ge=1, le=256, description="The number of tasks that each executor runs at once.")
+    memory: Memory = Field("1Gi", description="The heap size of each JVM, such as 2Gi.")
     memory_overhead: Memory | None = Field(
         None,
-        description="Memory of each pod beside the heap, for Python and the system; the default is 40 % of memory, "
+        description="Memory of each pod in addition to the heap, for Python and the system; the default is 40 % of memory, "
         "at least 384Mi.",
     )
     cpu_request: Cpu | None = Field(
-        None, description="The CPU that each pod asks for, such as 500m; the default is cores."
+        None, description="The CPU request of each pod, such as 500m; the default is cores."
     )
-    cpu_limit: Cpu | None = Field(None, description="The CPU that each pod may use at most; there is none by default.")
-    pod_template: PodTemplate = Field(PodTemplate(), description="What is added to each pod.")
+    cpu_limit: Cpu | None = Field(None, description="The CPU limit of each pod; by default there is none.")
+    pod_template: PodTemplate = Field(PodTemplate(), description="A template that is merged into each pod.")
 
     rules = (
         Rule(
@@ -154,5 +152,6 @@ class SparkUi(Model):
     """Spark's user interface."""
 
     enabled: Flag = Field(
-        False, description="Whether the driver serves it, with a Service beside it named <stream>-ui, port 4040."
+        False,
+        description="Whether the driver serves it; the operator then creates a Service named <stream>-ui, port 4040.",
     )

@@ -47,14 +47,16 @@ class Metadata(Model):
     namespace: Annotated[str, Field(max_length=63), matches(DNS_LABEL, "write a namespace's name")] = Field(
         "default", description="The stream's namespace."
     )
-    annotations: dict[str, str] = Field({}, description="Annotations; exactlyonce.dev/… are a person's word.")
+    annotations: dict[str, str] = Field(
+        {}, description="Annotations; those of exactlyonce.dev/… are requests of a person."
+    )
 
 
 class Stream(Model):
     """One ExactlyOnceStream."""
 
     metadata: Metadata = Field(description="Name, namespace and annotations.")
-    spec: StreamSpec = Field(description="What is asked for.")
+    spec: StreamSpec = Field(description="The desired state.")
 
     @property
     def stream_id(self) -> str:

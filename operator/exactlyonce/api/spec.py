@@ -58,7 +58,7 @@ class Delivery(StrEnum):
 
 
 class OnCheckpointLost(StrEnum):
-    """What happens when the checkpoint cannot be gone on with."""
+    """What happens when the checkpoint is unusable."""
 
     REBUILD_FROM_SINK = "RebuildFromSink"
     HALT = "Halt"
@@ -120,7 +120,7 @@ class Backoff(Model):
     """How long to wait before a restart while nothing lands."""
 
     initial: Annotated[Duration, within("0s", "24h")] = Field(
-        timedelta(seconds=5), description="The first wait; it doubles with every further one."
+        timedelta(seconds=5), description="The first wait; each further one is twice as long."
     )
     max: Annotated[Duration, within("0s", "24h")] = Field(timedelta(minutes=5), description="The longest wait.")
 
@@ -151,7 +151,7 @@ class Recovery(Model):
     on_topic_deleted: OnTopicDeleted = Field(
         OnTopicDeleted.HALT,
         description="When a topic that source.kafka.topicPattern matched was deleted. Forget goes on without it, and reads one "
-        "that was made anew under its name from its first record; records of the deleted topic that had not landed are lost. A "
+        "that was recreated under its name from its first record; records of the deleted topic that had not landed are lost. A "
         "stream halts all the same if none of its topics is left, and if its query keeps state.",
     )
     on_bad_update: OnBadUpdate = Field(
@@ -160,8 +160,10 @@ class Recovery(Model):
         "up: RollBack returns to the spec and the image of the latest driver that ran Spark, until the resource is changed; "
         "Stay keeps trying the changed resource. Nothing is rolled back if anything else was changed as well.",
     )
-    max_failures_per_batch: Whole = Field(5, ge=1, le=1000, description="Halt when one batch has failed this often.")
-    backoff: Backoff = Field(Backoff(), description="How long to wait while nothing lands.")
+    max_failures_per_batch: Whole = Field(
+        5, ge=1, le=1000, description="Halt when the same batch has failed this many times."
+    )
+    backoff: Backoff = Field(Backoff(), description="How long to wait between attempts that land nothing.")
 
 
 class Objectives(Model):
@@ -177,11 +179,11 @@ class StreamSpec(Model):
 
     stream_id: StreamId | None = Field(
         None,
-        description="The ledger's key of this stream; the default is <namespace>/<name>. Never reuse one; never changed.",
+        description="The ledger's key of this stream; the default is <namespace>/<name>. It never changes; never reuse one.",
     )
     delivery: Delivery = Field(
         Delivery.EXACTLY_ONCE,
-        description="What is promised for every record. Changed only while the stream is suspended.",
+        description="The guarantee for every record. It can be changed only while the stream is suspended.",
     )
     image: Image | None = Field(
         None,
@@ -195,7 +197,7 @@ class StreamSpec(Model):
         (), description="Secrets with the logins of registries."
     )
     source: Source = Field(description="Where records come from: exactly one source, and the format of its records.")
-    transform: Transform | None = Field(None, description="What is done to the rows.")
+    transform: Transform | None = Field(None, description="How rows are transformed.")
     output_mode: OutputMode = Field(
         OutputMode.APPEND,
         description="Which rows of the transform's result each batch writes. Append: those that never change again. Update: "
@@ -209,15 +211,15 @@ class StreamSpec(Model):
     )
     ledger: Ledger | None = Field(
         None,
-        description="Where it is recorded what has landed, for a sink that does not keep it in its own database: exactly one "
-        "place. Left out, it is in the folder ledger of the checkpoint's location. It is changed only while the stream is "
-        "suspended.",
+        description="Where the record of what has landed is kept, for a sink that does not keep it in its own database: "
+        "exactly one place. Left out, it is in the folder ledger of the checkpoint's location. It can be changed only "
+        "while the stream is suspended.",
     )
     checkpoint: Checkpoint = Field(
-        description="Where Spark's logs are kept: in exactly one place. It is changed only while the stream is suspended."
+        description="Where Spark's logs are kept: in exactly one place. It can be changed only while the stream is suspended."
     )
     trigger: Trigger = Field(Trigger(), description="When a batch starts.")
-    recovery: Recovery = Field(Recovery(), description="What is done when something was lost or fails.")
+    recovery: Recovery = Field(Recovery(), description="What to do when something is lost or fails.")
     driver: Driver = Field(Driver(), description="The Spark driver.")
     executor: Executor = Field(Executor(), description="The Spark executors; in local mode the driver works alone.")
     spark_conf: Annotated[Texts, refused_conf.RULES, _SHUFFLES] = Field(
@@ -229,15 +231,13 @@ class StreamSpec(Model):
         description="How long a driver may take to end after the batch in hand; longer than a batch takes. A batch that no "
         "executor runs is left to the next driver at once.",
     )
-    suspend: Flag = Field(
-        False, description="Whether the stream is to rest: its driver ends after the batch in hand; false goes on."
-    )
+    suspend: Flag = Field(False, description="True stops the stream after the batch in hand; false starts it again.")
     restart_nonce: Whole = Field(
-        0, ge=0, le=LARGEST, description="Another number than before drains the driver and starts the next one."
+        0, ge=0, le=LARGEST, description="Change this number to restart the driver after the batch in hand."
     )
     deletion_policy: DeletionPolicy = Field(
         DeletionPolicy.RETAIN,
-        description="What becomes of the checkpoint and the ledger's rows when the resource is deleted. Rows in the target "
+        description="What happens to the checkpoint and to the ledger's rows when the resource is deleted. Rows in the target "
         "table always stay, and so does a checkpoint on a claim, which the operator does not reach.",
     )
     history: Whole = Field(
@@ -245,10 +245,10 @@ class StreamSpec(Model):
     )
     ledger_retention: LedgerRetention = Field(
         LedgerRetention(),
-        description="How long the ledger keeps what no decision needs any more. The driver deletes what is older, a little "
-        "at a time, beside its batches.",
+        description="How long the ledger keeps records that no decision needs any longer. The driver deletes older ones, a "
+        "little at a time, beside its batches.",
     )
-    objectives: Objectives = Field(Objectives(), description="What the alerts fire on.")
+    objectives: Objectives = Field(Objectives(), description="Thresholds at which the alerts fire.")
 
     rules = (
         *CONNECTOR_RULES,

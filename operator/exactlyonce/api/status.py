@@ -42,10 +42,10 @@ class VerdictStatus(StatusModel):
         description="The code of its reason, where this kind of verdict has several; docs/verdicts.md explains each.",
     )
     reason: str = Field(description="Why, in one sentence.")
-    attempt: int = Field(description="The attempt it was made for.")
+    attempt: int = Field(description="The attempt for which it was made.")
     at: datetime = Field(description="When it was made.")
     batch: int | None = Field(None, description="The batch it is about.")
-    evidence: tuple[dict[str, Any], ...] = Field((), description="What was seen.")
+    evidence: tuple[dict[str, Any], ...] = Field((), description="The facts that it was based on.")
 
 
 class DriverStatus(StatusModel):
@@ -53,14 +53,18 @@ class DriverStatus(StatusModel):
 
     attempt: int = Field(description="Its attempt.")
     landed_at_start: int | None = Field(None, description="The landed batch when it was started.")
-    plan: str | None = Field(None, description="What it was made of, as a hash: another one needs another driver.")
+    plan: str | None = Field(
+        None, description="A hash of what it was built from; if it changes, the driver is replaced."
+    )
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
-    proof: str | None = Field(None, description="How its death is known; unset when it is not.")
-    message: str | None = Field(None, description="Its last words.")
+    proof: str | None = Field(None, description="How its death was proven; unset while it is not.")
+    message: str | None = Field(None, description="What it said when it ended.")
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
     started_at: datetime | None = Field(None, description="When it was started.")
-    no_progress: str | None = Field(None, description="Why it is replaced although it runs: it shows no progress.")
+    no_progress: str | None = Field(
+        None, description="Why it is being replaced although it runs: it shows no progress."
+    )
     idle_because: str | None = Field(
         None, description="Why the running driver cannot work: it has no executor. Unset while it can."
     )
@@ -69,17 +73,17 @@ class DriverStatus(StatusModel):
 class Trouble(StatusModel):
     """Failures in a row, and when the next attempt may be made."""
 
-    endings: int = Field(0, description="Attempts in a row that ended without landing a batch.")
-    batch: int | None = Field(None, description="The batch that the last failures were of.")
-    batch_failures: int = Field(0, description="How often that batch has failed.")
+    endings: int = Field(0, description="Consecutive attempts that ended without landing a batch.")
+    batch: int | None = Field(None, description="The batch that failed last.")
+    batch_failures: int = Field(0, description="How many times that batch has failed.")
     retry_at: datetime | None = Field(None, description="When the next attempt may be made.")
 
 
 class BatchLimit(StatusModel):
     """A limit of a batch that is smaller than the resource's, because a batch was too large."""
 
-    records: int = Field(description="The most offsets one batch spans for now.")
-    why: str = Field(description="Which batch was too large, and what it ended with.")
+    records: int = Field(description="The current limit of offsets per batch.")
+    why: str = Field(description="Which batch was too large, and how it failed.")
     batch: int = Field(description="The batch that was too large.")
     until: str = Field(
         description="The end of that batch, as JSON of topics and partitions: the limit holds until it has landed."
@@ -90,23 +94,23 @@ class BatchLimit(StatusModel):
 class GoodAttempt(StatusModel):
     """The latest attempt whose driver is known to have run Spark."""
 
-    attempt: int = Field(description="Its attempt; its ConfigMap, which has its spec, is kept.")
-    plan: str = Field(description="What its driver was made of, as a hash.")
-    image: str | None = Field(None, description="The image that its driver ran.")
+    attempt: int = Field(description="The attempt; the ConfigMap that holds its spec is kept.")
+    plan: str = Field(description="A hash of what its driver was built from.")
+    image: str | None = Field(None, description="The image of its driver.")
 
 
 class BadUpdate(StatusModel):
     """A changed resource, or a new default image, whose drivers ended before Spark was up."""
 
-    plan: str = Field(description="What those drivers were made of, as a hash.")
-    image: str | None = Field(None, description="The image that they were to run.")
+    plan: str = Field(description="A hash of what those drivers were built from.")
+    image: str | None = Field(None, description="The image of those drivers.")
     attempt: int | None = Field(
         None, description="The latest such attempt; unset where the API server refused the pod, so that none was made."
     )
     at: datetime = Field(description="When the latest of them was counted.")
-    failures: int = Field(description="How many of them have failed in a row.")
-    tries: int = Field(description="How many failures roll the stream back; this depends on how they ended.")
-    reason: str = Field(description="How the latest of them ended, in one word.")
+    failures: int = Field(description="The number of consecutive failures.")
+    tries: int = Field(description="After how many failures the stream is rolled back; it depends on how they ended.")
+    reason: str = Field(description="How the latest of them ended, as a code.")
     why: str = Field(description="How the latest of them ended.")
     rolled_back: bool = Field(
         False,
@@ -120,22 +124,24 @@ class BadUpdate(StatusModel):
 class CheckpointStatus(StatusModel):
     """The checkpoint in use."""
 
-    generation: int = Field(description="Its generation: 1 is the first; a rebuilt one is a new one.")
+    generation: int = Field(
+        description="The number of its generation: the first is 1, and each rebuild makes a new one."
+    )
     location: str = Field(description="Its folder.")
 
 
 class Progress(StatusModel):
-    """How far the stream has come. Positions of each partition are in the ledger; `exactlyonce offsets` shows them."""
+    """The progress of the stream. Positions of each partition are in the ledger; `exactlyonce offsets` shows them."""
 
     batch: int | None = Field(None, description="The latest batch that landed.")
     committed_at: datetime | None = Field(None, description="When it landed.")
-    lag_records: int | None = Field(None, description="How many offsets of the source have not landed.")
+    lag_records: int | None = Field(None, description="The number of offsets of the source that have not landed.")
     lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
     oldest_record_at: datetime | None = Field(
-        None, description="The Kafka timestamp of that record: its age grows, whether it is shown anew or not."
+        None, description="The Kafka timestamp of that record: its age grows, even while this field is not updated."
     )
     lag_problem: str | None = Field(
-        None, description="Why the lag cannot be measured now; what is shown is what was last known of it."
+        None, description="Why the lag cannot be measured now; the values shown are the last known."
     )
 
 
@@ -151,7 +157,7 @@ class Condition(StatusModel):
     """One condition, in the form of Kubernetes' own (metav1.Condition)."""
 
     type: str = Field(description="Ready, Reconciling, Stalled, Measured or BatchLimited.")
-    status: ConditionStatus = Field(description="Whether it holds.")
+    status: ConditionStatus = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, in one CamelCase word.")
     message: str = Field(description="Why, in one sentence.")
     last_transition_time: datetime = Field(description="Since when it has this status.")
@@ -161,35 +167,35 @@ class Condition(StatusModel):
 class StreamStatus(StatusModel):
     """The status of one stream."""
 
-    phase: Phase = Field(Phase.PENDING, description="Where the stream is in its life.")
-    message: str = Field("", description="What a person should know now, in one sentence.")
+    phase: Phase = Field(Phase.PENDING, description="The phase of the stream's life cycle.")
+    message: str = Field("", description="The current state in one sentence.")
     observed_generation: int | None = Field(
-        None, description="The generation of the resource that the operator has looked at."
+        None, description="The generation of the resource that the operator has processed."
     )
     attempt: int = Field(0, description="The latest attempt; recorded before it acts.")
     verdict: VerdictStatus | None = Field(None, description="The latest verdict.")
     driver: DriverStatus | None = Field(None, description="The latest driver.")
     checkpoint: CheckpointStatus | None = Field(None, description="The checkpoint in use.")
-    progress: Progress | None = Field(None, description="How far the stream has come.")
-    trouble: Trouble = Field(Trouble(), description="Failures in a row.")
+    progress: Progress | None = Field(None, description="The progress of the stream.")
+    trouble: Trouble = Field(Trouble(), description="Consecutive failures.")
     batch_limit: BatchLimit | None = Field(
-        None, description="The smaller limit of a batch that holds for now; unset where the resource's own does."
+        None, description="The reduced limit per batch that applies now; unset while the resource's own limit applies."
     )
     last_good: GoodAttempt | None = Field(
         None, description="The latest attempt whose driver has run Spark: a bad update is rolled back to its spec."
     )
     bad_update: BadUpdate | None = Field(
         None,
-        description="What the resource asks for but could not be started; unset once it runs or the resource has changed.",
+        description="The requested change that could not be started; unset once it runs or the resource has changed.",
     )
     acted_on: str | None = Field(
-        None, description="What a person last asked for, as a hash: another one gives a halted stream another try."
+        None, description="A hash of what a person last asked for; if it changes, a halted stream tries again."
     )
     spec_problem: str | None = Field(
-        None, description="What is wrong with the spec of this generation; the last valid one is kept to meanwhile."
+        None, description="What is wrong with the spec of this generation; the last valid one stays in force meanwhile."
     )
     conditions: Annotated[tuple[Condition, ...], Unique(("type",))] = Field(
         (),
         description="Ready, Reconciling and Stalled, as kstatus reads them, and Measured: whether the lag is known now; "
-        "BatchLimited: whether batches are held smaller than the resource says, because one was too large.",
+        "BatchLimited: whether batches are kept smaller than the resource allows, because one was too large.",
     )

@@ -1,6 +1,6 @@
 """Generations: the checkpoint directories of a stream, each seeded before Spark may use it.
 
-A location holds `stream.json`, which says whose it is, and one folder a generation. A generation is written once and
+A location holds `stream.json`, which says whose it is, and one folder per generation. A generation is written once and
 never edited: a rebuilt checkpoint is a new one, and the old one stays as evidence. The folder `ledger` beside
 them is the ledger's.
 """

@@ -60,7 +60,7 @@ class S3Clients:
 
     With a secret, its login is part of what a client is known by, so that a rotated one has another client. Without one, the
     AWS library looks for the login of this process and keeps what it found, or that it found none, in a session. Such a
-    client has a session of its own and is forgotten when its login is refused or there was none: the next request looks anew.
+    client has a session of its own and is forgotten when its login is refused or there was none: the next request looks again.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class S3Clients:
             return self._made[service]
 
     def forget_login(self, service: S3Service) -> None:
-        """Let the next request look for the login of this process anew, where the service has no other."""
+        """Let the next request look again for the login of this process, where the service has no other."""
         if not service.has_login:
             with self._guard:
                 self._made.pop(service, None)

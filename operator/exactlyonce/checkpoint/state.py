@@ -50,7 +50,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """There is a checkpoint that cannot be gone on with; `words` names the file and what is wrong.
+    """There is a checkpoint, and it is unusable; `words` names the file and what is wrong.
 
     `has_run` is False for a seed that was cut short.
     """

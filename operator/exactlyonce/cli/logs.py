@@ -65,7 +65,7 @@ def _print(
                 raise
             if not told:
                 hint = f" What decides before it: --container {RECONCILE}." if container == DRIVER else ""
-                click.echo(f"{not_yet} It is waited for; Ctrl-C ends.{hint}", err=True)
+                click.echo(f"{not_yet} Waiting for it; press Ctrl-C to stop.{hint}", err=True)
                 told = True
             time.sleep(_LOOK_SECONDS)
             now = driver_pods(look, look.stream(namespace, name))

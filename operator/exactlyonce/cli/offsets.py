@@ -22,7 +22,7 @@ Rows = dict[Partition, dict[str, int | None]]
 
 
 def show_offsets(rows: Rows, *, as_json: bool) -> None:
-    """Print one row a partition."""
+    """Print one row per partition."""
     if as_json:
         listed = [{"topic": key.origin, "partition": key.key, **row} for key, row in rows.items()]
         click.echo(json.dumps(listed, indent=2))

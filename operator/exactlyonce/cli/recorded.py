@@ -41,7 +41,7 @@ def recorded_text(stream: Mapping[str, Any], now: datetime) -> str:
             *(f"  - {item['words']}" for item in verdict.get("evidence") or () if "words" in item),
             "Since then",
             *(f"  {label:<8}{words}" for label, words in since if words),
-            "The operator, which reads the checkpoint, decides anew when this driver has ended, before it starts the next.",
+            "The operator, which reads the checkpoint, decides again when this driver has ended, before it starts the next.",
         ]
     )
 

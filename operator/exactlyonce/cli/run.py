@@ -29,13 +29,13 @@ def run_stream(opened: LocalStream, *, as_json: bool) -> int:
     """Run a stream until it is done, halts or is interrupted, and return the exit status."""
     report = _json_line if as_json else _text_line
     with opened.statuses.running():
-        _begin_anew(opened)
+        _start_over(opened)
         stop = _Stop()
         with stop.listening():
             return _Runner(opened, report, stop).run()
 
 
-def _begin_anew(opened: LocalStream) -> None:
+def _start_over(opened: LocalStream) -> None:
     """Running a stream again is a person's act: what halted or completed starts over; attempts go on counting."""
     status, version = opened.statuses.read()
     if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED, Phase.BACKING_OFF):

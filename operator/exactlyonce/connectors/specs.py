@@ -72,7 +72,7 @@ class SinkSpec(Protocol):
     """Rules of the whole spec that this sink adds."""
 
     fixed_fields: ClassVar[tuple[str, ...]]
-    """Fields below `spec.sink.<connector>` that are changed only while the stream is suspended."""
+    """Fields below `spec.sink.<connector>` that can be changed only while the stream is suspended."""
 
     holds_ledger: ClassVar[bool]
     """Whether the ledger is in the sink's own database, in the transaction that lands rows. The sink's connector then opens

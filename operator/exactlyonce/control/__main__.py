@@ -121,7 +121,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it
     given.persistence.diffbase_storage, given.persistence.progress_storage = NoDiffs(), NoProgress()
-    given.networking.error_backoffs = (1, 1, 2, 3, 5)  # after them it lists and watches anew, for ever
+    given.networking.error_backoffs = (1, 1, 2, 3, 5)  # after them it lists and watches again, for ever
     given.scanning.disabled = True  # the definition is there before the operator, and its namespaces are named or all
     if settings.selector:
         given.watching.label_selectors[GROUP, VERSION, PLURAL] = settings.selector

@@ -36,7 +36,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Opening:
-    """Opens the stores of a stream once a pass, all of them: what is missing is told before anything is decided.
+    """Opens the stores of a stream once per pass, all of them: what is missing is told before anything is decided.
 
     After `until` by `clock` none of them is asked anything more: each call has its limit, and many that stay just within
     theirs would still hold a worker until the liveness probe ends the process.

@@ -10,7 +10,10 @@ from exactlyonce.positions.ranges import Epoch
 
 
 def hold(statuses: ResourceStatus, launcher: Launcher | None, *, rests: bool) -> bool:
-    """Look at the driver, write a phase that fits, and return whether it runs; how it ended is told once a spec is there."""
+    """Look at the driver, write a phase that fits, and return whether it runs.
+
+    How a driver ended is reported by the first pass that has a spec.
+    """
     status, version = statuses.read()
     attempt = Epoch(status.attempt)
     state = NeverStarted() if launcher is None or not attempt else launcher.look(attempt)

@@ -75,7 +75,7 @@ class Observer:
 def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime) -> Progress:
     """Return how far a stream has come, with what is known of its lag. Performs no I/O.
 
-    An age is shown anew when it is another by a tenth or more: the moment beside it tells it exactly.
+    An age is shown again when it is another by a tenth or more: the moment beside it tells it exactly.
     """
     known, at = before or Progress(), now.timestamp()
     if snapshot.measured_at is None and snapshot.problem is not None:

@@ -89,7 +89,7 @@ class ClusterParts:
 
     `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
     of its checkpoint where that tells its size; `troubled` of each error that ends a pass. `locations` are those that an
-    administrator lets the operator reach with its own login. A launch reads every secret anew; a
+    administrator lets the operator reach with its own login. A launch reads every secret again; a
     pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
 

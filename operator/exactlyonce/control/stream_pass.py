@@ -69,7 +69,7 @@ Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class StreamPasses:
-    """Runs passes; safe to use from several threads, one a stream.
+    """Runs passes; safe to use from several threads, one per stream.
 
     Streams without the labels of `selector` are another operator's, whatever has woken them: a pod, or a timer.
     """
@@ -107,9 +107,9 @@ class StreamPasses:
         except NotLeading:
             return Next(_NOT_LEADING_SECONDS, "not_leading")  # it may lead again a moment later, and nothing would tell
         except Unreachable as problem:
-            return self._put_off(key, problem, 5.0)
+            return self._back_off(key, problem, 5.0)
         except ExactlyOnceError as problem:
-            return self._put_off(key, problem, REFUSED_SECONDS)
+            return self._back_off(key, problem, REFUSED_SECONDS)
 
     def _run(self, key: Key, document: dict[str, Any]) -> Next:
         try:
@@ -118,9 +118,9 @@ class StreamPasses:
             self.cluster.tell(document, "NotAccepted", str(problem), warning=True)
             raise
 
-    def _put_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
+    def _back_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
         """The API server did not answer, or says that the operator may not: there is no status to tell it in."""
-        log.warning("%s", problem, extra={"stream": str(key), "reason": "PutOff"})
+        log.warning("%s", problem, extra={"stream": str(key), "reason": "BackingOff"})
         self.observer.metrics.troubled(problem)
         return Next(after_seconds, "unreachable" if isinstance(problem, Unreachable) else "refused")
 
@@ -142,7 +142,7 @@ class StreamPasses:
             stream = self.parse(document)
         except ResourceInvalid as problem:
             return self._invalid(key, document, statuses, problem)
-        self._begin_anew_if_asked(statuses, stream)
+        self._start_over_if_asked(statuses, stream)
         return self._in_force(key, document, statuses, stream)
 
     def _in_force(
@@ -195,7 +195,7 @@ class StreamPasses:
             self.observer.metrics.troubled(told.problem)
             if self.lacking.get(key) != str(told.problem):
                 self.lacking[key] = str(told.problem)
-                self._reporter(statuses)("PutOff", str(told.problem))
+                self._reporter(statuses)("BackingOff", str(told.problem))
             return told.problem
         self.lacking.pop(key, None)
         return None
@@ -254,7 +254,7 @@ class StreamPasses:
         require_transition(status.phase, told.phase, Writer.HOLD)
         if told != status:
             statuses.write(told, version)
-            self._reporter(statuses)("PutOff", str(problem))
+            self._reporter(statuses)("BackingOff", str(problem))
         statuses.flush()
         self._seen(statuses, has_driver=has_driver, lacks=problem)
         return Next(_MISSING_SECONDS, "not_put_together")
@@ -270,7 +270,7 @@ class StreamPasses:
             lacks=lacks,
         )
 
-    def _begin_anew_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
+    def _start_over_if_asked(self, statuses: ResourceStatus, stream: Stream) -> None:
         """A person has acted since the stream halted or completed: what they changed is tried."""
         status, version = statuses.read()
         asked = what_a_person_asks(stream)

@@ -135,6 +135,6 @@ def phase_of(stream: Stream) -> str:
 
 
 def waiting_words(stream: Stream) -> str:
-    """Return in a line where a stream stands that is waited for."""
+    """Return in a line where the awaited stream stands."""
     message = str((stream.get("status") or {}).get("message") or "")
     return f"{phase_of(stream)}: {message}" if message else phase_of(stream)

@@ -48,7 +48,7 @@ class Unresponsive(StrEnum):
 
 @dataclass
 class LocalLauncher:
-    """A `Launcher` of processes: one folder an attempt below `folder`, with spec, log, heartbeat and last words.
+    """A `Launcher` of processes: one folder per attempt below `folder`, with spec, log, heartbeat and last words.
 
     `document` is what every driver of this stream is started with, before its orders. `run_id` tells this stream's processes
     from those of another state folder. With `read_only` nothing is killed when it is looked at; what is left of a driver then

@@ -105,7 +105,7 @@ NO_ORDERS = Orders()
 
 
 class Launcher(Protocol):
-    """Runs the drivers of one stream, one an attempt."""
+    """Runs the drivers of one stream, one per attempt."""
 
     def latest(self) -> Epoch:
         """Return the highest attempt that has left a trace here, 0 where none has: its name is taken for good."""

@@ -88,7 +88,7 @@ class LedgerTransaction(Protocol):
         """Replace all positions of the stream, with their fingerprints; the caller holds the row with Lock.UPDATE.
 
         Those of partitions that are left out are kept as retired: nothing lands there until they are set again. Where a
-        position goes back, or its topic is another one, records are read anew, and may be given up anew.
+        position goes back, or its topic is another one, records are read again, and may be given up again.
         """
         ...
 

@@ -189,7 +189,7 @@ class QueryMark:
 class Ticket:
     """What the raise of an epoch drew: only a driver that was started by that very raise has its secret.
 
-    An epoch is a small number that a stream which was forgotten and made again counts from the start; a ticket is not.
+    An epoch is a small number that a stream which was forgotten and recreated counts from the start; a ticket is not.
     """
 
     epoch: Epoch

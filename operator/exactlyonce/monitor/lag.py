@@ -49,7 +49,7 @@ class Movement:
     def seen(self, earliest: int, at: float) -> Movement:
         """Return the movement after another look."""
         if self.marks and earliest < self.marks[-1].earliest:
-            return Movement((Mark(at, earliest),))  # a topic made again begins anew
+            return Movement((Mark(at, earliest),))  # a topic recreated starts over
         kept = tuple(mark for mark in self.marks[:-1] if at - mark.at <= _WINDOW_SECONDS) + self.marks[-1:]
         if kept and kept[-1].earliest == earliest:
             return Movement(kept) if len(kept) != len(self.marks) else self

@@ -116,7 +116,9 @@ def after_source(
     partitions = measured(landed, bounds, before.partitions, at)
     beyond = [f"{key} at {lag.landed}" for key, lag in partitions.items() if lag.is_beyond_source]
     if beyond:
-        said = f"More has landed than the source holds ({', '.join(beyond)}): the topic was made again or has lost records."
+        said = (
+            f"More has landed than the source holds ({', '.join(beyond)}): the topic was recreated or has lost records."
+        )
         return replace(before, asked_source=True, source_problem=said)
     return replace(before, asked_source=True, source_problem=None, partitions=partitions, measured_at=measured_at)
 

@@ -22,7 +22,7 @@ def is_origin_id(topic_id: str | None) -> bool:
 
 
 def is_other_origin(known: str | None, found: str | None) -> bool:
-    """Whether two topic ids prove that a topic was made anew; without two real ids nothing is proven either way."""
+    """Whether two topic ids prove that a topic was recreated; without two real ids nothing is proven either way."""
     return is_origin_id(known) and is_origin_id(found) and known != found
 
 

@@ -29,7 +29,7 @@ class MalformedPositions(ValueError):
 class Partition:
     """One partition of the source: which origin it belongs to, and which of its partitions it is.
 
-    An origin is what has a name and can be deleted and made again under it: a Kafka topic, a Kinesis stream, a directory.
+    An origin is what has a name and can be deleted and recreated under it: a Kafka topic, a Kinesis stream, a directory.
     The key is a number (Kafka) or a name (a shard).
     """
 

@@ -103,7 +103,7 @@ def _query(seen: Observation) -> QueryMark:
 
 
 def _first_start(seen: Observation, identity: Identity) -> Decision:
-    """No batch ever landed, or a person asked to start anew."""
+    """No batch ever landed, or a person asked to start over."""
     ledger = seen.ledger
     before = Positions() if ledger is None else ledger.landed.positions
     adopted: Positions | Contradiction | None = None
@@ -114,11 +114,11 @@ def _first_start(seen: Observation, identity: Identity) -> Decision:
     if isinstance(adopted, Contradiction):
         return Decision(adopted)
     start = adopted if adopted is not None else seen.start
-    assert start is not None, "observe resolves the start of every stream that never started or starts anew"
+    assert start is not None, "observe resolves the start of every stream that never started or starts over"
     number = _seed_batch(seen)
     reason = f"No batch ever landed; the stream starts at {start}."
     if identity.fresh:
-        reason = f"The stream starts anew at {start}, as the annotation asks."
+        reason = f"The stream starts over at {start}, as the annotation asks."
     elif adopted is not None:
         reason = f"The stream is adopted from its checkpoint and goes on at {start}."
     if number > 0 and keeps_state(seen):
@@ -238,7 +238,7 @@ def _unless_predecessor_may_live(
     assert isinstance(seen.checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
     if keeps_state(seen) and seen.checkpoint.state_survives_two_writers:
         kept = Evidence(
-            "its state files have unique names, so the checkpoint is gone on with", {"conf": dict(seen.checkpoint.conf)}
+            "its state files have unique names, so the checkpoint stays in use", {"conf": dict(seen.checkpoint.conf)}
         )
         return Decision(replace(verdict, evidence=(*verdict.evidence, evidence, kept)), (Launch(),))
     reason = (
@@ -250,7 +250,7 @@ def _unless_predecessor_may_live(
 
 
 def _changed(verdict: LogVerdict, change: SourceChange) -> RebuildFromSink | RewindToSink:
-    """The checkpoint names other partitions than the resource, so it is not gone on with; a worse reason comes first."""
+    """The checkpoint names other partitions than the resource, so it is no longer used; a worse reason comes first."""
     reason = change.sentences
     if isinstance(verdict, RebuildFromSink | RewindToSink):
         told, evidence = f"{verdict.reason} {reason}", (*verdict.evidence, *change.evidence)
@@ -341,7 +341,7 @@ def _seed(
     note: str,
     goes_on: LedgerView | None,
 ) -> SeedAndPublish:
-    """Return the action that makes a new generation at `after`; `goes_on` is the ledger, unless the stream starts anew."""
+    """Return the action that makes a new generation at `after`; `goes_on` is the ledger, unless the stream starts over."""
     known = [generation.number for generation in seen.location.generations]
     if seen.ledger is not None and seen.ledger.stream.generation is not None:
         known.append(seen.ledger.stream.generation)

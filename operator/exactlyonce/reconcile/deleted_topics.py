@@ -1,6 +1,6 @@
 """Topics that a pattern matched and that were deleted: may the stream forget them, and what is lost? Performs no I/O.
 
-docs/adr/0010 tells when. A topic that was made anew under its name is another topic: the old one is forgotten and the new one
+docs/adr/0010 tells when. A topic that was recreated under its name is another topic: the old one is forgotten and the new one
 is read from its first record.
 """
 
@@ -18,7 +18,7 @@ from exactlyonce.reconcile.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What the stream goes on without: where it stood in topics that are gone, and the topics that were made anew.
+    """What the stream goes on without: where it stood in topics that are gone, and the topics that were recreated.
 
     `lost` was planned of topics that are gone and had not landed. What else they held that had not landed is lost as well, and
     nobody knows how much it was.
@@ -26,11 +26,11 @@ class Forgotten:
 
     stood: Positions = field(default_factory=Positions)
     lost: Ranges = field(default_factory=lambda: Ranges({}))
-    made_anew: frozenset[str] = frozenset()
+    recreated: frozenset[str] = frozenset()
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are gone; one that was made anew is gone, too, unless it was forgotten before."""
+        """The topics that are gone; one that was recreated is gone, too, unless it was forgotten before."""
         return frozenset(key.origin for key in self.stood)
 
     @property
@@ -42,7 +42,7 @@ class Forgotten:
             told.append(
                 f"{was_matched(self.topics)} deleted: records from {self.stood} on, if there were any, are lost{also}."
             )
-        told += [f"Topic {topic} was made anew and is read from its first record." for topic in sorted(self.made_anew)]
+        told += [f"Topic {topic} was recreated and is read from its first record." for topic in sorted(self.recreated)]
         return " ".join(told)
 
     def failures(self, batch: BatchNumber) -> tuple[FailureRow, ...]:
@@ -66,13 +66,13 @@ def forgotten(seen: Observation, ledger: LedgerView) -> Forgotten:
     """Return what the resource lets the stream go on without; nothing unless it asks for that."""
     if seen.request.on_topic_deleted is not OnTopicDeleted.FORGET or not may_forget(seen, ledger):
         return Forgotten()
-    made_anew = origins_made_anew(seen, ledger)
-    gone = deleted_origins(seen, ledger) | (made_anew & {key.origin for key in ledger.landed.positions})
+    recreated = recreated_origins(seen, ledger)
+    gone = deleted_origins(seen, ledger) | (recreated & {key.origin for key in ledger.landed.positions})
     planned = _planned(seen, ledger)
     landed = ledger.landed.positions
     stood = {key: landed.get(key, 0) for key in (*landed, *planned) if key.origin in gone}
     lost = {key: OffsetRange(stood[key], end) for key, end in planned.items() if key in stood and end > stood[key]}
-    return Forgotten(Positions(stood), Ranges(lost), made_anew)
+    return Forgotten(Positions(stood), Ranges(lost), recreated)
 
 
 def may_forget(seen: Observation, ledger: LedgerView) -> bool:
@@ -104,7 +104,7 @@ def deleted_origins(seen: Observation, ledger: LedgerView) -> frozenset[str]:
     return frozenset((read | planned) - seen.source.origin_ids.keys())
 
 
-def origins_made_anew(seen: Observation, ledger: LedgerView) -> frozenset[str]:
+def recreated_origins(seen: Observation, ledger: LedgerView) -> frozenset[str]:
     """Return the topics that the resource reads and that are other ones than the stream has read under their names."""
     known = {**ledger.retired.origin_ids, **ledger.landed.origin_ids}
     selected = {key.origin for key in seen.source.selected}

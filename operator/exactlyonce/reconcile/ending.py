@@ -130,7 +130,7 @@ class Endings(Step):
                     "trouble": step.trouble,
                 }
                 self.write(status, version, **changes)
-                world.report("PutOff", word.reason)
+                world.report("BackingOff", word.reason)
                 return Waiting(step.at, word.reason)
             case _:
                 assert_never(word.outcome)

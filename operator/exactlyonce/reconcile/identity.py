@@ -44,7 +44,7 @@ _OF_THE_CHECKPOINT = {ContradictionReason.CHECKPOINT_WITHOUT_LEDGER, Contradicti
 class Identity:
     """The identity is settled: what to write, and what a person asked for.
 
-    `fresh`: start anew, whatever is there. `adopted`: take over the checkpoint that is there, where no ledger knows it.
+    `fresh`: start over, whatever is there. `adopted`: take over the checkpoint that is there, where no ledger knows it.
     """
 
     actions: tuple[Action, ...]
@@ -69,7 +69,7 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
     if row is not None:
         actions.append(RecordIdentity(Adoption(request.owner, seen.database, token)))
     actions.append(WriteMarker(Marker(request.stream_id, token), replaces=seen.location.marker))
-    words = "starts anew, as the annotation asks" if fresh else "is adopted, as the annotation asks"
+    words = "starts over, as the annotation asks" if fresh else "is adopted, as the annotation asks"
     settled = [Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts]
     if not conflicts:
         settled = [Evidence(f"the stream {words}", {FRESH: request.fresh})]
@@ -193,14 +193,14 @@ def _contradiction(conflict: Conflict) -> Contradiction:
 
 def _advice_with(row: StreamRow) -> str:
     """Whoever has the login to this stream's ledger can read the token there, so it may be told."""
-    annotated = f"annotate it {ADOPT}={row.token}, or {FRESH}={row.token} to start anew"
+    annotated = f"annotate it {ADOPT}={row.token}, or {FRESH}={row.token} to start over"
     return f"; if this resource is to go on as that stream, {annotated}"
 
 
 def _advice_to_read(seen: Observation) -> str:
     """Whoever owns the location can read its token there."""
     read = f"read the token in {_marker_at(seen)} with access of your own{_on_s3(seen, 'aws s3 cp {} -')}"
-    annotated = f"annotate this resource {ADOPT}=<token>, or {FRESH}=<token> to start anew"
+    annotated = f"annotate this resource {ADOPT}=<token>, or {FRESH}=<token> to start over"
     yours = "; if that checkpoint is yours and this resource is to go on as that stream"
     return f"{yours}, {read} and {annotated}; otherwise name another location"
 
@@ -209,7 +209,7 @@ def _advice_to_write(seen: Observation) -> str:
     """Whoever owns a location without a token can write one there."""
     marker = json.dumps({"streamId": seen.request.stream_id, "token": "<a long random text>"})
     written = f"write {marker} to {_marker_at(seen)} with access of your own{_on_s3(seen, 'aws s3 cp - {}')}"
-    annotated = f"annotate this resource {ADOPT}=<that text>, or {FRESH}=<that text> to start anew"
+    annotated = f"annotate this resource {ADOPT}=<that text>, or {FRESH}=<that text> to start over"
     return f"; if they are yours, {written} and {annotated}; otherwise name another location"
 
 

@@ -33,7 +33,7 @@ def ledger_lost(seen: Observation) -> Contradiction | None:
         ContradictionReason.LEDGER_LOST,
         f"The ledger at {seen.database} holds no batch of {stream_id}, and {seen.known.words}: the ledger was lost, was "
         f"restored to a moment before the first batch, or is another one. Restore it; or annotate {FRESH}={token} to start "
-        "anew at the start position: what is still in the table stays, and what is read again lands again.",
+        "over at the start position: what is still in the table stays, and what is read again lands again.",
         (found, *known_evidence(seen)),
     )
 

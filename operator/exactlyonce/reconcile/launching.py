@@ -83,7 +83,7 @@ class Launching(Step):
         gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
         if gone_back is not None:
             world.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
-        anew = isinstance(decision.verdict, FirstStart)
+        starts_over = isinstance(decision.verdict, FirstStart)
         life = life_after(decision, seen.ledger, status)
         driver: dict[str, object] = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
@@ -92,7 +92,7 @@ class Launching(Step):
         }
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
         at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
-        told = driver if at_once else life if anew else {}
+        told = driver if at_once else life if starts_over else {}
         status, version = self._record_verdict(status, version, decision, attempt, told)
         self.reached("pass.verdict-recorded")
         for action in decision.actions:

@@ -81,11 +81,11 @@ class StreamLoop:
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
             self._step.world.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
-            return self._put_off(problem)
+            return self._back_off(problem)
         except Refused as problem:
             self._step.world.troubled(problem)
             if isinstance(problem, RefusedOutside) and self._step.world.asks_again:
-                return self._put_off(problem)
+                return self._back_off(problem)
             return self._halt(problem)
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:
@@ -195,7 +195,7 @@ class StreamLoop:
         limit = still_needed(status.batch_limit, view, self._step.stream.spec.recovery)
         return {} if limit == status.batch_limit else {"batch_limit": limit}
 
-    def _put_off(self, problem: Exception) -> PassResult:
+    def _back_off(self, problem: Exception) -> PassResult:
         """Something did not answer: nothing is known, so nothing is decided; try again later."""
         reason = str(problem)
         try:
@@ -207,7 +207,7 @@ class StreamLoop:
             self._step.write(status, version, **changes, **after_refusal(status, problem, self._step.world.now()))
         except StatusConflict as conflict:
             return Waiting(self._step.world.now(), str(conflict))
-        self._step.world.report("PutOff", reason)
+        self._step.world.report("BackingOff", reason)
         return Waiting(step.at, reason)
 
     def _halt(self, problem: Exception) -> PassResult:

@@ -116,7 +116,7 @@ class Observation:
     `retained` is what the published generation still holds of the landed batch's state; None where no decision needs it.
     `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
     is a random token for a row that needs a new one. `known` is what the status remembers of the ledger; None where it
-    remembers nothing, as that of a resource which was made anew.
+    remembers nothing, as that of a resource which was recreated.
     """
 
     epoch: Epoch

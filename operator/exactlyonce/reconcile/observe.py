@@ -34,7 +34,7 @@ from exactlyonce.reconcile.observation import (
     Predecessor,
     Request,
 )
-from exactlyonce.reconcile.source_change import added_partitions, is_set_anew
+from exactlyonce.reconcile.source_change import added_partitions, is_assigned_differently
 from exactlyonce.source.port import Source
 
 
@@ -122,9 +122,9 @@ def observe(
     wanted = state_to_look_for(seen)
     if wanted is not None:
         seen = replace(seen, retained=find_retained(stores.checkpoints, stores.source.codec, *wanted))
-    if _may_start_anew(seen):
+    if _may_start_over(seen):
         return replace(seen, start=stores.source.start(source))
-    if ledger is not None and is_set_anew(request, ledger):
+    if ledger is not None and is_assigned_differently(request, ledger):
         return replace(seen, start=stores.source.start(source, added_partitions(request, source, ledger)))
     return seen
 
@@ -154,7 +154,7 @@ def _hash_of_query(spec: StreamSpec) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _may_start_anew(seen: Observation) -> bool:
+def _may_start_over(seen: Observation) -> bool:
     """Whether a start is needed; an annotation that was left behind must not make an old start be resolved again."""
     if seen.ledger is None or seen.ledger.stream.landed_batch is None:
         return True

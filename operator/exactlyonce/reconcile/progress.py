@@ -76,5 +76,5 @@ def progress_decided(view: LedgerView | None, before: Progress | None) -> Progre
 
 
 def progress_forgotten(before: Progress | None) -> Progress | None:
-    """Return the progress of a stream that starts anew: what it landed in its life before is no evidence any more."""
+    """Return the progress of a stream that starts over: what it landed in its life before is no evidence any more."""
     return None if before is None else before.model_copy(update={"batch": None, "committed_at": None})

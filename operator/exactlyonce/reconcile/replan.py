@@ -1,4 +1,4 @@
-"""Is a batch that was planned and landed nothing to be planned anew? docs/adr/0016. Performs no I/O."""
+"""Is a batch that was planned and landed nothing to be planned again? docs/adr/0016. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def replanned(
     if why is None:
         return verdict
     if keeps_state:
-        kept = Evidence("the query keeps state, so the batch cannot be planned anew", {"batch": verdict.batch})
-        reason = f"{verdict.reason} It cannot be planned anew, although {why.words}: the query keeps state."
+        kept = Evidence("the query keeps state, so the batch cannot be planned again", {"batch": verdict.batch})
+        reason = f"{verdict.reason} It cannot be planned again, although {why.words}: the query keeps state."
         return replace(verdict, reason=reason, evidence=(*verdict.evidence, why, kept))
     reason = (
         f"Batch {verdict.batch} was planned and nothing of it has landed, and {why.words}; a new generation plans its records "
-        f"anew from {ledger.landed.positions}."
+        f"again from {ledger.landed.positions}."
     )
     row = ledger.batch(verdict.batch)
     given_up = (
@@ -39,7 +39,7 @@ def replanned(
 
 
 def _wanted(seen: Observation, ledger: LedgerView, verdict: ReplayBatch) -> Evidence | None:
-    """Return what says that the batch is to be planned anew; a kill or a crash alone does not."""
+    """Return what says that the batch is to be planned again; a kill or a crash alone does not."""
     before, request = ledger.query, seen.request
     if before is None:
         return None

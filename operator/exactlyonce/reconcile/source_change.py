@@ -38,7 +38,7 @@ class SourceChange:
         if not gone:
             return f"{named}; a new generation goes on at {self.standing}."
         without = (
-            "" if self.forgotten.made_anew else "without it " if len(self.forgotten.topics) == 1 else "without them "
+            "" if self.forgotten.recreated else "without it " if len(self.forgotten.topics) == 1 else "without them "
         )
         told = f"{gone} {named}." if named else gone
         return f"{told} A new generation goes on {without}at {self.standing}."
@@ -58,7 +58,7 @@ class SourceChange:
         return f"The resource reads other partitions than before: {'; '.join(parts)}" if parts else ""
 
 
-def is_set_anew(request: Request, ledger: LedgerView) -> bool:
+def is_assigned_differently(request: Request, ledger: LedgerView) -> bool:
     """Whether the resource names its source otherwise than it did for the latest driver, as far as that is known."""
     return ledger.query is not None and ledger.query.source != request.source
 
@@ -69,7 +69,7 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
     One that appeared in a topic which is read anyway, or by a pattern that has not changed, is none: its first record is the
     first that counts. Where it is not known what was read before, none is: all that is new counts from its first record.
     """
-    if ledger.query is None or not ledger.query.source.is_known or not is_set_anew(request, ledger):
+    if ledger.query is None or not ledger.query.source.is_known or not is_assigned_differently(request, ledger):
         return frozenset()
     before, read = ledger.query.source, (*ledger.landed.positions, *ledger.retired.positions)
     known, by_partition = {key.origin for key in read}, before.by_partition or request.source.by_partition
@@ -82,7 +82,7 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
 
 def returned_positions(seen: Observation, ledger: LedgerView) -> Positions:
     """Return where partitions stand that the stream has read, left out, and is to read again."""
-    landed, other = ledger.landed.positions, forgotten(seen, ledger).made_anew
+    landed, other = ledger.landed.positions, forgotten(seen, ledger).recreated
     return Positions(
         {
             key: offset
@@ -106,8 +106,8 @@ def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
     if not (added or returned or removed or gone.sentences):
         return None
     kept = {key: offset for key, offset in landed.items() if key not in removed and key not in gone.stood}
-    anew = {key: 0 for key in seen.source.selected if key.origin in gone.made_anew}
-    standing = Positions({**kept, **returned, **added, **anew})
+    recreated = {key: 0 for key in seen.source.selected if key.origin in gone.recreated}
+    standing = Positions({**kept, **returned, **added, **recreated})
     return SourceChange(added, returned, removed, gone, standing, _evidence(seen, added, returned, removed, gone))
 
 
@@ -130,7 +130,7 @@ def stateful_query_changed(
 
 
 def _cannot_forget(change: SourceChange) -> Contradiction:
-    topics = change.forgotten.topics | change.forgotten.made_anew
+    topics = change.forgotten.topics | change.forgotten.recreated
     return Contradiction(
         ContradictionReason.STATEFUL_QUERY_CHANGED,
         f"{was_matched(topics)} deleted, and the query keeps state that was made with it. Make a stream with another "

@@ -9,7 +9,7 @@ from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.reconcile.deleted_topics import deleted_origins, forgotten, may_forget, origins_made_anew
+from exactlyonce.reconcile.deleted_topics import deleted_origins, forgotten, may_forget, recreated_origins
 from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.source_change import added_partitions, returned_positions
@@ -17,28 +17,28 @@ from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
 
 def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | None:
-    """A topic is gone or was made anew, a partition is gone, what landed lies beyond the source's end, or it is not there."""
+    """A topic is gone or was recreated, a partition is gone, what landed lies beyond the source's end, or it is not there."""
     evidence = [*_replaced_topics(seen, ledger), *_replaced_partitions(seen, ledger), *_replaced_records(seen, ledger)]
     if not evidence:
         return None
     told = "; ".join(item.words for item in evidence)
     return SourceReplaced(
         f"The source is not the one this stream has read: {told}. Restore it, {_without_the_topics(seen, ledger)}"
-        f"let a stream with another streamId read the new one, or annotate {FRESH}={ledger.stream.token} to start anew on it.",
+        f"let a stream with another streamId read the new one, or annotate {FRESH}={ledger.stream.token} to start over on it.",
         tuple(evidence),
     )
 
 
 def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
     """How a stream goes on without the topics that are gone; nothing where it cannot."""
-    gone, anew = deleted_origins(seen, ledger), origins_made_anew(seen, ledger)
-    if keeps_state(seen) or not (gone or anew) or not seen.source.selected:
+    gone, recreated = deleted_origins(seen, ledger), recreated_origins(seen, ledger)
+    if keeps_state(seen) or not (gone or recreated) or not seen.source.selected:
         return ""
     if seen.request.source.pattern is None:
         return f"take {', '.join(sorted(gone))} out of what the source names to go on without, " if gone else ""
     if not may_forget(seen, ledger) or seen.request.on_topic_deleted is OnTopicDeleted.FORGET:
         return ""
-    what = "what is gone and read what was made anew from its first record" if anew else "the topics that are gone"
+    what = "what is gone and read what was recreated from its first record" if recreated else "the topics that are gone"
     return f"set recovery.onTopicDeleted to Forget to go on without {what}, "
 
 
@@ -66,7 +66,7 @@ def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
     )
     evidence = []
     if unknown:
-        words = f"whether {', '.join(unknown)} was made anew cannot be told by its id: then or now the source had none"
+        words = f"whether {', '.join(unknown)} was recreated cannot be told by its id: then or now the source had none"
         evidence.append(Evidence(words, {"topics": unknown}))
     for why, keys in _not_compared(seen, ledger).items():
         told = ", ".join(str(key) for key in keys)
@@ -88,12 +88,12 @@ def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     ids = {**dict.fromkeys(deleted_origins(seen, ledger), ""), **_known_origin_ids(seen, ledger)}
     for topic, known in sorted(ids.items()):
         current = seen.source.origin_ids.get(topic)
-        if topic in settled.topics | settled.made_anew:
+        if topic in settled.topics | settled.recreated:
             continue
         if current is None:
             evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
         elif is_other_origin(known, current):
-            words = f"topic {topic} was made anew (its id was {known} and is {current})"
+            words = f"topic {topic} was recreated (its id was {known} and is {current})"
             evidence.append(Evidence(words, {"topic": topic, "id": known, "found": current}))
     return evidence
 

@@ -12,7 +12,7 @@ def standing_at(after: Positions, source: SourceView, goes_on: LedgerView | None
     """Return positions with the topic ids that the source has now.
 
     With `goes_on`, what that ledger knows of the records before them stays known: the ids of topics where the source has none
-    now, and the fingerprints of positions that do not move. A stream that starts anew knows nothing of what was before.
+    now, and the fingerprints of positions that do not move. A stream that starts over knows nothing of what was before.
     """
     origin_ids = {partition.origin: source.origin_ids.get(partition.origin, "") for partition in after}
     fingerprints: dict[Partition, Fingerprint] = {}

@@ -23,7 +23,7 @@ class Evidence:
 
 
 class RebuildReason(StrEnum):
-    """Why the checkpoint is not gone on with."""
+    """Why the checkpoint is no longer used."""
 
     CHECKPOINT_LOST = "CheckpointLost"
     CHECKPOINT_DAMAGED = "CheckpointDamaged"
@@ -80,7 +80,7 @@ class ReplayBatch:
 
 @dataclass(frozen=True, slots=True)
 class ReplanBatch:
-    """The batch was planned and nothing of it landed: it was a proposal, and a new generation plans its records anew."""
+    """The batch was planned and nothing of it landed: it was a proposal, and a new generation plans its records again."""
 
     batch: BatchNumber
     reason: str
@@ -107,7 +107,7 @@ class FinishBatch:
 
 @dataclass(frozen=True, slots=True)
 class RebuildFromSink:
-    """The checkpoint cannot be gone on with: a new generation starts where the sink stands."""
+    """The checkpoint is unusable: a new generation starts where the sink stands."""
 
     why: RebuildReason
     reason: str
@@ -133,7 +133,7 @@ class SourceTruncated:
 
 @dataclass(frozen=True, slots=True)
 class SourceReplaced:
-    """The source is not the one that was read: a topic is gone, was made anew, or ends before what landed."""
+    """The source is not the one that was read: a topic is gone, was recreated, or ends before what landed."""
 
     reason: str
     evidence: tuple[Evidence, ...] = ()

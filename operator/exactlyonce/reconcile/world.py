@@ -86,7 +86,7 @@ class World:
     `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
     nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
     each error that ends a pass. `in_pod` says whether only the stream's own pods reach the checkpoint, so that reconciliation
-    runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is put off instead of halting the
+    runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is tried again later and halts no
     stream: nobody waits for the answer. `check` raises what an attempt lacks, such as a secret; it is asked before one is
     recorded, and before a driver that runs is drained for it. `rehearse` raises what would keep the driver's pod from being
     created at this moment, such as a quota; it is asked only when no driver runs, because one that runs may fill the quota.

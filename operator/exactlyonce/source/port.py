@@ -26,7 +26,7 @@ class Bounds:
 class SourceView:
     """The partitions that were asked about with their bounds, and each topic's id.
 
-    A topic's id is made anew when the topic is deleted and made again (KIP-516). `selected` are the partitions that the
+    A topic gets another id when it is deleted and recreated (KIP-516). `selected` are the partitions that the
     spec reads now; others were asked about because the stream has read them. `missing` are topics that the spec names and
     that do not exist. `records` has the record at each offset that was asked for and that the bounds hold: None where there
     is no record. `compacted` are the topics, of those with such a None, from which compaction takes records.
@@ -41,12 +41,12 @@ class SourceView:
 
     @property
     def earliest(self) -> Positions:
-        """The first offset that can be read, a partition."""
+        """The first offset that can be read, per partition."""
         return Positions({partition: bounds.earliest for partition, bounds in self.bounds.items()})
 
     @property
     def latest(self) -> Positions:
-        """One past the last offset, a partition."""
+        """One past the last offset, per partition."""
         return Positions({partition: bounds.latest for partition, bounds in self.bounds.items()})
 
 

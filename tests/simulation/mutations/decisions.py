@@ -87,7 +87,7 @@ def state_known_after_the_first_records_only() -> Iterator[None]:
 
 
 @contextmanager
-def a_topic_that_is_named_again_begins_anew() -> Iterator[None]:
+def a_topic_that_is_named_again_starts_over() -> Iterator[None]:
     """Where the stream stood in a topic that was left out is forgotten: it is read from its first record again."""
 
     def from_the_first(seen: Observation, ledger: LedgerView) -> Positions:
@@ -149,7 +149,7 @@ def a_proposal_counts_as_landed() -> Iterator[None]:
         note: str,
         goes_on: LedgerView | None,
     ) -> SeedAndPublish:
-        proposed = "plans its records anew" in note and isinstance(seen.checkpoint, Readable)
+        proposed = "plans its records again" in note and isinstance(seen.checkpoint, Readable)
         end = seen.checkpoint.planned_end if proposed and isinstance(seen.checkpoint, Readable) else after
         return at_the_sink(seen, before, end, batch, note, goes_on)
 
@@ -159,7 +159,7 @@ def a_proposal_counts_as_landed() -> Iterator[None]:
 
 @contextmanager
 def the_predecessor_is_always_dead() -> Iterator[None]:
-    """A directory is gone on with although the driver that wrote it may live."""
+    """A directory stays in use although the driver that wrote it may live."""
     with mock.patch.object(launching, "predecessor_of", lambda *given: ProvenDead("a mutation does not look")):
         yield
 
@@ -200,7 +200,7 @@ def a_generation_is_published_over_a_taken_batch() -> Iterator[None]:
 
 
 @contextmanager
-def numbers_begin_anew_with_a_generation() -> Iterator[None]:
+def numbers_start_over_with_a_generation() -> Iterator[None]:
     """A rebuilt generation begins with the number after the landed one, though a later one may have been planned before."""
 
     def after_the_landed(seen: Observation) -> BatchNumber:

@@ -51,7 +51,7 @@ def a_leader_may_change_while_a_batch_is_read() -> Iterator[None]:
 
 @contextmanager
 def leader_epochs_are_believed_without_an_id() -> Iterator[None]:
-    """A topic that was made anew, without an id to tell, has the leader epoch 0 as before, and that is believed."""
+    """A topic that was recreated, without an id to tell, has the leader epoch 0 as before, and that is believed."""
 
     def with_ids(partitions: Any, origin_ids: Any, epochs: Any) -> frozenset[Any]:
         return frozenset(key for key in partitions if key not in epochs)

@@ -148,7 +148,7 @@ BEGUN_1 = batch(1, ranges((40, 50), (30, 45)), BatchStatus.IN_PROGRESS)
                 start=at(40, 30),
             ),
             0,
-            id="it is to start anew",
+            id="it is to start over",
         ),
     ],
 )

@@ -303,11 +303,11 @@ def test_a_query_that_keeps_state_goes_on_when(facts: Observation) -> None:
     assert isinstance(decide(facts).verdict, Resume)
 
 
-def test_a_topic_that_comes_back_made_anew_halts() -> None:
+def test_a_topic_that_comes_back_recreated_halts() -> None:
     stream = ledger(retired=LandedPositions(Positions({REFUNDS: 7}), {"refunds": "id-of-old"}))
     verdict = decide(changed(BOTH, held(ZERO, ONE, REFUNDS), {}, ledger=stream)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "topic refunds was made anew" in verdict.reason
+    assert "topic refunds was recreated" in verdict.reason
 
 
 def test_a_topic_that_comes_back_shorter_halts() -> None:
@@ -344,7 +344,7 @@ def test_records_gone_from_a_partition_that_is_left_out_are_no_loss() -> None:
     assert seeded(decision).after.positions == standing({ZERO: 40})
 
 
-def test_a_topic_that_is_left_out_may_be_made_anew() -> None:
+def test_a_topic_that_is_left_out_may_be_recreated() -> None:
     decision = decide(
         replace(
             changed(ONLY_REFUNDS, held(ZERO, ONE, REFUNDS), {REFUNDS: 0}),

@@ -1,4 +1,4 @@
-"""Topics that a pattern matched and that were deleted, or deleted and made anew: docs/adr/0010.
+"""Topics that a pattern matched and that were deleted, or deleted and recreated: docs/adr/0010.
 
 The stream stands at orders-0@40, orders-1@30 and refunds-0@7, and orders is what proves that the cluster is still the same.
 """
@@ -34,7 +34,7 @@ REFUNDS, OTHERS = Partition("refunds", 0), Partition("others", 0)
 ANY_TOPIC = Selection(pattern=".*")
 STANDS = Positions({ZERO: 40, ONE: 30, REFUNDS: 7})
 IDS = {"orders": "id-1", "refunds": "id-2"}
-MADE_ANEW = {"orders": "id-1", "refunds": "id-9"}
+RECREATED = {"orders": "id-1", "refunds": "id-9"}
 ONLY_ORDERS = {ZERO: (0, 100), ONE: (0, 100)}
 BOTH = {**ONLY_ORDERS, REFUNDS: (0, 100)}
 RETIRED = LandedPositions(Positions({REFUNDS: 7}), {"refunds": "id-2"}, fingerprints_at(Positions({REFUNDS: 7})))
@@ -134,29 +134,29 @@ def test_the_record_that_landed_last_proves_the_cluster_where_brokers_have_no_to
     assert isinstance(decide(unproven).verdict, SourceReplaced)
 
 
-def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_first_record() -> None:
+def test_a_topic_that_was_deleted_and_recreated_is_read_from_its_first_record() -> None:
     planned = Positions({ZERO: 40, ONE: 30, REFUNDS: 12})
     shorter = {**ONLY_ORDERS, REFUNDS: (0, 3)}
-    decision = decide(deleted(planned=planned, source=source(shorter, MADE_ANEW)))
+    decision = decide(deleted(planned=planned, source=source(shorter, RECREATED)))
     assert isinstance(decision.verdict, RebuildFromSink)
     assert decision.verdict.why is RebuildReason.TOPIC_DELETED, "what was planned of the old topic is not the new one's"
     assert decision.verdict.reason == (
         "Topic refunds, which the pattern matched, was deleted: records from refunds-0@7 on, if there were any, are lost; "
-        "refunds-0 [7, 12) were planned and had not landed. Topic refunds was made anew and is read from its first record. A "
+        "refunds-0 [7, 12) were planned and had not landed. Topic refunds was recreated and is read from its first record. A "
         "new generation goes on at orders-0@40, orders-1@30, refunds-0@0."
     )
     made = seeded(decision)
     assert made.after.positions == Positions({ZERO: 40, ONE: 30, REFUNDS: 0})
-    assert (made.after.origin_ids, made.after.fingerprints.get(REFUNDS)) == (MADE_ANEW, None)
+    assert (made.after.origin_ids, made.after.fingerprints.get(REFUNDS)) == (RECREATED, None)
     assert made.given_up == (lost(REFUNDS, 7, 12),)
 
 
-def test_a_forgotten_topic_that_is_made_anew_is_read_from_its_first_record() -> None:
-    facts = deleted(ledger=stands(at(40, 30), retired=RETIRED), source=source(BOTH, MADE_ANEW))
+def test_a_forgotten_topic_that_is_recreated_is_read_from_its_first_record() -> None:
+    facts = deleted(ledger=stands(at(40, 30), retired=RETIRED), source=source(BOTH, RECREATED))
     facts = replace(facts, checkpoint=logs(4, 4, at(40, 30)))
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert "Topic refunds was made anew and is read from its first record" in decision.verdict.reason
+    assert "Topic refunds was recreated and is read from its first record" in decision.verdict.reason
     assert seeded(decision).after.positions == Positions({ZERO: 40, ONE: 30, REFUNDS: 0})
 
 
@@ -171,19 +171,19 @@ def test_a_topic_that_is_still_gone_changes_nothing_any_more() -> None:
     assert isinstance(decide(facts).verdict, Resume)
 
 
-def test_a_topic_made_anew_halts_unless_it_is_to_be_forgotten_and_the_way_out_is_named() -> None:
-    verdict = decide(deleted(source=source(BOTH, MADE_ANEW), request=HALT)).verdict
+def test_a_topic_recreated_halts_unless_it_is_to_be_forgotten_and_the_way_out_is_named() -> None:
+    verdict = decide(deleted(source=source(BOTH, RECREATED), request=HALT)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "topic refunds was made anew (its id was id-2 and is id-9)" in verdict.reason
+    assert "topic refunds was recreated (its id was id-2 and is id-9)" in verdict.reason
     assert (
-        "set recovery.onTopicDeleted to Forget to go on without what is gone and read what was made anew from its first "
+        "set recovery.onTopicDeleted to Forget to go on without what is gone and read what was recreated from its first "
         "record, " in verdict.reason
     )
 
 
-def test_a_topic_made_anew_that_has_lost_its_first_records_already_halts_and_counts_them() -> None:
+def test_a_topic_recreated_that_has_lost_its_first_records_already_halts_and_counts_them() -> None:
     exists = {**ONLY_ORDERS, REFUNDS: (4, 100)}
-    decision = decide(deleted(source=source(exists, MADE_ANEW)))
+    decision = decide(deleted(source=source(exists, RECREATED)))
     assert decision.halts
     assert isinstance(decision.verdict, SourceTruncated)
     assert "refunds-0 [0, 4)" in decision.verdict.reason
@@ -193,7 +193,7 @@ def test_records_lost_with_the_old_topic_and_with_the_new_one_are_told_and_recor
     request = replace(FORGET, on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
     exists = {**ONLY_ORDERS, REFUNDS: (4, 100)}
     planned = Positions({ZERO: 40, ONE: 30, REFUNDS: 12})
-    decision = decide(deleted(planned=planned, source=source(exists, MADE_ANEW), request=request))
+    decision = decide(deleted(planned=planned, source=source(exists, RECREATED), request=request))
     assert isinstance(decision.verdict, SourceTruncated)
     assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.reason
     made = seeded(decision)

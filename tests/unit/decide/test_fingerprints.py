@@ -102,7 +102,7 @@ def test_a_ledger_of_an_earlier_release_says_that_nothing_can_be_compared() -> N
 def test_the_zero_id_is_neither_the_same_nor_another_one_and_that_is_told(known: str, found: str) -> None:
     facts = seen(ledger=ledger(origin_ids={"orders": known}), source=source(origin_ids={"orders": found}))
     assert isinstance(decide(facts).verdict, Resume)
-    assert untold(facts) == ["whether orders was made anew cannot be told by its id: then or now the source had none"]
+    assert untold(facts) == ["whether orders was recreated cannot be told by its id: then or now the source had none"]
 
 
 def test_a_new_generation_forgets_no_id_that_the_brokers_do_not_tell_now() -> None:
@@ -111,7 +111,7 @@ def test_a_new_generation_forgets_no_id_that_the_brokers_do_not_tell_now() -> No
     assert seed.after.origin_ids == {"orders": "id-1"}  # type: ignore[union-attr] # the first action is the seed
 
 
-def test_a_batch_that_was_planned_beyond_the_end_of_the_source_is_planned_anew() -> None:
+def test_a_batch_that_was_planned_beyond_the_end_of_the_source_is_planned_again() -> None:
     facts = seen(
         logs(5, 4, at(40, 30), at(50, 45)),
         ledger=ledger(batches=(BATCH_4, BEGUN_5)),

@@ -1,4 +1,4 @@
-"""FirstStart: no batch ever landed, or a person asked to start anew or to adopt what is there."""
+"""FirstStart: no batch ever landed, or a person asked to start over or to adopt what is there."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def test_first_start_seeds_the_start_position_as_an_empty_batch_when(case: Case)
     assert decide(case.seen) == case.decision
 
 
-ANEW = "The stream starts anew at orders-0@0, orders-1@0, as the annotation asks."
-ASKED_ANEW = Evidence("the stream starts anew, as the annotation asks", {"exactlyonce.dev/fresh": TOKEN})
-LOST_LEDGER_ANEW = Evidence(f"{NO_LEDGER}; the stream starts anew, as the annotation asks", SIDES)
+STARTS_OVER = "The stream starts over at orders-0@0, orders-1@0, as the annotation asks."
+ASKED_TO_START_OVER = Evidence("the stream starts over, as the annotation asks", {"exactlyonce.dev/fresh": TOKEN})
+LOST_LEDGER_STARTS_OVER = Evidence(f"{NO_LEDGER}; the stream starts over, as the annotation asks", SIDES)
 
 
 @table(
@@ -119,36 +119,36 @@ LOST_LEDGER_ANEW = Evidence(f"{NO_LEDGER}; the stream starts anew, as the annota
         "it has landed batches",
         seen(request=asked(fresh=TOKEN), start=at(0, 0)),
         Decision(
-            FirstStart(ANEW, (SINK, START_ZERO, ASKED_ANEW)),
-            (seed(ANEW, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+            FirstStart(STARTS_OVER, (SINK, START_ZERO, ASKED_TO_START_OVER)),
+            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
         ),
     ),
     Case(
         "the source was replaced",
         seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(origin_ids={"orders": "id-0"})),
         Decision(
-            FirstStart(ANEW, (SINK, START_ZERO, ASKED_ANEW)),
-            (seed(ANEW, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+            FirstStart(STARTS_OVER, (SINK, START_ZERO, ASKED_TO_START_OVER)),
+            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
         ),
     ),
     Case(
         "its ledger was restored to before the first batch",
         seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=NOT_STARTED),
         Decision(
-            FirstStart(ANEW, (UNKNOWN, START_ZERO, ASKED_ANEW)),
-            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+            FirstStart(STARTS_OVER, (UNKNOWN, START_ZERO, ASKED_TO_START_OVER)),
+            (seed(STARTS_OVER, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
         ),
     ),
     Case(
         "its checkpoint has lost its ledger",
         seen(request=asked(fresh=OLD_TOKEN), start=at(0, 0), ledger=NOT_STARTED, location=OLD_CHECKPOINT),
         Decision(
-            FirstStart(ANEW, (UNKNOWN, START_ZERO, LOST_LEDGER_ANEW)),
-            (seed(ANEW, 5, at(0, 0), at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
+            FirstStart(STARTS_OVER, (UNKNOWN, START_ZERO, LOST_LEDGER_STARTS_OVER)),
+            (seed(STARTS_OVER, 5, at(0, 0), at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
         ),
     ),
 )
-def test_first_start_starts_anew_where_the_annotation_names_the_token_and(case: Case) -> None:
+def test_first_start_starts_over_where_the_annotation_names_the_token_and(case: Case) -> None:
     assert decide(case.seen) == case.decision
 
 
@@ -266,9 +266,9 @@ def state_would_be_lost(reason: str, start: str, evidence: tuple[Evidence, ...])
 
 @table(
     Case(
-        "it is to start anew",
+        "it is to start over",
         seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(stateful=True)),
-        state_would_be_lost(ANEW, "orders-0@0, orders-1@0", (SINK, START_ZERO)),
+        state_would_be_lost(STARTS_OVER, "orders-0@0, orders-1@0", (SINK, START_ZERO)),
     ),
     Case(
         "it is to be adopted from its checkpoint",
@@ -334,7 +334,7 @@ def test_a_new_start_counts_on_from_the_generations_and_batches_that_are_there()
         ledger=ledger(generation=9),
         location=location(generations=(FIRST, ran), highest_planned={ran: BatchNumber(20)}, ran=frozenset({ran})),
     )
-    assert decide(facts).actions[0] == seed(ANEW, 21, at(0, 0), at(40, 30), 10)
+    assert decide(facts).actions[0] == seed(STARTS_OVER, 21, at(0, 0), at(40, 30), 10)
 
 
 def test_a_new_start_tells_first_what_was_taken_at_most_once() -> None:

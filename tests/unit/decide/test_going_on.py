@@ -72,7 +72,7 @@ ROCKSDB = {"spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql
                         {"predecessor": "its node does not answer"},
                     ),
                     Evidence(
-                        "its state files have unique names, so the checkpoint is gone on with",
+                        "its state files have unique names, so the checkpoint stays in use",
                         {"conf": ROCKSDB},
                     ),
                 ),

@@ -75,7 +75,7 @@ def new_marker(facts: Observation) -> WriteMarker:
     [
         pytest.param(seen(), (), id="all agree"),
         pytest.param(
-            MADE_AGAIN, (RecordIdentity(Adoption(ME, DATABASE, TOKEN)),), id="the resource was made again under its name"
+            MADE_AGAIN, (RecordIdentity(Adoption(ME, DATABASE, TOKEN)),), id="the resource was recreated under its name"
         ),
         pytest.param(
             seen(location=location(None)), (WriteMarker(Marker(STREAM, TOKEN)),), id="stream.json was deleted"
@@ -83,7 +83,7 @@ def new_marker(facts: Observation) -> WriteMarker:
         pytest.param(
             replace(MADE_AGAIN, location=location(None)),
             (RecordIdentity(Adoption(ME, DATABASE, TOKEN)), WriteMarker(Marker(STREAM, TOKEN))),
-            id="the resource was made again and stream.json deleted",
+            id="the resource was recreated and stream.json deleted",
         ),
         pytest.param(seen(location=location(foreign=("notes.txt",))), (), id="someone left a file beside stream.json"),
         pytest.param(
@@ -91,7 +91,7 @@ def new_marker(facts: Observation) -> WriteMarker:
             id="someone left a file and deleted stream.json",
         ),
         pytest.param(seen(request=asked(adopt=TOKEN)), (), id="an annotation to adopt was left behind"),
-        pytest.param(seen(request=asked(fresh=OTHER_TOKEN)), (), id="an annotation to start anew was left behind"),
+        pytest.param(seen(request=asked(fresh=OTHER_TOKEN)), (), id="an annotation to start over was left behind"),
     ],
 )  # fmt: skip
 def test_a_stream_goes_on_where_its_ledger_stands_when(
@@ -104,17 +104,17 @@ def test_a_stream_goes_on_where_its_ledger_stands_when(
 
 WITH_THE_LEDGERS_TOKEN = (
     f"; if this resource is to go on as that stream, annotate it exactlyonce.dev/adopt={TOKEN}, "
-    f"or exactlyonce.dev/fresh={TOKEN} to start anew"
+    f"or exactlyonce.dev/fresh={TOKEN} to start over"
 )
 WITH_THE_LOCATIONS_TOKEN = (
     "; if that checkpoint is yours and this resource is to go on as that stream, read the token in "
     "/checkpoints/orders/stream.json with access of your own and annotate this resource exactlyonce.dev/adopt=<token>, or "
-    "exactlyonce.dev/fresh=<token> to start anew; otherwise name another location"
+    "exactlyonce.dev/fresh=<token> to start over; otherwise name another location"
 )
 WITH_A_TOKEN_WRITTEN_THERE = (
     '; if they are yours, write {"streamId": "shop/orders", "token": "<a long random text>"} to '
     "/checkpoints/orders/stream.json with access of your own and annotate this resource exactlyonce.dev/adopt=<that text>, "
-    "or exactlyonce.dev/fresh=<that text> to start anew; otherwise name another location"
+    "or exactlyonce.dev/fresh=<that text> to start over; otherwise name another location"
 )
 
 
@@ -280,10 +280,10 @@ def test_an_adopted_stream_goes_on_where_its_ledger_stands_under_a_new_token(fac
     ],
 )
 @pytest.mark.parametrize("also", [{}, {"adopt": TOKEN}, {"adopt": OTHER_TOKEN}])
-def test_fresh_starts_anew_and_replaces_the_token_last(facts: Observation, token: str, also: dict[str, str]) -> None:
+def test_fresh_starts_over_and_replaces_the_token_last(facts: Observation, token: str, also: dict[str, str]) -> None:
     decision = decide(replace(facts, request=asked(fresh=token, **also), start=at(0, 0)))
     assert isinstance(decision.verdict, FirstStart)
-    # A crash before the last of them finds the old token, so the annotation still holds and the start is made again.
+    # A crash before the last of them finds the old token, so the annotation still holds and the start is recreated.
     assert isinstance(decision.actions[0], SeedAndPublish)
     assert decision.actions[1:] == (NEW_IDENTITY, new_marker(facts), Launch())
 

@@ -55,7 +55,7 @@ def lost(token: str = TOKEN) -> Contradiction:
     return Contradiction(
         ContradictionReason.LEDGER_LOST,
         f"The ledger at {HERE} holds no batch of shop/orders, and {REMEMBERED}: the ledger was lost, was restored to a moment "
-        f"before the first batch, or is another one. Restore it; or annotate exactlyonce.dev/fresh={token} to start anew at "
+        f"before the first batch, or is another one. Restore it; or annotate exactlyonce.dev/fresh={token} to start over at "
         "the start position: what is still in the table stays, and what is read again lands again.",
         (NO_BATCH, KNOWN_7),
     )
@@ -63,7 +63,7 @@ def lost(token: str = TOKEN) -> Contradiction:
 
 @table(
     Case(
-        "the ledger's row was made anew by the raise",
+        "the ledger's row was recreated by the raise",
         replace(NEVER_RAN, known=KNOWN),
         replace(decide(NEVER_RAN), verdict=lost(), actions=()),
     ),
@@ -85,7 +85,7 @@ def test_the_empty_batch_that_a_stream_started_with_is_evidence_too() -> None:
     assert "knows that batch 0 landed: the ledger was lost" in decision.verdict.reason
 
 
-def test_a_resource_that_was_made_anew_knows_nothing_and_starts() -> None:
+def test_a_resource_that_was_recreated_knows_nothing_and_starts() -> None:
     assert isinstance(decide(NEVER_RAN).verdict, FirstStart)
 
 

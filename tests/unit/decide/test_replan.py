@@ -71,9 +71,9 @@ def waiting(mark: QueryMark | None, *batches: object, **changes: object) -> Obse
 
 
 def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchStatus.IN_PROGRESS) -> Decision:
-    """Return the decision to plan batch 5 anew."""
+    """Return the decision to plan batch 5 again."""
     reason = (
-        f"Batch 5 was planned and nothing of it has landed, and {why.words}; a new generation plans its records anew from "
+        f"Batch 5 was planned and nothing of it has landed, and {why.words}; a new generation plans its records again from "
         "orders-0@40, orders-1@30."
     )
     given_up = Evidence(
@@ -138,7 +138,7 @@ def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchS
         proposal(LOWERED, QueryMark(ORDERS, "query-1", "40 offsets")),
     ),
 )
-def test_a_batch_of_which_nothing_landed_is_planned_anew_when(case: Case) -> None:
+def test_a_batch_of_which_nothing_landed_is_planned_again_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
 
 
@@ -180,7 +180,7 @@ def test_a_lower_limit_is_written_down_where_it_asks_for_no_other_plan() -> None
     assert decision.actions == (RecordQuery(QueryMark(ORDERS, "query-1", "40 offsets")), Launch())
 
 
-def test_what_has_landed_in_part_or_whole_is_never_planned_anew() -> None:
+def test_what_has_landed_in_part_or_whole_is_never_planned_again() -> None:
     in_part = ledger_with(TEN, BEGUN_5)
     in_part = replace(in_part, landed=replace(in_part.landed, positions=at(50, 30)))
     half = seen(PLANNED_5, ledger=in_part, request=replace(FORTY, commit=Commit.PARTITION))
@@ -194,7 +194,7 @@ def test_a_query_with_state_replays_its_batch_and_says_why() -> None:
     decision = decide(stateful)
     assert isinstance(decision.verdict, ReplayBatch)
     assert decision.verdict.reason.endswith(
-        f"It cannot be planned anew, although {LOWERED.words}: the query keeps state."
+        f"It cannot be planned again, although {LOWERED.words}: the query keeps state."
     )
     assert LOWERED in decision.verdict.evidence
     assert decision.actions == (RecordQuery(QueryMark(ORDERS, "query-1", "40 offsets")), Launch())

@@ -133,7 +133,7 @@ def advised(told: str, without: str = "") -> str:
     """Return the reason of a SourceReplaced."""
     return (
         f"The source is not the one this stream has read: {told}. Restore it, {without}let a stream with another streamId read "
-        "the new one, or annotate exactlyonce.dev/fresh=token-1 to start anew on it."
+        "the new one, or annotate exactlyonce.dev/fresh=token-1 to start over on it."
     )
 
 
@@ -145,17 +145,17 @@ def replaced(*evidence: Evidence, without: str = "") -> Decision:
 ENDS_EARLY = Evidence(
     "orders-0 ends at 35 and 5 records beyond that have landed", {"topic": "orders", "partition": 0, "landed": 40}
 )
-MADE_ANEW = Evidence(
-    "topic orders was made anew (its id was id-1 and is id-2)", {"topic": "orders", "id": "id-1", "found": "id-2"}
+RECREATED = Evidence(
+    "topic orders was recreated (its id was id-1 and is id-2)", {"topic": "orders", "id": "id-1", "found": "id-2"}
 )
 
 
 @table(
     Case("a topic is gone", seen(source=source({}, {})), replaced(
         Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
-    Case("a topic was made anew", seen(source=source(origin_ids={"orders": "id-2"})), replaced(MADE_ANEW)),
-    Case("a topic was made anew and is shorter",
-         seen(source=source({ZERO: (0, 35), ONE: (0, 30)}, {"orders": "id-2"})), replaced(MADE_ANEW, ENDS_EARLY)),
+    Case("a topic was recreated", seen(source=source(origin_ids={"orders": "id-2"})), replaced(RECREATED)),
+    Case("a topic was recreated and is shorter",
+         seen(source=source({ZERO: (0, 35), ONE: (0, 30)}, {"orders": "id-2"})), replaced(RECREATED, ENDS_EARLY)),
     Case("a partition ends before what landed", seen(source=source({ZERO: (0, 35), ONE: (0, 30)})),
          replaced(ENDS_EARLY)),
     Case("a partition is gone", seen(source=source({ZERO: (0, 100)})), replaced(

@@ -182,5 +182,5 @@ def require_files(store: LogStore, manifests: Mapping[BatchNumber, Manifest]) ->
         paths = [path for _, path in lost]
         raise FilesLost(
             f"{len(lost)} files that have landed are missing from {store.location} or have another size ({_some(paths)}), of "
-            f"batches {batches}: somebody deleted or replaced them. Restore them, or start the stream anew at another path."
+            f"batches {batches}: somebody deleted or replaced them. Restore them, or start the stream over at another path."
         )

@@ -63,8 +63,8 @@ class SparkMetadata:
     def publish(self, manifests: Mapping[BatchNumber, Manifest]) -> None:
         """Write the entries that are missing up to the latest of these batches, which have all landed.
 
-        The folder is listed once. A log that somebody removes under a running process is not begun anew by it: the next process
-        writes it from the ledger's manifests.
+        The folder is listed once. A log that somebody removes under a running process is not started over by it: the next
+        process writes it from the ledger's manifests.
 
         Raises:
             LogUnfit: if an entry holds something else than the ledger says.

@@ -70,11 +70,11 @@ class FilesSink(Model):
         "that driver and executors mount there. A file in it counts once the ledger names it."
     )
     partition_by: Annotated[tuple[ColumnName, ...], Field(max_length=16), Unique()] = Field(
-        (), description="Columns whose values are names of folders and not stored in the files."
+        (), description="Columns whose values become folder names and are not stored in the files."
     )
     target_file_size: FileSize = Field(
         "128Mi",
-        description="About how large a file becomes. A batch is never shuffled for it: a small batch makes smaller files.",
+        description="The approximate size of each file. A batch is never shuffled for it: a small batch makes smaller files.",
     )
     include_positions: Flag = Field(
         False,

@@ -1,6 +1,6 @@
 """Ask one Kafka for many streams at once: every topic in one question, all bounds in two, the age of records in one fetch.
 
-One client a broker cluster and login, shared by the streams that use it, however many they are.
+One client per broker cluster and login, shared by the streams that use it, however many they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FETCHED_AT_ONCE = 200
 _POLL_SECONDS = 0.5
 
 # One record of each partition is wanted, and the least that a broker sends is a batch of records. One that is larger than
-# what is asked for of a partition comes all the same, but such batches come one an answer (KIP-74).
+# what is asked for of a partition comes all the same, but each answer then holds one such batch (KIP-74).
 _CONSUMER = {
     "group.id": "exactlyonce-monitor",  # the client asks for one; no group is joined and nothing is committed
     "enable.auto.commit": False,
@@ -162,4 +162,4 @@ def _answers(message: Any) -> Iterator[tuple[Partition, float | None]]:
 
 
 def _passed_over(error: Any) -> None:
-    """What goes wrong with a connection is told by the questions; a fetch that brings nothing is made again."""
+    """What goes wrong with a connection shows in the answers; a fetch that brings nothing is repeated."""

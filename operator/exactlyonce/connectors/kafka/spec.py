@@ -145,14 +145,15 @@ class KafkaSource(Model):
         None,
         ge=1,
         le=LARGEST,
-        description="The most offsets one batch spans. Without it and without maxRatePerPartition a batch spans at most "
+        description="The maximum number of offsets per batch. Without it and without maxRatePerPartition a batch spans at most "
         f"{DEFAULT_BATCH_OFFSETS:,}.",
     )
     max_rate_per_partition: Whole | None = Field(
         None,
         ge=1,
         le=LARGEST,
-        description="The most records a second, as an average over the partitions; needs trigger.interval.",
+        description="The maximum number of records per second and partition, averaged over all partitions. It needs "
+        "trigger.interval.",
     )
     properties: Properties = Field(
         {}, description="Kafka client properties. isolation.level is read_committed unless it is set here."
@@ -212,5 +213,5 @@ class KafkaSource(Model):
         """Return how large a batch may be, in words that are the same as long as the limit is."""
         if self.max_rate_per_partition is not None:
             assert interval is not None, "the resource's rules ask for an interval"
-            return f"{self.max_rate_per_partition} records a second and partition for {interval.total_seconds():g} s"
+            return f"{self.max_rate_per_partition} records per second and partition for {interval.total_seconds():g} s"
         return f"{self.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"

@@ -1,6 +1,6 @@
 """The objects of a log as text: its first one, entries, and snapshots. Performs no I/O.
 
-Each is one JSON document, `{"checksum": …, "content": {…}}`, in a canonical rendering, so that the checksum can be made again
+Each is one JSON document, `{"checksum": …, "content": {…}}`, in a canonical rendering, so that the checksum can be recomputed
 from what was parsed. A store that cuts an object short or mixes two up is noticed before anything follows from it.
 """
 

@@ -101,7 +101,7 @@ class ObjectLog:
             try:
                 self._known = self._folded(self._known or self._latest_snapshot())
             except (FileMissing, LogDamaged) as found:
-                # Pruned, or made anew, since it was known; or listed while it was: the next try begins at a snapshot.
+                # Pruned, or recreated, since it was known; or listed while it was: the next try begins at a snapshot.
                 problem = found if isinstance(found, LogDamaged) else None
                 self._known = None
             else:

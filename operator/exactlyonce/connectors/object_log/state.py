@@ -57,7 +57,7 @@ class KeptBatch:
 class KeptFailure:
     """A failure's row and when it was changed last.
 
-    `stretch` is set where its records are given up: how often the partition had begun to be read anew by then.
+    `stretch` is set where its records are given up: how often the partition had begun to be read again by then.
     """
 
     row: FailureRow

@@ -241,7 +241,7 @@ class LogTransaction:
                 self._changes[Key(table, stream_id, rest)] = None
 
     def _stretch(self, stream_id: str, partition: Partition) -> int:
-        """How often a partition's records began to be read anew."""
+        """How often a partition's records began to be read again."""
         return self._get(Key(Table.STRETCH, stream_id, rest_of(partition))) or 0
 
     def _write_failure(self, key: Key, failure: KeptFailure, status: FailureStatus) -> None:

@@ -164,7 +164,7 @@ class _CertificateFiles:
     folder: tuple[int, Path] | None = None
 
     def file_of(self, certificates: str) -> str:
-        """Return the file that holds the certificates; it is made anew where something has removed it."""
+        """Return the file that holds the certificates; it is recreated where something has removed it."""
         with self.guard:
             # A process that was forked has the name of its parent's folder, which goes with the parent.
             if self.folder is None or self.folder[0] != os.getpid() or not self.folder[1].is_dir():

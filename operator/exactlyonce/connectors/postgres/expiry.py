@@ -1,7 +1,7 @@
 """The statements that delete what the ledger no longer keeps. Each reads about as many index entries as it may delete rows.
 
 So a deletion costs the same however much there is; what is out of order in time is deleted a little later. Ages are by the
-database's clock. What another session holds is waited for as little as the ledger's limits say.
+database's clock. It waits for what another session holds no longer than the ledger's limits allow.
 """
 
 DELETE_BATCHES = """

@@ -95,7 +95,8 @@ class PostgresSink(Model):
         tuple[MergedColumn, ...], Field(max_length=1600), Unique(("column",)), BeforeValidator(_is_a_list)
     ] = Field((), description="With Merge: every column that is not one of the keys, and how it is combined.")
     commit: Commit = Field(
-        Commit.BATCH, description="Batch: one transaction a batch. Partition: one a Kafka partition, without staging."
+        Commit.BATCH,
+        description="Batch: one transaction per batch. Partition: one per Kafka partition, without staging.",
     )
     transaction_timeout: Annotated[Duration, within("1s", "24h")] = Field(
         timedelta(minutes=15),

@@ -31,7 +31,7 @@ def answering_within(connection: psycopg2.extensions.connection, seconds: float)
 
 
 class _Waited:
-    """One connection that is waited for."""
+    """One connection whose answer is awaited."""
 
     def __init__(self, connection: psycopg2.extensions.connection, until: float) -> None:
         self.until = until

@@ -92,7 +92,7 @@ class FilesTarget(ManifestTarget):
         except FileMissing:
             raise FilesLost(
                 f"{self._store.location}/{path} is missing, which tells the columns of the files that have landed: somebody "
-                "deleted it. Restore it, or start the stream anew at another path."
+                "deleted it. Restore it, or start the stream over at another path."
             ) from None
 
     @staticmethod

@@ -25,9 +25,9 @@ def write_letters(
     letters: Sequence[DeadLetter],
     origin_ids: Mapping[str, str],
 ) -> None:
-    """Write malformed records; what a stream that starts anew reads again replaces what was written of it before.
+    """Write malformed records; what a stream that starts over reads again replaces what was written of it before.
 
-    A topic made anew has another id, so its records never stand for those of the topic before. An older operator's schema
+    A topic recreated has another id, so its records never stand for those of the topic before. An older operator's schema
     has no ids: there the latest record of an offset is kept, since it is the one that landed in this batch.
     """
     record = _RECORD if _has_topic_ids(cursor, schema) else tuple(name for name in _RECORD if name != "topic_id")

@@ -36,7 +36,7 @@ _CLEAR_LOCK_MILLISECONDS = 50
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """What a target needs to be made again on an executor; holds no credentials."""
+    """What a target needs to be recreated on an executor; holds no credentials."""
 
     stream_id: str
     epoch: Epoch

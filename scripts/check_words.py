@@ -1,0 +1,79 @@
+"""Find phrases for which docs/glossary.md has a better word, wherever people read: messages, docstrings, names and pages.
+
+`python -m scripts.check_words` names file and line, and what to write instead. A line that has to keep a phrase says so with
+`words: ok` and the reason; `KEPT` has the files in which no such comment can stand.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from scripts.generated import ROOT
+
+_UNIT = (
+    "batch|partition|driver|stream|server|task|store|pass|topic|generation|request|broker|launch|answer|executor|"
+    "second|minute|hour|day|restart"
+)
+_COUNTED = (
+    "records|offsets|positions|rows|requests|questions|commits|drivers|transactions?|connections?|clients?|threads?|core-seconds|"
+    "milliseconds"
+)
+_VERB_FOLLOWS = "may|has|had|holds|takes|becomes|that|whose|of|is|was|spans|can|reads|lands|keeps|shows|ends"
+
+INSTEAD = {
+    r"(?i)(\b|_)anew(\b|_)": "again; for what was deleted and made: recreated; for a stream: starts over",
+    r"\b(gone|going) on with\b": "usable, stays in use, continues with",
+    r"\bthan before drains\b": "change this number to restart the driver",
+    r"\b(is|are) waited for\b": "name who waits: the stream waits for …",
+    r"\bis told once a\b": "is reported as soon as",
+    r"\bPutOff\b|\b_?put_off\b": "BackingOff, back_off",
+    rf"\b({_COUNTED}),? an? ({_UNIT})\b(?! ({_VERB_FOLLOWS})\b)": "per, as in `records per second`",
+    rf"\bone an? ({_UNIT}|attempt)\b": "one per …",
+    r"\bonce a (task|topic|pass|launch)\b": "once per …",
+    r"(offset|position|lag|row|read|land), a (partition|stream)\b": "per partition, per stream",
+}
+"""What must not be written, as regular expressions, and what to write instead."""
+
+WHERE = ("operator", "spark_apps", "docs", "charts", "crds", "examples", "demo", "testbed", "bench", "scripts", "tests")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+KEPT = {
+    "docs/glossary.md": "names the words",
+    "scripts/check_words.py": "names the words",
+    "tests/unit/test_check_words.py": "tests that they are found",
+    "operator/exactlyonce/connectors/postgres/tables.py": "migrations that have been released are never edited",
+}
+"""Files that keep such phrases, and why."""
+_SUFFIXES = (".py", ".md", ".yaml", ".sql", ".tpl", ".txt", "")
+_EXEMPT = "words: ok"
+
+
+def problems_in(name: str, text: str) -> Iterator[str]:
+    """Yield a sentence for each phrase of a file that has a better word."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for phrase, instead in INSTEAD.items():
+            if _EXEMPT not in line and (match := re.search(phrase, line)) is not None:
+                yield f"{name}:{number}: {match[0]!r}; write instead: {instead}"
+
+
+def problems() -> Iterator[str]:
+    """Yield a sentence for each phrase that is found in what git tracks."""
+    listed = subprocess.run(["git", "ls-files", *WHERE, *PAGES], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if name not in KEPT and path.suffix in _SUFFIXES and path.is_file() and not name.startswith("tests/golden/"):
+            yield from problems_in(name, path.read_text())
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    found = list(problems())
+    for problem in found:
+        print(problem, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

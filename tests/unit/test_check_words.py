@@ -1,0 +1,46 @@
+"""Lint names phrases for which the glossary has a better word, and leaves ordinary sentences alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.check_words import problems_in
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the stream starts anew",
+        "def topic_made_anew() -> None:",
+        "The checkpoint cannot be gone on with.",
+        "Another number than before drains the driver.",
+        "the next attempt is waited for",
+        "how it ended is told once a spec is there",
+        'world.report("PutOff", reason)',
+        "at most 1,000 records a second",
+        "One transaction a batch.",
+        "Runs the drivers of one stream, one an attempt.",
+        "latest and lag, a partition",
+    ],
+)
+def test_a_phrase_that_has_a_better_word_is_named_with_file_and_line(line: str) -> None:
+    (problem,) = problems_in("docs/page.md", f"fine\n{line}\n")
+
+    assert problem.startswith("docs/page.md:2: ")
+    assert "; write instead: " in problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "at most 1,000 records per second",
+        "it looks at the driver, records an attempt, decides and launches",
+        "how many records a batch may span",
+        "how many rows a file holds",
+        "is known once a batch with records has landed",
+        "asked ten times a second",
+        "starts anew  # words: ok - the name of another library's function",
+    ],
+)
+def test_an_ordinary_sentence_is_left_alone(line: str) -> None:
+    assert list(problems_in("docs/page.md", line)) == []
