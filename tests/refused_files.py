@@ -54,7 +54,7 @@ REFUSED_FILES = (
         "files of rows that change",
         {**FILES, "spec.outputMode": "Update"},
         "spec",
-        "sink.files needs outputMode: Append, since a file is never changed",
+        "sink.files needs outputMode: Append, since what has landed is never changed",
     ),
     Refused(
         "files with deletions",

@@ -53,11 +53,12 @@ class PlanReader:
         if self._shape is None:
             self._shape = self._look_at_shape(plan)
         stateful, chain = self._shape
-        tasks = tuple(self._reader.task_ranges(_items(scan.inputPartitions())))
+        told = self._reader.task_ranges(_items(scan.inputPartitions()))
+        tasks = None if told is None else tuple(told)
         starts = self._reader.codec.parse_entry(scan.start().json())
         ends = self._reader.codec.parse_entry(scan.end().json())
         ranges = _ranges(starts, ends, tasks)
-        one_each = chain and len({part.partition for part in tasks}) == len(tasks)
+        one_each = tasks is not None and chain and len({part.partition for part in tasks}) == len(tasks)
         return ExecutedPlan(ranges, tasks if one_each else None, stateful)
 
     def records_read(self) -> int | None:
@@ -136,8 +137,19 @@ def _nondeterministic(expression: Any, by_itself: Any) -> Iterator[Any]:
         yield expression
 
 
-def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...]) -> Ranges:
-    """A partition that appears in this batch has no start but the one its first task reads from."""
+def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...] | None) -> Ranges:
+    """A partition that appears in this batch has no start but the one its first task reads from.
+
+    Raises:
+        PlanRefused: if one appears and nothing tells what the tasks read.
+    """
+    if tasks is None:
+        if appeared := [str(key) for key in ends if key not in starts]:
+            raise PlanRefused(
+                f"{', '.join(appeared)} appeared while the query ran, and the source's connector does not say where its first "
+                "batch begins; let task_ranges of its reader say so."
+            )
+        tasks = ()
     first: dict[Partition, int] = {}
     for part in tasks:
         known = first.get(part.partition)

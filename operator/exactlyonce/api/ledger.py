@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.connectors.registry import LEDGERS, NEEDS_A_FOLDER_ONLY, SINKS, LedgerFields
-from exactlyonce.connectors.specs import LedgerSpec, SinkSpec, chosen
+from exactlyonce.connectors.specs import Chosen, LedgerSpec, SinkSpec
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import field_name
 from exactlyonce.schema.places import S3Place
@@ -23,21 +23,10 @@ LEDGER_FOLDER = "ledger"
 """The folder of a checkpoint's location that the ledger is in where nothing else is said."""
 
 
-class Ledger(LedgerFields):
+class Ledger(LedgerFields, Chosen[LedgerSpec]):
     """Where it is recorded what has landed."""
 
     one_of = tuple(LEDGERS)
-
-    @property
-    def connector(self) -> str:
-        """The name of the ledger that is given."""
-        return chosen(self, self.one_of)[0]
-
-    @property
-    def spec(self) -> LedgerSpec:
-        """What the resource says of it."""
-        spec: LedgerSpec = chosen(self, self.one_of)[1]
-        return spec
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,12 @@ from pydantic import Field
 
 from exactlyonce.api.format import Format
 from exactlyonce.connectors.registry import SOURCES, SourceFields
-from exactlyonce.connectors.specs import SourceSpec, chosen
+from exactlyonce.connectors.specs import Chosen, SourceSpec
 
 
-class Source(SourceFields):
+class Source(SourceFields, Chosen[SourceSpec]):
     """Where records come from."""
 
     format: Format = Field(description="How values are turned into columns.")
 
     one_of = tuple(SOURCES)
-
-    @property
-    def connector(self) -> str:
-        """The name of the source that is given."""
-        return chosen(self, self.one_of)[0]
-
-    @property
-    def spec(self) -> SourceSpec:
-        """What the resource says of it."""
-        spec: SourceSpec = chosen(self, self.one_of)[1]
-        return spec

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from exactlyonce.positions.ranges import Partition
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import SecretRef
 from exactlyonce.schema.places import S3Place
+
+Spec = TypeVar("Spec")
 
 Origins = Mapping[str, Collection[int | str]]
 """The origins that a source has, each with the keys of its partitions."""
@@ -111,6 +113,18 @@ class LedgerSpec(Protocol):
         ...
 
 
-def chosen(union: Any, names: tuple[str, ...]) -> tuple[str, Any]:
-    """Return the one field of a union that is given, with its name."""
-    return next((name, spec) for name in names if (spec := getattr(union, name)) is not None)
+class Chosen(Generic[Spec]):
+    """What a union of connectors answers: `one_of` are the names of its fields, of which one is given."""
+
+    one_of: ClassVar[tuple[str, ...]]
+
+    @property
+    def connector(self) -> str:
+        """The name of the connector that is given."""
+        return next(name for name in self.one_of if getattr(self, name) is not None)
+
+    @property
+    def spec(self) -> Spec:
+        """What the resource says of it."""
+        spec: Spec = getattr(self, self.connector)
+        return spec

@@ -78,8 +78,12 @@ class SourceReader(Protocol):
         """Return the records of exactly these ranges as a DataFrame."""
         ...
 
-    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange]:
-        """Return the range of each input partition of a scan, in the order of the tasks."""
+    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange] | None:
+        """Return the range of each input partition of a scan, in the order of the tasks.
+
+        None where Spark does not show what a task reads: a partition that appears during the query is then refused, since
+        nothing tells where its first batch starts, and `commit: Partition` is too.
+        """
         ...
 
 
@@ -109,6 +113,17 @@ class TaskSink(Protocol):
     def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
         """Return the ledger and the target, as a task uses them."""
         ...
+
+
+@dataclass(frozen=True)
+class NoTasks:
+    """The `TaskSink` of a manifest, whose rows are written by Spark's own tasks: no task opens it."""
+
+    key: str
+
+    def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
+        """Refuse: a batch loop over a manifest sends no job."""
+        raise AssertionError(f"no task of {self.key} writes to a manifest")
 
 
 class PreparedSink(Protocol):

@@ -121,3 +121,6 @@ class FilesSink(Model):
         found = re.fullmatch("([0-9]+)(Ki|Mi|Gi)", self.target_file_size)
         assert found is not None, "the field's rule asks for it"
         return int(found[1]) * _UNITS[found[2]]
+
+
+SINK = FilesSink

@@ -215,3 +215,6 @@ class KafkaSource(Model):
             assert interval is not None, "the resource's rules ask for an interval"
             return f"{self.max_rate_per_partition} records per second and partition for {interval.total_seconds():g} s"
         return f"{self.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"
+
+
+SOURCE = KafkaSource

@@ -69,3 +69,6 @@ class ObjectLogLedger(Model):
             path_style=self.path_style,
             secret_ref=self.secret_ref,
         )
+
+
+LEDGER = ObjectLogLedger

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.postgres.spec import SECRET_KEYS, LedgerSchema
+from exactlyonce.schema.constraints import matches
 from exactlyonce.schema.model import Model, SecretRef
+
+SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "ca.crt")
+"""The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the rest
+optional. They are libpq's names, and the ones CloudNativePG writes, beside `ca.crt`: the server's authority as PEM.
+`sslrootcert` may be `system`. What else a uri may set is told in `connectors.postgres.parameters`."""
+
+LedgerSchema = Annotated[
+    str,
+    Field(max_length=63),
+    matches("[a-z_][a-z0-9_]*", "write a plain name: lowercase letters, digits and underscores, no digit first"),
+]
 
 
 class LedgerInPostgres(Model):

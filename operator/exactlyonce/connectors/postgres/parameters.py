@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psycopg2
 import psycopg2.extensions
 
-from exactlyonce.connectors.postgres.spec import SECRET_KEYS
+from exactlyonce.connectors.postgres.ledger_spec import SECRET_KEYS
 from exactlyonce.errors import SecretMissing, SecretRefused
 
 CERTIFICATE = "ca.crt"

@@ -9,16 +9,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
+from exactlyonce.connectors.postgres.ledger_spec import SECRET_KEYS, LedgerInPostgres, LedgerSchema
 from exactlyonce.connectors.postgres.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import Duration, Model, SecretRef, within
-
-SECRET_KEYS = ("uri", "host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "ca.crt")
-"""The keys read from the secret of a Postgres sink: `uri` alone, or `host`, `dbname`, `user` and `password` with the rest
-optional. They are libpq's names, and the ones CloudNativePG writes, beside `ca.crt`: the server's authority as PEM.
-`sslrootcert` may be `system`. What else a uri may set is told in `connectors.postgres.parameters`."""
-
 
 _NAME = r'([^."\x00]{1,63}|"([^"\x00]|""){1,63}")'
 _SOME_KEYS = "has(self.keys) && size(self.keys) > 0"
@@ -29,11 +24,6 @@ TableName = Annotated[
     matches(rf"{_NAME}(\.{_NAME})?", "write it as table or schema.table, and a name with a dot in double quotes"),
 ]
 ColumnName = Annotated[str, Field(min_length=1, max_length=63)]
-LedgerSchema = Annotated[
-    str,
-    Field(max_length=63),
-    matches("[a-z_][a-z0-9_]*", "write a plain name: lowercase letters, digits and underscores, no digit first"),
-]
 
 
 class Write(StrEnum):
@@ -145,3 +135,7 @@ class PostgresSink(Model):
             quoted.replace('""', '"') if quoted else plain
             for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^."]+)', self.table)
         )
+
+
+SINK = PostgresSink
+LEDGER = LedgerInPostgres

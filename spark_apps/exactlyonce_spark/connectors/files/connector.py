@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, require_columns
 from exactlyonce.connectors.files.place import Tenant
@@ -15,20 +14,8 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce_spark.connectors.files.target import FilesTarget
-from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
-from exactlyonce_spark.target import Target
-
-
-@dataclass(frozen=True)
-class NoTasks:
-    """A `TaskSink` that no task opens: files are written by Spark's own tasks."""
-
-    key: str
-
-    def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
-        """Refuse: a batch loop over a manifest sends no job."""
-        raise AssertionError(f"no task of {self.key} writes to a sink of files")
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""A memory as a source and as a sink, inside Spark."""
