@@ -18,7 +18,7 @@ _UNIT = (
     "second|minute|hour|day|restart"
 )
 _COUNTED = (
-    "records|offsets|positions|rows|requests|questions|commits|drivers|transactions?|connections?|clients?|threads?|core-seconds|"
+    "records|offsets|positions|rows|requests|questions|commits|drivers|transactions?|connections?|clients?|threads?|count|core-seconds|"
     "milliseconds"
 )
 _VERB_FOLLOWS = "may|has|had|holds|takes|becomes|that|whose|of|is|was|spans|can|reads|lands|keeps|shows|ends"

@@ -19,7 +19,19 @@ from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger import publish
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Positions
-from exactlyonce.reconcile import act, compare, decide, ending, kept_state, launching, replan, source_change
+from exactlyonce.reconcile import (
+    act,
+    case,
+    compare,
+    decide,
+    ending,
+    first_start,
+    kept_state,
+    launching,
+    new_generation,
+    replan,
+    source_change,
+)
 from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
@@ -79,7 +91,10 @@ def state_known_after_the_first_records_only() -> Iterator[None]:
         return seen.ledger is not None and bool(seen.ledger.stream.stateful)
 
     with (
+        mock.patch.object(case, "keeps_state", in_ledger),
         mock.patch.object(decide, "keeps_state", in_ledger),
+        mock.patch.object(first_start, "keeps_state", in_ledger),
+        mock.patch.object(new_generation, "keeps_state", in_ledger),
         mock.patch.object(kept_state, "keeps_state", in_ledger),
         mock.patch.object(landing, "_record_state", lambda ledger, permit: None),
     ):
@@ -132,14 +147,14 @@ def state_begins_empty() -> Iterator[None]:
 @contextmanager
 def the_status_is_no_evidence() -> Iterator[None]:
     """A ledger without a batch is a first start, whatever the resource's status knows."""
-    with mock.patch.object(decide, "ledger_lost", lambda seen: None):
+    with mock.patch.object(first_start, "ledger_lost", lambda seen: None):
         yield
 
 
 @contextmanager
 def a_proposal_counts_as_landed() -> Iterator[None]:
     """A batch that is given up as a proposal is passed over: the new generation goes on where that batch was to end."""
-    at_the_sink = decide._seed
+    at_the_sink = new_generation.seed_at
 
     def beyond(
         seen: Observation,
@@ -153,7 +168,7 @@ def a_proposal_counts_as_landed() -> Iterator[None]:
         end = seen.checkpoint.planned_end if proposed and isinstance(seen.checkpoint, Readable) else after
         return at_the_sink(seen, before, end, batch, note, goes_on)
 
-    with mock.patch.object(decide, "_seed", beyond):
+    with mock.patch.object(new_generation, "seed_at", beyond):
         yield
 
 
@@ -188,7 +203,10 @@ def the_ledger_is_not_compared_with_itself() -> Iterator[None]:
 @contextmanager
 def taken_batches_are_not_told() -> Iterator[None]:
     """AtMostOnce: what a driver took and never wrote is not recorded as lost."""
-    with mock.patch.object(decide, "_lost", lambda ledger: ()):
+    with (
+        mock.patch.object(decide, "records_lost", lambda ledger: ()),
+        mock.patch.object(first_start, "records_lost", lambda ledger: ()),
+    ):
         yield
 
 
@@ -207,7 +225,7 @@ def numbers_start_over_with_a_generation() -> Iterator[None]:
         landed = None if seen.ledger is None else seen.ledger.stream.landed_batch
         return BatchNumber(0 if landed is None else landed + 1)
 
-    with mock.patch.object(decide, "_seed_batch", after_the_landed):
+    with mock.patch.object(new_generation, "seed_batch", after_the_landed):
         yield
 
 
@@ -237,5 +255,5 @@ def a_batch_too_large_after_growth_runs_again() -> Iterator[None]:
     def by_the_mark(seen: Observation, *rest: Any, **how: Any) -> Any:
         return replanned(replace(seen, request=replace(seen.request, too_large=None)), *rest, **how)
 
-    with mock.patch.object(decide, "replanned", by_the_mark):
+    with mock.patch.object(case, "replanned", by_the_mark):
         yield

@@ -11,7 +11,7 @@ from unittest import mock
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID
 from exactlyonce.positions.ranges import Positions
-from exactlyonce.reconcile import decide, source_checks, standing
+from exactlyonce.reconcile import new_generation, source_checks, standing
 from exactlyonce.source.port import SourceView
 from exactlyonce_spark import log_watch, source_check
 
@@ -71,5 +71,5 @@ def fingerprints_lost_with_the_generation() -> Iterator[None]:
         return replace(standing_at(after, source, goes_on), fingerprints={})
 
     standing_at = standing.standing_at
-    with mock.patch.object(decide, "standing_at", forgetful):
+    with mock.patch.object(new_generation, "standing_at", forgetful):
         yield
