@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
@@ -128,7 +128,7 @@ class BatchLoop:
         self._ledger = ledger
         self._permit = permit
         self._manifest = target if isinstance(target, ManifestTarget) else None
-        self._target = cast("Target", target)  # asked only where there is no manifest
+        self._rows_target = None if isinstance(target, ManifestTarget) else target
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
@@ -137,6 +137,11 @@ class BatchLoop:
         self.in_hand: PlannedBatch | None = None
         self.stands = Positions()
         self._rows: int | None = None
+
+    @property
+    def _target(self) -> Target:
+        assert self._rows_target is not None, "a batch whose sink is a manifest lands by that alone"
+        return self._rows_target
 
     def check_still_valid(self) -> None:
         """Between batches: require that this process may still land, and that the ledger has not gone back.

@@ -25,7 +25,7 @@ from exactlyonce_spark.housekeeping import keeping_ledger_short
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.metrics import DriverMetrics, serve
 from exactlyonce_spark.progress import ProgressFile
-from exactlyonce_spark.running_query import RunningQuery
+from exactlyonce_spark.running_query import QueryPlan, RunningQuery, Signals
 from exactlyonce_spark.settings import DriverSpec
 
 log = logging.getLogger("exactlyonce.driver")
@@ -98,9 +98,8 @@ def _run_query(
     keep(loop)
     imports.join()
     with keeping_ledger_short(parts.at_ledger, parts.permit, spec.ledger_retention):
-        return RunningQuery(
-            parts, session, reader, rows, rows_now, columns, task_sink, loop, drain, metrics, growth, progress
-        ).run()
+        plan = QueryPlan(session, reader, rows, rows_now, columns, task_sink)
+        return RunningQuery(parts, plan, loop, Signals(drain, growth, metrics, progress)).run()
 
 
 def _import_what_batches_need() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.api.format import OnTombstone
@@ -33,38 +34,46 @@ class _Draining(Exception):
     """Ends a batch that was planned after the query was to end; the next one, of this driver or another, runs it again."""
 
 
+@dataclass(frozen=True)
+class QueryPlan:
+    """The query as it is to run. `rows_now` makes its rows once more, with the limit of a batch that holds by then."""
+
+    session: Any
+    reader: SourceReader
+    rows: Any
+    rows_now: Callable[[], Any]
+    columns: tuple[FittedColumn, ...]
+    sink: TaskSink
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a query is told while it runs, and what it tells: asks to drain, the limit of a batch, numbers, signs of life."""
+
+    drain: Drain
+    growth: Growth
+    metrics: DriverMetrics
+    progress: ProgressFile
+
+
 class RunningQuery:
     """The running query: its batches come in on a thread of Spark's, its end is awaited on the main one."""
 
-    def __init__(
-        self,
-        parts: DriverParts,
-        session: Any,
-        reader: SourceReader,
-        rows: Any,
-        rows_now: Callable[[], Any],
-        columns: tuple[FittedColumn, ...],
-        sink: TaskSink,
-        loop: BatchLoop,
-        drain: Drain,
-        metrics: DriverMetrics,
-        growth: Growth,
-        progress: ProgressFile,
-    ) -> None:
+    def __init__(self, parts: DriverParts, plan: QueryPlan, loop: BatchLoop, signals: Signals) -> None:
         from exactlyonce_spark.worker import WorkerPlan
 
         self._parts = parts
-        self._session = session
-        self._reader = reader
-        self._rows = rows
-        self._rows_now = rows_now
-        self._growth = growth
-        self._columns = columns
+        self._session = plan.session
+        self._reader = plan.reader
+        self._rows = plan.rows
+        self._rows_now = plan.rows_now
+        self._columns = plan.columns
         self._loop = loop
-        self._drain = drain
-        self._metrics = metrics
-        self._progress = progress
-        self._worker = WorkerPlan(sink, parts.driver.spec.source)
+        self._drain = signals.drain
+        self._growth = signals.growth
+        self._metrics = signals.metrics
+        self._progress = signals.progress
+        self._worker = WorkerPlan(plan.sink, parts.driver.spec.source)
         self._started = threading.Event()
         self._problem: BaseException | None = None
         self._cut_short = False
