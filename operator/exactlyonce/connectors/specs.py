@@ -36,6 +36,9 @@ class SourceSpec(Protocol):
     stream_rules: ClassVar[tuple[Rule, ...]]
     """Rules of the whole spec that this source adds."""
 
+    origin_noun: ClassVar[str]
+    """What an origin of this source is called in a sentence, such as `topic`."""
+
     own_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.source.<connector>` that the operator alone reads: a change of them needs no other driver."""
 

@@ -27,6 +27,7 @@ class Forgotten:
     stood: Positions = field(default_factory=Positions)
     lost: Ranges = field(default_factory=lambda: Ranges({}))
     recreated: frozenset[str] = frozenset()
+    noun: str = "topic"
 
     @property
     def topics(self) -> frozenset[str]:
@@ -40,14 +41,21 @@ class Forgotten:
         if self.stood:
             also = f"; {self.lost} were planned and had not landed" if self.lost else ""
             told.append(
-                f"{was_matched(self.topics)} deleted: records from {self.stood} on, if there were any, are lost{also}."
+                f"{self.were_matched(self.topics)} deleted: records from {self.stood} on, if there were any, are lost{also}."
             )
-        told += [f"Topic {topic} was recreated and is read from its first record." for topic in sorted(self.recreated)]
+        noun = self.noun.capitalize()
+        told += [f"{noun} {topic} was recreated and is read from its first record." for topic in sorted(self.recreated)]
         return " ".join(told)
+
+    def were_matched(self, origins: frozenset[str]) -> str:
+        """Return the beginning of a sentence about origins that are gone."""
+        many = len(origins) > 1
+        named = f"{self.noun.capitalize()}{'s' if many else ''} {', '.join(sorted(origins))}"
+        return f"{named}, which the pattern matched, {'were' if many else 'was'}"
 
     def failures(self, batch: BatchNumber) -> tuple[FailureRow, ...]:
         """Return the ledger's record of what is known to be lost."""
-        words = "its topic was deleted before the records landed"
+        words = f"its {self.noun} was deleted before the records landed"
         return tuple(
             FailureRow(
                 batch, key, offsets.from_offset, offsets.until_offset, FailureStatus.LOST, "", words, origin_gone=True
@@ -56,23 +64,17 @@ class Forgotten:
         )
 
 
-def was_matched(topics: frozenset[str]) -> str:
-    """Return the beginning of a sentence about topics that are gone."""
-    names = ", ".join(sorted(topics))
-    return f"Topic{'s'[: len(topics) - 1]} {names}, which the pattern matched, {'was' if len(topics) == 1 else 'were'}"
-
-
 def forgotten(seen: Observation, ledger: LedgerView) -> Forgotten:
     """Return what the resource lets the stream go on without; nothing unless it asks for that."""
     if seen.request.on_topic_deleted is not OnTopicDeleted.FORGET or not may_forget(seen, ledger):
-        return Forgotten()
+        return Forgotten(noun=seen.request.origin_noun)
     recreated = recreated_origins(seen, ledger)
     gone = deleted_origins(seen, ledger) | (recreated & {key.origin for key in ledger.landed.positions})
     planned = _planned(seen, ledger)
     landed = ledger.landed.positions
     stood = {key: landed.get(key, 0) for key in (*landed, *planned) if key.origin in gone}
     lost = {key: OffsetRange(stood[key], end) for key, end in planned.items() if key in stood and end > stood[key]}
-    return Forgotten(Positions(stood), Ranges(lost), recreated)
+    return Forgotten(Positions(stood), Ranges(lost), recreated, seen.request.origin_noun)
 
 
 def may_forget(seen: Observation, ledger: LedgerView) -> bool:

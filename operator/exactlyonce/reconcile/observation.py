@@ -44,9 +44,10 @@ Predecessor = NoPredecessor | ProvenDead | MayLive
 class Request:
     """What the resource asks for, as far as a decision depends on it.
 
-    `query` is a hash of format and transform. `limit` says how large a batch may be, and `shrunk` how many offsets it may have
-    while the loop holds it smaller than that, because of the batch `too_large`. `adopt` and `fresh` hold the token they are
-    meant for, so that an annotation that was left behind has no further effect.
+    `origin_noun` is what the source's connector calls an origin in a sentence. `query` is a hash of format and transform.
+    `limit` says how large a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that,
+    because of the batch `too_large`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left
+    behind has no further effect.
     """
 
     stream_id: str
@@ -54,6 +55,7 @@ class Request:
     location: str
     source: Selection
     query: str
+    origin_noun: str = "topic"
     limit: str | None = None
     shrunk: int | None = None
     too_large: int | None = None

@@ -65,6 +65,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_larg
         location=spec.checkpoint.location,
         source=spec.source.spec.selection(),
         query=_hash_of_query(spec),
+        origin_noun=spec.source.spec.origin_noun,
         limit=limit_words(spec),
         shrunk=shrunk,
         too_large=too_large,

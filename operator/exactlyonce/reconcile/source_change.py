@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.reconcile.deleted_topics import Forgotten, forgotten, was_matched
+from exactlyonce.reconcile.deleted_topics import Forgotten, forgotten
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence, RebuildReason
 from exactlyonce.source.port import SourceView
@@ -130,11 +130,11 @@ def stateful_query_changed(
 
 
 def _cannot_forget(change: SourceChange) -> Contradiction:
-    topics = change.forgotten.topics | change.forgotten.recreated
+    gone = change.forgotten.topics | change.forgotten.recreated
     return Contradiction(
         ContradictionReason.STATEFUL_QUERY_CHANGED,
-        f"{was_matched(topics)} deleted, and the query keeps state that was made with it. Make a stream with another "
-        "streamId, which starts with empty state.",
+        f"{change.forgotten.were_matched(gone)} deleted, and the query keeps state that was made with it. Make a stream with "
+        "another streamId, which starts with empty state.",
         change.evidence,
     )
 

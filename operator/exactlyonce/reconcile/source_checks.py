@@ -38,7 +38,11 @@ def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
         return f"take {', '.join(sorted(gone))} out of what the source names to go on without, " if gone else ""
     if not may_forget(seen, ledger) or seen.request.on_topic_deleted is OnTopicDeleted.FORGET:
         return ""
-    what = "what is gone and read what was recreated from its first record" if recreated else "the topics that are gone"
+    what = (
+        "what is gone and read what was recreated from its first record"
+        if recreated
+        else f"the {seen.request.origin_noun}s that are gone"
+    )
     return f"set recovery.onTopicDeleted to Forget to go on without {what}, "
 
 
@@ -84,16 +88,16 @@ def _expected(seen: Observation, ledger: LedgerView) -> Positions:
 
 
 def _replaced_topics(seen: Observation, ledger: LedgerView) -> list[Evidence]:
-    evidence, settled = [], forgotten(seen, ledger)
+    evidence, settled, noun = [], forgotten(seen, ledger), seen.request.origin_noun
     ids = {**dict.fromkeys(deleted_origins(seen, ledger), ""), **_known_origin_ids(seen, ledger)}
     for topic, known in sorted(ids.items()):
         current = seen.source.origin_ids.get(topic)
         if topic in settled.topics | settled.recreated:
             continue
         if current is None:
-            evidence.append(Evidence(f"topic {topic} does not exist any more", {"topic": topic, "id": known}))
+            evidence.append(Evidence(f"{noun} {topic} does not exist any more", {"topic": topic, "id": known}))
         elif is_other_origin(known, current):
-            words = f"topic {topic} was recreated (its id was {known} and is {current})"
+            words = f"{noun} {topic} was recreated (its id was {known} and is {current})"
             evidence.append(Evidence(words, {"topic": topic, "id": known, "found": current}))
     return evidence
 

@@ -233,3 +233,13 @@ def test_a_query_that_keeps_state_cannot_forget_a_topic_and_is_told_what_it_can_
             "Topic refunds, which the pattern matched, was deleted, and the query keeps state that was made with it. Make a "
             "stream with another streamId, which starts with empty state."
         )
+
+
+def test_what_a_source_calls_its_origins_is_the_word_of_the_messages() -> None:
+    gone = decide(deleted(request=replace(HALT, origin_noun="shard"))).verdict
+    made = decide(deleted(source=source(BOTH, RECREATED), request=replace(FORGET, origin_noun="shard"))).verdict
+
+    assert "shard refunds does not exist any more" in gone.reason
+    assert "to go on without the shards that are gone" in gone.reason
+    assert "Shard refunds was recreated and is read from its first record" in made.reason
+    assert "topic " not in f"{gone.reason} {made.reason}".lower()

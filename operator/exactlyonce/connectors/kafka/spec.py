@@ -122,6 +122,7 @@ class KafkaSource(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ("start",)
+    origin_noun: ClassVar[str] = "topic"
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."
