@@ -37,6 +37,7 @@ LINT = [
     [str(BIN / "lint-imports")],
     *([sys.executable, "-m", f"scripts.{module}", "--check"] for module in GENERATORS),
     [sys.executable, "-m", "scripts.check_words"],
+    [sys.executable, "-m", "scripts.check_constructors"],
 ]
 
 # Every branch of the decision is taken by its tables alone.

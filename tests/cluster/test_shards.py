@@ -13,6 +13,7 @@ from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.next_look import Next
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.pass_parts import Leaving, Making, Writing
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing
@@ -43,11 +44,10 @@ def test_a_pass_over_a_stream_of_another_shard_does_nothing_whatever_has_woken_i
 
     passes = StreamPasses(
         Cluster(streams.api, "here"),
-        no_parts,
-        no_deletion,
-        rendered=lambda status, _: {"phase": status.phase},
-        may_act=lambda: True,
-        observer=Observer(Monitor(), OperatorMetrics(CollectorRegistry())),
+        Making(no_parts),
+        Writing(lambda status, _: {"phase": status.phase}, lambda: True),
+        Leaving(no_deletion),
+        Observer(Monitor(), OperatorMetrics(CollectorRegistry())),
         selector="shard=a",
     )
     before = streams.get("theirs")

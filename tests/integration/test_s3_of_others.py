@@ -28,6 +28,7 @@ from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations, parse_locations
 from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.shared import Shared
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -35,6 +36,7 @@ from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Halted, PassResult, StreamLoop, Watching
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.world import Attempts
 from testbed.s3 import S3
 from tests.resource_documents import changed, document
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
@@ -129,7 +131,7 @@ class Tenant:
             cluster,
             PodDefaults("driver", Image("spark")),
             watch=lambda target, checkpoint: self.sized.append(checkpoint) if checkpoint is not None else None,
-            clients=clients,
+            shared=Shared(clients=clients),
             locations=self.locations,
         )
 
@@ -139,7 +141,7 @@ class Tenant:
         statuses: Any = SimpleNamespace(read=self.statuses.read, document=resource, cluster=unused)
         made = self.parts.of(stream, resource, statuses, self._report)
         made.introduce()
-        world = replace(made.world, launcher=self.drivers, statuses=self.statuses, rehearse=lambda: None)
+        world = replace(made.world, attempts=Attempts(self.drivers, made.world.attempts.check), statuses=self.statuses)
         return StreamLoop(stream, world).run_pass()
 
     def _report(self, kind: str, words: str) -> None:

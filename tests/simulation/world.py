@@ -13,10 +13,11 @@ from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orde
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
 from exactlyonce.positions.ranges import Epoch, Partition
-from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching, World
+from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import Decision
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
@@ -246,13 +247,11 @@ class SimulatedWorld:
         stores = Stores(self.ledger(), self.store, self.topic.naming(asked.named))
         world = World(
             stores,
-            LauncherOfPass(self, asked),
+            Attempts(LauncherOfPass(self, asked)),
             self.statuses,
-            Owner("cluster-1", "uid-1"),
-            lambda _: True,
-            self._report,
-            self._now,
-            troubled=self._note_trouble,
+            Place(Owner("cluster-1", "uid-1"), lambda _: True),
+            Telling(self._report, self._note_trouble),
+            Timing(self._now),
         )
         stream = resource(asked, self.scenario.delivery, self.on_truncated)
         return StreamLoop(stream, world)

@@ -19,11 +19,12 @@ from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, st
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.next_look import Next
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.put_together import rehearsing
 from exactlyonce.control.resource_status import ResourceStatus, status_of
 from exactlyonce.control.rollback import Rollback, defaults_in_force
-from exactlyonce.control.stream_pass import Parts, StreamPasses
+from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.pod_endings import Reason
@@ -42,8 +43,8 @@ from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
-from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from tests.resource_documents import changed
 from tests.unit.passes import KEYS, STREAM, Drivers, Machine
 from tests.unit.resource_in_memory import KEY, ServerInMemory, resource
@@ -154,15 +155,11 @@ class Life:
 
             world = World(
                 Stores(self.machine.ledger, self.machine.store, self.machine.topic),
-                self.pods,
+                Attempts(self.pods, rehearse=rehearsing(rehearse)),
                 statuses,
-                self.machine.owner,
-                lambda owner: False,
-                report,
-                lambda: self.machine.now,
-                look_is_due=lambda: True,
-                asks_again=True,
-                rehearse=rehearsing(rehearse),
+                Place(self.machine.owner, lambda owner: False, asks_again=True),
+                Telling(report),
+                Timing(lambda: self.machine.now, lambda: True),
             )
 
             def clean_up(recorded: Epoch, keep: int) -> None:
@@ -183,15 +180,16 @@ class Life:
         launcher: Any = self.pods
         passes = StreamPasses(
             api,
-            parts_of,
-            lambda found: 1.0,
-            lambda status, found: rendered(status, found, self.machine.now),
-            lambda: True,
+            Making(
+                parts_of,
+                functools.partial(admitted_stream, allowlists=lists, defaults=defaults),
+                lambda document: made_by(document, max(self.pods.specs)),
+                lambda document: launcher,
+            ),
+            Writing(lambda status, found: rendered(status, found, self.machine.now), lambda: True),
+            Leaving(lambda found: 1.0),
             Observer(Monitor(), OperatorMetrics(CollectorRegistry())),
-            last_made=lambda document: made_by(document, max(self.pods.specs)),
-            launcher_of=lambda document: launcher,
-            parse=functools.partial(admitted_stream, allowlists=lists, defaults=defaults),
-            rollback=Rollback(made_by, self.default_image),
+            Rollback(made_by, self.default_image),
         )
         return passes.run(KEY)
 

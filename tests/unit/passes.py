@@ -20,8 +20,9 @@ from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
-from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching, World
+from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
@@ -156,16 +157,11 @@ class Machine:
         """Let a new operator, which remembers nothing, do one pass."""
         world = World(
             Stores(self.ledger, self.store, self.topic),
-            self.drivers,
+            Attempts(self.drivers, rehearse=self.rehearse),
             self.statuses,
-            self.owner,
-            lambda owner: self.owner_is_gone,
-            lambda kind, words: self.reports.append((kind, words)),
-            lambda: self.now,
-            lambda: self.looks,
-            in_pod=lambda: self.in_pod,
-            asks_again=self.asks_again,
-            rehearse=self.rehearse,
+            Place(self.owner, lambda owner: self.owner_is_gone, lambda: self.in_pod, self.asks_again),
+            Telling(lambda kind, words: self.reports.append((kind, words))),
+            Timing(lambda: self.now, lambda: self.looks),
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)
 

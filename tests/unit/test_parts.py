@@ -17,9 +17,9 @@ from exactlyonce.connectors.object_log.spec import ObjectLogLedger
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
 from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.pass_parts import Parts
 from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
-from exactlyonce.control.stream_pass import Parts
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image
@@ -198,10 +198,10 @@ def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_fr
 ) -> None:
     claim = {"volume": {"claimName": "lake", "path": "/checkpoints/orders"}}
     parts = put_together(changed(RESOURCE, {"spec.checkpoint": claim}))
-    assert parts.world.in_pod()
+    assert parts.world.place.in_pod()
     with pytest.raises(StoreUnreachable, match="reached by the stream's own pods only: it is on a volume"):
         parts.world.stores.checkpoints.list("")
-    assert not put_together().world.in_pod()
+    assert not put_together().world.place.in_pod()
 
 
 def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_none_that_is_on_a_claim(

@@ -18,12 +18,12 @@ from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, Reso
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.next_look import WATCH_SECONDS, Next, next_look
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
 from exactlyonce.control.plans import driver_plan, what_a_person_asks
 from exactlyonce.control.put_together import NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
-    Parts,
     StreamPasses,
 )
 from exactlyonce.errors import SecretMissing
@@ -33,8 +33,9 @@ from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Runn
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile.loop import Wanted, Watching, World
+from exactlyonce.reconcile.loop import Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from tests.resource_documents import changed, document
 from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMemory, resource
 
@@ -69,14 +70,11 @@ def passes(
         stores = Stores(nothing, nothing, nothing)
         world = World(
             stores,
-            launcher,
+            Attempts(launcher, (lambda: None) if only_unmeasured else missing),
             statuses,
-            Owner("cluster-1", "u-1"),
-            lambda owner: False,
-            report,
-            lambda: NOW,
-            asks_again=True,
-            check=(lambda: None) if only_unmeasured else missing,
+            Place(Owner("cluster-1", "u-1"), lambda owner: False, asks_again=True),
+            Telling(report),
+            Timing(lambda: NOW),
         )
         return Parts(world, driver_plan(stream.spec), launcher.clean_up, missing)
 
@@ -85,14 +83,10 @@ def passes(
     rendering = lambda status, found: rendered(status, found, NOW)  # noqa: E731 - a word for the line below
     return StreamPasses(
         api,
-        parts_of,
-        lambda found: 1.0,
-        rendering,
-        may_act,
+        Making(parts_of, parse, lambda document: last_made, lambda document: launcher),
+        Writing(rendering, may_act),
+        Leaving(lambda found: 1.0),
         observer,
-        last_made=lambda document: last_made,
-        launcher_of=lambda document: launcher,
-        parse=parse,
     )
 
 

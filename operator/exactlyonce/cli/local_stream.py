@@ -22,9 +22,10 @@ from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import Owner
-from exactlyonce.reconcile.loop import StreamLoop, World
+from exactlyonce.reconcile.loop import StreamLoop
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.progress import Pace
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 
 TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
 
@@ -53,13 +54,11 @@ class LocalStream:
         pace = Pace(time.monotonic)
         world = World(
             self.stores,
-            self.launcher,
+            Attempts(self.launcher),
             self.statuses,
-            self.owner,
-            self.owner_is_gone,
-            report,
-            lambda: datetime.now(UTC),
-            lambda: pace.is_due(self.stream.stream_id),
+            Place(self.owner, self.owner_is_gone),
+            Telling(report),
+            Timing(lambda: datetime.now(UTC), lambda: pace.is_due(self.stream.stream_id)),
         )
         return StreamLoop(self.stream, world)
 

@@ -38,8 +38,10 @@ from exactlyonce.control.metrics_page import MetricsPage
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.orphans import release_orphans
 from exactlyonce.control.parts import ClusterParts, drain_timeout_of
+from exactlyonce.control.pass_parts import Leaving, Making, Writing
 from exactlyonce.control.rollback import Rollback
 from exactlyonce.control.settings import OperatorSettings, read_settings
+from exactlyonce.control.shared import Shared
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
@@ -82,7 +84,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         may_act=may_act,
         watch=observer.watch,
         troubled=metrics.troubled,
-        bulkheads=bulkheads,
+        shared=Shared(bulkheads=bulkheads),
         locations=settings.locations,
     )
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
@@ -93,18 +95,17 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     )
     passes = StreamPasses(
         cluster,
-        parts.of,
-        deletion.run,
-        lambda status, resource: rendered(status, resource, datetime.now(UTC)),
-        may_act,
+        Making(
+            parts.of,
+            functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
+            lambda document: admitted(parts.last_made(document)),
+            parts.launcher_of,
+        ),
+        Writing(lambda status, resource: rendered(status, resource, datetime.now(UTC)), may_act),
+        Leaving(deletion.run, parts.forget, functools.partial(release_orphans, cluster, may_act)),
         observer,
-        settings.selector,
-        parts.forget,
-        functools.partial(release_orphans, cluster, may_act),
-        lambda document: admitted(parts.last_made(document)),
-        parts.launcher_of,
-        functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
         rollback,
+        settings.selector,
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act, f"{settings.lease_namespace}/{settings.lease_name}")

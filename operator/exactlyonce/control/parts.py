@@ -17,19 +17,19 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
-from exactlyonce.control.bulkheads import Bulkheads, Store
+from exactlyonce.control.bulkheads import Store
 from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
 from exactlyonce.control.owners import owner_is_gone, owner_of
+from exactlyonce.control.pass_parts import Parts
 from exactlyonce.control.plans import driver_plan
 from exactlyonce.control.put_together import putting_together, rehearsing
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.rollback import defaults_in_force, stream_made_of
-from exactlyonce.control.shared_clients import SharedClients
-from exactlyonce.control.stream_pass import Parts
+from exactlyonce.control.shared import Shared
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import ExactlyOnceError, SecretMissing
 from exactlyonce.launch.api_server import ApiServer
@@ -42,9 +42,8 @@ from exactlyonce.ledger.connector import LedgerAddress, OpenLedger
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.monitor.targets import Target, target_of
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile.loop import World
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.progress import Pace
+from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from exactlyonce.schema.model import SecretRef, parse_duration
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
@@ -99,12 +98,10 @@ class ClusterParts:
     may_act: Callable[[], bool] = lambda: True
     watch: Callable[[Target, SizedStore | None], None] = lambda target, checkpoint: None
     troubled: Callable[[Exception], None] = lambda problem: None
-    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
-    clients: SharedClients = field(default_factory=SharedClients)
-    bulkheads: Bulkheads = field(default_factory=lambda: Bulkheads(1))
+    shared: Shared = field(default_factory=Shared)
     locations: OperatorLocations = NO_LOCATIONS
     clock: Callable[[], float] = time.monotonic
-    known: dict[Key, _Known] = field(default_factory=dict)
+    known: dict[Key, _Known] = field(default_factory=dict, init=False)
 
     def of(
         self,
@@ -147,19 +144,18 @@ class ClusterParts:
         launcher = self._launcher(document, manifests, patience)
         world = World(
             stores,
-            launcher,
+            Attempts(launcher, check, rehearsing(lambda: launcher.rehearse(Epoch(statuses.read()[0].attempt + 1)))),
             statuses,
-            owner_of(self.cluster, document),
-            functools.partial(owner_is_gone, self.cluster),
-            report,
-            _now,
-            functools.partial(self.pace.is_due, uid),
-            self.troubled,
-            functools.partial(self._glance, key, opening),
-            in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
-            asks_again=True,
-            check=check,
-            rehearse=rehearsing(lambda: launcher.rehearse(Epoch(statuses.read()[0].attempt + 1))),
+            Place(
+                owner_of(self.cluster, document),
+                functools.partial(owner_is_gone, self.cluster),
+                in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
+                asks_again=True,
+            ),
+            Telling(report, self.troubled),
+            Timing(
+                _now, functools.partial(self.shared.pace.is_due, uid), functools.partial(self._glance, key, opening)
+            ),
         )
 
         def clean_up(recorded: Epoch, keep: int) -> None:
@@ -189,7 +185,7 @@ class ClusterParts:
     def forget(self, key: Key) -> None:
         """Drop what is known of a stream that is gone."""
         self.known.pop(key, None)
-        self.bulkheads.forget(key)
+        self.shared.bulkheads.forget(key)
 
     def _opened(self, stream: Stream, document: Mapping[str, Any]) -> Opened:
         """Open the stores of a stream with its secrets as they are now."""
@@ -202,18 +198,18 @@ class ClusterParts:
         with putting_together():
             address, source = self._ledger(spec, namespace), source_address(spec.source, secrets)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
-            at_ledger, at_checkpoints, at_source = (self.bulkheads.store(name) for name in names)
+            at_ledger, at_checkpoints, at_source = (self.shared.bulkheads.store(name) for name in names)
             opened = Opened(
-                self.clients.ledger(address),
+                self.shared.clients.ledger(address),
                 at_ledger,
                 self._store(spec.checkpoint, namespace),
                 at_checkpoints,
-                self.clients.source(source),
+                self.shared.clients.source(source),
                 at_source,
             )
             sized = opened.checkpoints if isinstance(opened.checkpoints, SizedStore) else None
             self.watch(target_of(stream, source, address), sized)
-        self.bulkheads.belongs(key, *names)
+        self.shared.bulkheads.belongs(key, *names)
         self.known[key] = _Known.of(document, address, self.clock())
         return opened
 
@@ -223,8 +219,8 @@ class ClusterParts:
         if known is None:
             return opening.opened.ledger.look(stream_id)
         try:
-            with self.bulkheads.store(known.address.store_name(key.namespace)).entered():
-                return self.clients.ledger(known.address).look(stream_id)
+            with self.shared.bulkheads.store(known.address.store_name(key.namespace)).entered():
+                return self.shared.clients.ledger(known.address).look(stream_id)
         except ExactlyOnceError:
             self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
             raise
@@ -282,9 +278,9 @@ class ClusterParts:
         address = self._ledger(spec, namespace)
         checkpoints = self._store(spec.checkpoint, namespace)
         names = (address.store_name(namespace), store_name(spec.checkpoint))
-        self.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
-        at_ledger, at_checkpoints = (self.bulkheads.store(name) for name in names)
-        return Erasable(self.clients.ledger(address), at_ledger, checkpoints, at_checkpoints)
+        self.shared.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)
+        at_ledger, at_checkpoints = (self.shared.bulkheads.store(name) for name in names)
+        return Erasable(self.shared.clients.ledger(address), at_ledger, checkpoints, at_checkpoints)
 
 
 def drain_timeout_of(document: Mapping[str, Any]) -> timedelta:

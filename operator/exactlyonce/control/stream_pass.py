@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from exactlyonce.api.phases import Writer, require_transition
-from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
+from exactlyonce.api.resource import ResourceInvalid, Stream
 from exactlyonce.api.status import Phase, StreamStatus, Trouble
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
@@ -17,6 +17,7 @@ from exactlyonce.control.hold import hold
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.next_look import AT_REST, WATCH_SECONDS, Next, next_look, wanted_of
 from exactlyonce.control.observer import Observer
+from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
 from exactlyonce.control.plans import is_last_valid, what_a_person_asks
 from exactlyonce.control.put_together import Lack, NotPutTogether
 from exactlyonce.control.resource_status import ResourceStatus
@@ -33,7 +34,6 @@ from exactlyonce.reconcile.loop import (
     StreamLoop,
     Wanted,
     Watching,
-    World,
 )
 
 log = logging.getLogger("exactlyonce.operator")
@@ -50,24 +50,6 @@ _EXPECTED = {
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up.
-
-    `introduce` lets this version of the resource be known where it is not yet, so that the stream is measured; it raises
-    `NotPutTogether` where it cannot be.
-    """
-
-    world: World
-    plan: str
-    clean_up: Callable[[Epoch, int], None]
-    introduce: Callable[[], None] = lambda: None
-
-
-PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], Parts]
-Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True)
 class StreamPasses:
     """Runs passes; safe to use from several threads, one per stream.
 
@@ -75,18 +57,12 @@ class StreamPasses:
     """
 
     cluster: Cluster
-    parts_of: PartsOf
-    deletion: Callable[[dict[str, Any]], float | None]
-    rendered: Rendered
-    may_act: Callable[[], bool]
+    making: Making
+    writing: Writing
+    leaving: Leaving
     observer: Observer
-    selector: str = ""
-    forget: Callable[[Key], None] = lambda key: None
-    orphans: Callable[[Key], None] = lambda key: None
-    last_made: Callable[[Mapping[str, Any]], Stream | None] = lambda document: None
-    launcher_of: Callable[[Mapping[str, Any]], Launcher] | None = None
-    parse: Callable[[Mapping[str, Any]], Stream] = lambda document: parse_stream(document, "the resource")
     rollback: Rollback = field(default_factory=Rollback)
+    selector: str = ""
     lacking: dict[Key, str] = field(default_factory=dict)
     cleaned: dict[Key, tuple[str, Epoch, int]] = field(default_factory=dict)
 
@@ -98,8 +74,8 @@ class StreamPasses:
                 self.cleaned.pop(key, None)
                 self.lacking.pop(key, None)
                 self.observer.gone(key)
-                self.forget(key)
-                self.orphans(key)
+                self.leaving.forget(key)
+                self.leaving.orphans(key)
                 return Next(None, "gone")
             return self._run(key, document)
         except StatusConflict:
@@ -128,18 +104,18 @@ class StreamPasses:
         metadata = document["metadata"]
         deleting = "deletionTimestamp" in metadata
         if deleting:
-            return Next(self.deletion(document), "deleting")
+            return Next(self.leaving.deletion(document), "deleting")
         if FINALIZER not in metadata.get("finalizers", []):
-            require_lease(self.may_act)
+            require_lease(self.writing.may_act)
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
 
         def written(before: StreamStatus, after: StreamStatus) -> None:
             self.observer.written(key, before, after)
 
-        statuses = ResourceStatus(self.cluster, document, self.rendered, self.may_act, written)
+        statuses = ResourceStatus(self.cluster, document, self.writing.rendered, self.writing.may_act, written)
         try:
-            stream = self.parse(document)
+            stream = self.making.parse(document)
         except ResourceInvalid as problem:
             return self._invalid(key, document, statuses, problem)
         self._start_over_if_asked(statuses, stream)
@@ -165,7 +141,7 @@ class StreamPasses:
     ) -> Next:
         """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
         wanted = wanted_of(document)
-        parts = self.parts_of(stream, document, statuses, self._reporter(statuses))
+        parts = self.making.parts_of(stream, document, statuses, self._reporter(statuses))
         loop = StreamLoop(stream, parts.world)
         try:
             result = loop.run_pass(wanted, plan or parts.plan)
@@ -173,7 +149,7 @@ class StreamPasses:
             if loop.driver_is_over:  # what it has left may be what fills the quota that refuses the next one
                 self._clean_up_once(statuses, parts, stream.spec.history)
             status = statuses.read()[0]
-            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.world.now())
+            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.world.timing.now())
             if refused:
                 statuses.carry(status.model_copy(update=refused))
             return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
@@ -231,7 +207,7 @@ class StreamPasses:
         if before is not None:
             return self._looped(key, document, statuses, before.stream, before.plan)
         if status.driver is not None:
-            stream = self.last_made(document)
+            stream = self.making.last_made(document)
             if stream is not None and is_last_valid(stream, status):
                 return self._in_force(key, document, statuses, stream, status.driver.plan)
         has_driver = hold(statuses, self._launcher(document), rests=wanted_of(document) is Wanted.REST)
@@ -239,7 +215,7 @@ class StreamPasses:
         return Next(WATCH_SECONDS, "invalid")
 
     def _launcher(self, document: Mapping[str, Any]) -> Launcher | None:
-        return None if self.launcher_of is None else self.launcher_of(document)
+        return None if self.making.launcher_of is None else self.making.launcher_of(document)
 
     def _not_put_together(self, statuses: ResourceStatus, problem: Lack, wanted: Wanted, *, has_driver: bool) -> Next:
         """Something is missing, such as a secret or room in a quota: no attempt is made without it; a running driver stays."""

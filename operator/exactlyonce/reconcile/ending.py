@@ -51,7 +51,7 @@ class Endings(Step):
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
-        smaller = after_too_large(ending, view, limit, self.stream.spec.recovery, world.now())
+        smaller = after_too_large(ending, view, limit, self.stream.spec.recovery, world.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""
         step = after_ending(
             ending,
@@ -60,35 +60,35 @@ class Endings(Step):
             in_progress_of(view),
             status.trouble,
             self.stream.spec.recovery,
-            world.now(),
+            world.timing.now(),
             note or hang_of(ending, driver),
         )
         kind, told = told_of(ending, driver)
         told = f"{told} {note}".strip()
         self.reached("ending.seen")
-        world.report(kind, f"Attempt {status.attempt} ended: {told}")
+        world.telling.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
         ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
-        goes_on = wanted is Wanted.RUN and (world.asks_again or is_replaced(status, plan))
+        goes_on = wanted is Wanted.RUN and (world.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
         known = {"progress": progress_of(view, status.progress), "batch_limit": limit}
-        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, world.now())})
+        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, world.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
-            step, told = after_shrinking(status.trouble, world.now()), f"{told} {smaller.why}"
+            step, told = after_shrinking(status.trouble, world.timing.now()), f"{told} {smaller.why}"
             status = status.model_copy(update={"batch_limit": smaller})
-            world.report("BatchShrunk", smaller.why)
+            world.telling.report("BatchShrunk", smaller.why)
         match step:
             case Finished(completed=False) if goes_on:
                 # Never Suspended, which would be Ready: what the resource asks for is not yet so.
                 self.write(status, version, phase=Phase.PENDING, message=told, driver=driver, trouble=Trouble())
-                return Waiting(world.now(), told)
+                return Waiting(world.timing.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
                 self.write(status, version, phase=phase, message=told, driver=driver, trouble=Trouble())
                 return Done(completed)
             case HaltStream(reason=reason, trouble=trouble):
                 self.write(status, version, phase=Phase.HALTED, message=reason, driver=driver, trouble=trouble)
-                world.report("Halted", reason)
+                world.telling.report("Halted", reason)
                 return Halted(reason)
             case Restart(at=at, trouble=trouble):
                 self.write(status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, trouble=trouble)
@@ -102,10 +102,10 @@ class Endings(Step):
             return status, version
         word, kind = pod.word, pod.word.kind
         phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
-        changes = changes_by_word(status, word, self.world.now())
+        changes = changes_by_word(status, word, self.world.timing.now())
         written = self.write(status, version, **changes, phase=phase, message=word.reason)
         self.reached("pass.verdict-recorded")
-        self.world.report(kind, f"Attempt {status.attempt}: {word.reason}")
+        self.world.telling.report(kind, f"Attempt {status.attempt}: {word.reason}")
         return written
 
     def _by_word(self, status: StreamStatus, version: str, pod: DriverPod, word: PodVerdict) -> PassResult:
@@ -116,13 +116,13 @@ class Endings(Step):
             case Outcome.HALTS | Outcome.REFUSED:
                 self.write(status, version, phase=Phase.HALTED, message=word.reason, driver=driver)
                 if word.outcome is Outcome.REFUSED:
-                    world.report("Halted", word.reason)
+                    world.telling.report("Halted", word.reason)
                 return Halted(word.reason)
             case Outcome.OVERTAKEN:
                 self.write(status, version, phase=Phase.BACKING_OFF, message=word.reason, driver=driver)
-                return Waiting(world.now(), word.reason)
+                return Waiting(world.timing.now(), word.reason)
             case Outcome.UNREACHABLE | Outcome.LAUNCHES:
-                step = after_trouble(status.trouble, self.stream.spec.recovery, world.now())
+                step = after_trouble(status.trouble, self.stream.spec.recovery, world.timing.now())
                 changes = {
                     "phase": Phase.BACKING_OFF,
                     "message": word.reason,
@@ -130,7 +130,7 @@ class Endings(Step):
                     "trouble": step.trouble,
                 }
                 self.write(status, version, **changes)
-                world.report("BackingOff", word.reason)
+                world.telling.report("BackingOff", word.reason)
                 return Waiting(step.at, word.reason)
             case _:
                 assert_never(word.outcome)

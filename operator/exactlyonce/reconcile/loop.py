@@ -76,15 +76,15 @@ class StreamLoop:
         try:
             return self._pass(wanted, plan)
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
-            self._step.world.troubled(problem)
-            return Waiting(self._step.world.now(), str(problem))
+            self._step.world.telling.troubled(problem)
+            return Waiting(self._step.world.timing.now(), str(problem))
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
-            self._step.world.troubled(problem)
+            self._step.world.telling.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
             return self._back_off(problem)
         except Refused as problem:
-            self._step.world.troubled(problem)
-            if isinstance(problem, RefusedOutside) and self._step.world.asks_again:
+            self._step.world.telling.troubled(problem)
+            if isinstance(problem, RefusedOutside) and self._step.world.place.asks_again:
                 return self._back_off(problem)
             return self._halt(problem)
 
@@ -95,7 +95,7 @@ class StreamLoop:
         if status.phase is Phase.COMPLETED:
             return Done(completed=True)
         attempt = Epoch(status.attempt)
-        state = self._step.world.launcher.look(attempt) if attempt else NeverStarted()
+        state = self._step.world.attempts.launcher.look(attempt) if attempt else NeverStarted()
         self._is_over = not isinstance(state, Running)
         match state:
             case Running():
@@ -116,7 +116,7 @@ class StreamLoop:
                 )
             return Done(completed=False)
         retry_at = status.trouble.retry_at
-        if retry_at is not None and retry_at > self._step.world.now():
+        if retry_at is not None and retry_at > self._step.world.timing.now():
             return Waiting(retry_at, status.message)
         return self._launching.launch(status, version, plan)
 
@@ -128,15 +128,15 @@ class StreamLoop:
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
         if wanted is Wanted.REST or is_replaced(status, plan):
             if wanted is Wanted.RUN:
-                self._step.world.check()  # a driver that does its work is not ended for one that cannot be made
+                self._step.world.attempts.check()  # a driver that does its work is not ended for one that cannot be made
             why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
             message = f"Attempt {attempt} ends after the batch in hand: {why}."
             asked_before = status.phase is Phase.DRAINING
             self._step.write_changed(status, version, {**changes, "phase": Phase.DRAINING, "message": message})
             if not asked_before:
-                self._step.world.report("Draining", message)
+                self._step.world.telling.report("Draining", message)
             self._step.reached("drain.recorded")
-            self._step.world.launcher.drain(attempt)
+            self._step.world.attempts.launcher.drain(attempt)
             self._step.reached("drain.asked")
             return Watching(attempt, state.gives_up_at)
         hangs = state.hangs or _known_to_hang(status)
@@ -148,7 +148,7 @@ class StreamLoop:
         elif status.phase is not Phase.DRAINING:
             changes |= {"phase": Phase.RUNNING, "message": state.idle_because or f"Attempt {attempt} runs."}
             if state.idle_because is not None and not _is_idle(status):
-                self._step.world.report(NO_EXECUTOR, state.idle_because)
+                self._step.world.telling.report(NO_EXECUTOR, state.idle_because)
         self._step.write_changed(status, version, changes)
         self._step.reached("pass.running-recorded")
         return Watching(attempt, state.gives_up_at)
@@ -166,9 +166,9 @@ class StreamLoop:
         told = {"driver": known.model_copy(update={"no_progress": why}), "phase": Phase.RUNNING, "message": why}
         self._step.write_changed(status, version, {**changes, **told})
         if not told_before:
-            self._step.world.report(NO_PROGRESS, why)
+            self._step.world.telling.report(NO_PROGRESS, why)
         self._step.reached("hang.recorded")
-        self._step.world.launcher.kill(attempt)
+        self._step.world.attempts.launcher.kill(attempt)
         self._step.reached("hang.killed")
         return Watching(attempt, state.gives_up_at)
 
@@ -178,9 +178,11 @@ class StreamLoop:
         if status.driver is not None and status.driver.attempt == status.attempt:
             shown = with_pod(status.driver, state.pod)
             changes["driver"] = shown.model_copy(update={"idle_because": state.idle_because})
-        if self._step.world.look_is_due():
+        if self._step.world.timing.look_is_due():
             try:
-                view = (self._step.world.glance or self._step.world.stores.ledger.look)(self._step.stream.stream_id)
+                view = (self._step.world.timing.glance or self._step.world.stores.ledger.look)(
+                    self._step.stream.stream_id
+                )
             except ExactlyOnceError:
                 return changes  # a driver that runs is not touched for what is only shown
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
@@ -200,25 +202,27 @@ class StreamLoop:
         reason = str(problem)
         try:
             status, version = self._step.world.statuses.read()
-            step = after_trouble(status.trouble, self._step.stream.spec.recovery, self._step.world.now())
+            step = after_trouble(status.trouble, self._step.stream.spec.recovery, self._step.world.timing.now())
             runs = status.phase is Phase.RUNNING and not self._is_over
             phase = Phase.RUNNING if runs else Phase.BACKING_OFF
             changes = {"phase": phase, "message": reason, "trouble": step.trouble}
-            self._step.write(status, version, **changes, **after_refusal(status, problem, self._step.world.now()))
+            self._step.write(
+                status, version, **changes, **after_refusal(status, problem, self._step.world.timing.now())
+            )
         except StatusConflict as conflict:
-            return Waiting(self._step.world.now(), str(conflict))
-        self._step.world.report("BackingOff", reason)
+            return Waiting(self._step.world.timing.now(), str(conflict))
+        self._step.world.telling.report("BackingOff", reason)
         return Waiting(step.at, reason)
 
     def _halt(self, problem: Exception) -> PassResult:
         reason = str(problem)
         try:
             status, version = self._step.world.statuses.read()
-            told = after_refusal(status, problem, self._step.world.now())
+            told = after_refusal(status, problem, self._step.world.timing.now())
             self._step.write(status, version, phase=Phase.HALTED, message=reason, **told)
         except StatusConflict as conflict:
-            return Waiting(self._step.world.now(), str(conflict))
-        self._step.world.report("Halted", reason)
+            return Waiting(self._step.world.timing.now(), str(conflict))
+        self._step.world.telling.report("Halted", reason)
         return Halted(reason)
 
 

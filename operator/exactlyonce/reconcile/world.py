@@ -80,29 +80,61 @@ Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
-class World:
-    """What a stream's loop works with.
+class Attempts:
+    """How attempts are launched, and what is asked before.
 
-    `owner_is_gone` tells whether a resource no longer exists in this cluster. `look_is_due` says whether a pass that has
-    nothing else to do may ask the ledger how far the stream has come, by `glance` where that is cheaper. `troubled` is told of
-    each error that ends a pass. `in_pod` says whether only the stream's own pods reach the checkpoint, so that reconciliation
-    runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server refuses is tried again later and halts no
-    stream: nobody waits for the answer. `check` raises what an attempt lacks, such as a secret; it is asked before one is
-    recorded, and before a driver that runs is drained for it. `rehearse` raises what would keep the driver's pod from being
-    created at this moment, such as a quota; it is asked only when no driver runs, because one that runs may fill the quota.
+    `check` raises what an attempt lacks, such as a secret; it is asked before one is recorded, and before a driver that runs is
+    drained for it. `rehearse` raises what would keep the driver's pod from being created at this moment, such as a quota; it is
+    asked only when no driver runs, because one that runs may fill the quota.
     """
 
-    stores: Stores
     launcher: Launcher
-    statuses: StatusStore
-    owner: Owner
-    owner_is_gone: Callable[[Owner], bool]
-    report: Report
-    now: Callable[[], datetime]
-    look_is_due: Callable[[], bool] = lambda: False
-    troubled: Callable[[Exception], None] = lambda problem: None
-    glance: Callable[[str], LedgerView | None] | None = None
-    in_pod: Callable[[], bool] = lambda: False
-    asks_again: bool = False
     check: Callable[[], None] = lambda: None
     rehearse: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the loop runs, and for whom.
+
+    `owner_is_gone` tells whether a resource no longer exists in this cluster. `in_pod` says whether only the stream's own pods
+    reach the checkpoint, so that reconciliation runs in the driver's pod (docs/adr/0011). `asks_again` says that what a server
+    refuses is tried again later and halts no stream: nobody waits for the answer.
+    """
+
+    owner: Owner
+    owner_is_gone: Callable[[Owner], bool]
+    in_pod: Callable[[], bool] = lambda: False
+    asks_again: bool = False
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Who is told: `report` of each event, `troubled` of each error that ends a pass."""
+
+    report: Report
+    troubled: Callable[[Exception], None] = lambda problem: None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What time it is, and whether a pass that has nothing else to do may ask the ledger how far the stream has come.
+
+    It asks by `glance` where that is cheaper.
+    """
+
+    now: Callable[[], datetime]
+    look_is_due: Callable[[], bool] = lambda: False
+    glance: Callable[[str], LedgerView | None] | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """What a stream's loop works with."""
+
+    stores: Stores
+    attempts: Attempts
+    statuses: StatusStore
+    place: Place
+    telling: Telling
+    timing: Timing
