@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.resource_documents import DELETING, Changes, Refused
 
+CHECKPOINT = {"location": "s3a://lake/logs", "endpoint": "https://s3:9000", "secretRef": {"name": "lake"}}
+ON_S3 = {**CHECKPOINT, "path": "s3a://lake/orders"}
+del ON_S3["location"]
 FILES: Changes = {"spec.sink": {"files": {"path": "/lake/orders"}}}
 
 REFUSED_FILES = (
@@ -43,6 +46,46 @@ REFUSED_FILES = (
         {"spec.sink": {"files": {"path": "/lake/orders", "partitionBy": ["_exactlyonce_offset"]}}},
         "spec.sink.files",
         "partitionBy may not name a column of the source position",
+    ),
+    Refused(
+        "files at a path on S3 without a folder",
+        {"spec.sink": {"files": {"path": "s3a://lake"}}},
+        "spec.sink.files.path",
+        "write s3a://bucket/folder, an absolute path, or file:///path",
+    ),
+    Refused(
+        "a login to S3 for files on a disk",
+        {"spec.sink": {"files": {"path": "/lake/orders", "secretRef": {"name": "lake"}}}},
+        "spec.sink.files",
+        "secretRef, endpoint, region and pathStyle belong to a path on s3a://",
+    ),
+    Refused(
+        "files on S3 with another login than the checkpoint",
+        {"spec.sink": {"files": {**ON_S3, "secretRef": {"name": "another"}}}, "spec.checkpoint": {"s3": CHECKPOINT}},
+        "spec",
+        "sink.files.secretRef has to be that of checkpoint.s3: Spark's processes have one login to S3",
+    ),
+    Refused(
+        "files on S3 without the login of the checkpoint",
+        {"spec.sink": {"files": {"path": "s3a://other/orders"}}, "spec.checkpoint": {"s3": CHECKPOINT}},
+        "spec",
+        "sink.files.secretRef has to be that of checkpoint.s3: Spark's processes have one login to S3",
+    ),
+    Refused(
+        "files in the checkpoint's bucket on another service",
+        {"spec.sink": {"files": {**ON_S3, "endpoint": "https://s4:9000"}}, "spec.checkpoint": {"s3": CHECKPOINT}},
+        "spec",
+        "sink.files and checkpoint.s3 name one bucket: give both the same endpoint, region and pathStyle",
+    ),
+    Refused(
+        "a setting of Spark for the bucket of the files",
+        {
+            "spec.sink": {"files": ON_S3},
+            "spec.sparkConf": {"spark.hadoop.fs.s3a.bucket.lake.endpoint": "https://elsewhere"},
+            "spec.checkpoint": {"s3": {**CHECKPOINT, "location": "s3a://logs/orders"}},
+        },
+        "spec",
+        "sparkConf may not set what begins with spark.hadoop.fs.s3a.bucket. and the bucket of sink.files",
     ),
     Refused(
         "files with another delivery",

@@ -181,6 +181,19 @@ VALID: Mapping[str, Changes] = {
     "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
     "a merge": {"spec.sink.postgres": merging(total="Sum")},
     "files with the ledger beside the checkpoint": {"spec.sink": {"files": {"path": "/lake/orders"}}},
+    "files on S3 beside the checkpoint": {
+        "spec.checkpoint": {
+            "s3": {"location": "s3a://lake/logs", "endpoint": "https://s3:9000", "secretRef": {"name": "lake"}}
+        },
+        "spec.sink": {
+            "files": {"path": "s3a://lake/orders", "endpoint": "https://s3:9000", "secretRef": {"name": "lake"}}
+        },
+    },
+    "files on S3 with what the pods are given": {
+        "spec.checkpoint": {"s3": {"location": "s3a://logs/orders"}},
+        "spec.sink": {"files": {"path": "s3a://lake/orders", "region": "eu-central-1"}},
+        "spec.sparkConf": {"spark.hadoop.fs.s3a.bucket.others.endpoint": "https://elsewhere"},
+    },
     "files with all that can be said of them": {
         "spec.sink": {
             "files": {

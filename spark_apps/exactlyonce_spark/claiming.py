@@ -40,7 +40,7 @@ def claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
     at_ledger = ledger_address(spec, secrets)
     ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
-    sink = sink_connector(spec).prepare(spec, ledger, permit, stream)
+    sink = sink_connector(spec).prepare(spec, secrets, ledger, permit, stream)
     return DriverParts(
         driver, secrets, at_ledger, ledger, source_address(spec.source, secrets).open(), sink, permit, stream
     )

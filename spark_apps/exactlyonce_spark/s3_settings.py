@@ -1,7 +1,7 @@
-"""How Spark reaches a checkpoint on S3: settings that name the service, and a login that stands in no setting.
+"""How Spark reaches a checkpoint or files on S3: settings that name the service, and a login that stands in no setting.
 
-Settings are for the checkpoint's bucket alone, so that they change nothing else that a stream reads. The login is given to the
-JVM in its environment, from the mounted secret: pyspark starts the JVM with every setting on its command line, where
+Settings are for the buckets of the resource alone, so that they change nothing else that a stream reads. The login is given
+to the JVM in its environment, from the mounted secret: pyspark starts the JVM with every setting on its command line, where
 any process of the machine can read it.
 """
 
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from exactlyonce.errors import Refused
 
 if TYPE_CHECKING:
-    from exactlyonce.api.checkpoint import Checkpoint  # an executor's start does without it
+    from exactlyonce.api.spec import StreamSpec
+    from exactlyonce.schema.places import S3Place
 
 LOGIN_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 CERTIFICATE_KEY = "ca.crt"
@@ -32,14 +33,25 @@ _STORE_PASSWORD = "changeit"  # noqa: S105 - of a store with public certificates
 
 
 class CertificateUnusable(Refused):
-    """The certificate in the checkpoint's secret is none that Java takes."""
+    """The certificate in the secret for S3 is none that Java takes."""
 
 
-def s3_settings(checkpoint: Checkpoint) -> dict[str, str]:
-    """Return Spark's settings for a checkpoint; none where it is not on S3. Performs no I/O."""
-    place = checkpoint.s3
-    if place is None:
-        return {}
+def s3_settings(spec: StreamSpec) -> dict[str, str]:
+    """Return Spark's settings for the folders of a stream that are on S3; none where none is. Performs no I/O."""
+    from exactlyonce.api.places_on_s3 import places_on_s3  # an executor's start does without it
+
+    settings: dict[str, str] = {}
+    for place in places_on_s3(spec):
+        settings |= _bucket_settings(place)
+    if spec.checkpoint.s3 is not None:
+        # Its files appear whole or not at all; the default one writes beside and copies, which is neither.
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
+    return settings
+
+
+def _bucket_settings(place: S3Place) -> dict[str, str]:
+    from exactlyonce.schema.places import S3A_BUCKETS
+
     named = {
         # The environment first, where `give_login` puts the secret's; then a web identity and what else a process is given.
         "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
@@ -49,13 +61,11 @@ def s3_settings(checkpoint: Checkpoint) -> dict[str, str]:
         named["endpoint"] = place.endpoint
     if place.region is not None or place.endpoint is not None:
         named["endpoint.region"] = place.region or "us-east-1"
-    settings = {f"spark.hadoop.fs.s3a.bucket.{place.bucket}.{key}": value for key, value in named.items()}
-    # Its files appear whole or not at all; the default one writes beside and copies, which is neither.
-    return {**settings, "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER}
+    return {f"{S3A_BUCKETS}{place.bucket}.{key}": value for key, value in named.items()}
 
 
 def give_login(secret: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
-    """Put the login of a checkpoint's secret, and trust in its certificate, into the environment of a JVM to come.
+    """Put the login of a secret for S3, and trust in its certificate, into the environment of a JVM to come.
 
     Raises:
         CertificateUnusable: if the certificate cannot be used.
@@ -79,7 +89,7 @@ def trust_store(certificates: str) -> Path:
     """
     found = _CERTIFICATE.findall(certificates)
     if not found:
-        raise CertificateUnusable(f"{CERTIFICATE_KEY} of the checkpoint's secret holds no certificate; give it as PEM.")
+        raise CertificateUnusable(f"{CERTIFICATE_KEY} of the secret for S3 holds no certificate; give it as PEM.")
     home = _java_home()
     folder = Path(tempfile.mkdtemp(prefix="exactlyonce-trust-"))
     store, given = folder / "trust-store", folder / "given.pem"
@@ -94,7 +104,7 @@ def trust_store(certificates: str) -> Path:
         )  # fmt: skip
         if answer.returncode:
             said = " ".join((answer.stdout + answer.stderr).split())
-            raise CertificateUnusable(f"{CERTIFICATE_KEY} of the checkpoint's secret is not taken by Java ({said}).")
+            raise CertificateUnusable(f"{CERTIFICATE_KEY} of the secret for S3 is not taken by Java ({said}).")
     return store
 
 

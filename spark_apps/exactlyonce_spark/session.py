@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from exactlyonce.api.places_on_s3 import login_to_s3
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, refusal
 from exactlyonce.api.spec import SHUFFLE_PARTITIONS, Delivery
 from exactlyonce.errors import Refused
@@ -76,7 +77,7 @@ def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, s
         "spark.driver.memory": f"{mib(spec.driver.memory)}m",
         "spark.driver.extraClassPath": f"{jars}/*",
         "spark.executor.extraClassPath": f"{jars}/*",
-        **s3_settings(spec.checkpoint),
+        **s3_settings(spec),
     }
     if driver.kubernetes is not None:
         settings |= kubernetes_settings.kubernetes_settings(driver.kubernetes, environment)
@@ -95,7 +96,7 @@ def start_session(driver: DriverSpec, jars: Path) -> SparkSession:
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.LAUNCHER_OPTIONS)
     # Without it Spark takes the python3 of the PATH for its workers, which need not be the one with our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    give_login(read_secret(Path(os.environ[SECRETS_FOLDER]), driver.spec.checkpoint.secret_ref), os.environ)
+    give_login(read_secret(Path(os.environ[SECRETS_FOLDER]), login_to_s3(driver.spec)), os.environ)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)

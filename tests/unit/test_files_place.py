@@ -167,7 +167,15 @@ def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
 def test_a_path_is_absolute_and_never_climbs() -> None:
     for path in ("/data/orders", "file:///data/orders"):
         assert FilesSink(path=path).folder == "/data/orders"
-    for path in ("orders", "/", "/data/../etc", "s3a://bucket-1/orders", "https://host/x"):
+    for path in (
+        "orders",
+        "/",
+        "/data/../etc",
+        "s3a://bucket-1",
+        "s3://bucket-1/orders",
+        "s3a://bucket-1/../x",
+        "https://host/x",
+    ):
         with pytest.raises(ValueError, match="write"):
             FilesSink(path=path)
     assert FilesSink(path="/data/orders", target_file_size="3Ki").target_file_bytes == 3072

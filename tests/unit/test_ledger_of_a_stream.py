@@ -39,6 +39,7 @@ class Shelf:
     fixed_fields: ClassVar[tuple[str, ...]] = ()
     holds_ledger: ClassVar[bool] = False
     secret_ref: SecretRef | None = None
+    place_on_s3: None = None
     commit: Commit = Commit.BATCH
     transaction_timeout: timedelta = timedelta(minutes=15)
 

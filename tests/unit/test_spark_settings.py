@@ -311,7 +311,7 @@ def test_a_certificate_in_the_secret_is_trusted_beside_the_jres_own(tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"])
 def test_a_certificate_that_is_none_is_told(text: str) -> None:
-    with pytest.raises(CertificateUnusable, match=r"ca\.crt of the checkpoint's secret"):
+    with pytest.raises(CertificateUnusable, match=r"ca\.crt of the secret for S3"):
         trust_store(text)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exactlyonce.api.refused_conf import S3A_BUCKETS
 from exactlyonce.schema.constraints import Rule, cel_list
+from exactlyonce.schema.places import S3A_BUCKETS
 
 if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec

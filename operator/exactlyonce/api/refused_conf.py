@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from exactlyonce.schema.constraints import AllOf, Rule, cel_list
+from exactlyonce.schema.places import S3A_BUCKETS
 
 _OWN = "the operator sets it itself"
 
@@ -74,7 +75,7 @@ ONE_OF = {
 }
 """Settings that have one of a few values, with the reason."""
 
-S3A, S3A_BUCKETS = "spark.hadoop.fs.s3a.", "spark.hadoop.fs.s3a.bucket."
+S3A = "spark.hadoop.fs.s3a."
 _MOVES = "it would move the checkpoint away from where the operator reads it"
 S3A_REASON = (
     "it could move the checkpoint away from where the operator reads it; describe the checkpoint's service in "

@@ -17,9 +17,17 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    place = checkpoint.s3
-    if place is None:
-        return LocalLogStore(checkpoint.location)
+    return open_folder(checkpoint.s3 or checkpoint.location, secret)
+
+
+def open_folder(place: S3Place | str, secret: Mapping[str, str]) -> ErasableStore:
+    """Return the store of a folder on S3, or of a path; nothing is connected to yet.
+
+    Raises:
+        SecretMissing: if the secret holds one half of a login.
+    """
+    if isinstance(place, str):
+        return LocalLogStore(place)
     # Their client takes a third of a second to import.
     from exactlyonce.checkpoint.s3 import S3LogStore
     from exactlyonce.checkpoint.s3_clients import S3Service

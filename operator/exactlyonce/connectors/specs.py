@@ -89,6 +89,11 @@ class SinkSpec(Protocol):
         ...
 
     @property
+    def place_on_s3(self) -> S3Place | None:
+        """The folder on S3 that Spark's tasks write to, if that is where rows go."""
+        ...
+
+    @property
     def commit(self) -> Commit:
         """What one transaction covers."""
         ...

@@ -16,7 +16,7 @@ POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
 
 CHECKPOINT_VARIABLE = "EXACTLYONCE_CHECKPOINT_SECRET"
-"""The environment variable that names the checkpoint's secret to an executor pod."""
+"""The environment variable that names the secret with the login to S3 to an executor pod; earlier releases gave it its name."""
 
 PROGRESS_VARIABLE = "EXACTLYONCE_PROGRESS"
 """The environment variable that names the file which a driver touches when it makes progress; a driver of an earlier

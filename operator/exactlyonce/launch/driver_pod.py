@@ -107,7 +107,7 @@ def executor_template(settings: PodSettings) -> Manifest:
             {
                 "name": EXECUTOR,
                 "workingDir": SCRATCH,
-                "env": [*_variables(), *_checkpoint_secret(settings)],
+                "env": [*_variables(), *_s3_secret(settings)],
                 "volumeMounts": [*_mounts(settings), network_mount()],
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": OWN_SECURITY,
@@ -275,11 +275,11 @@ def _variables() -> list[Manifest]:
     return [{"name": SECRETS_FOLDER, "value": SECRETS_MOUNT}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108 - a volume of the pod alone
 
 
-def _checkpoint_secret(settings: PodSettings) -> list[Manifest]:
-    """Executors write the state of stateful queries; they read no document that would name the secret."""
-    if settings.checkpoint_secret is None:
+def _s3_secret(settings: PodSettings) -> list[Manifest]:
+    """Executors write files and the state of stateful queries; they read no document that would name the secret."""
+    if settings.s3_secret is None:
         return []
-    return [{"name": CHECKPOINT_VARIABLE, "value": settings.checkpoint_secret}]
+    return [{"name": CHECKPOINT_VARIABLE, "value": settings.s3_secret}]
 
 
 def _volumes(settings: PodSettings) -> list[Manifest]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.field_classes import OPERATORS_OWN
+from exactlyonce.api.places_on_s3 import login_to_s3
 from exactlyonce.api.pods import Driver, Executor
 from exactlyonce.api.resource import API_VERSION, KIND, Stream
 from exactlyonce.assembly import secrets_of
@@ -80,7 +81,7 @@ class PodSettings:
     service_account: str
     drain_seconds: int
     secrets: tuple[str, ...]
-    checkpoint_secret: str | None
+    s3_secret: str | None
     driver_template: Mapping[str, Any]
     executor_template: Mapping[str, Any]
     claim: VolumeClaim | None = None
@@ -116,7 +117,7 @@ def resolve(
         ImageMissing: if neither the resource nor the operator names an image.
     """
     spec, metadata = stream.spec, stream.metadata
-    checkpoint = spec.checkpoint
+    checkpoint, login = spec.checkpoint, login_to_s3(spec)
     return PodSettings(
         stream=metadata.name,
         stream_id=stream.stream_id,
@@ -133,7 +134,7 @@ def resolve(
         service_account=spec.driver.service_account_name or defaults.service_account,
         drain_seconds=math.ceil(spec.drain_timeout.total_seconds()),
         secrets=tuple(reference.name for reference in secrets_of(spec)),
-        checkpoint_secret=None if checkpoint.secret_ref is None else checkpoint.secret_ref.name,
+        s3_secret=None if login is None else login.name,
         driver_template=spec.driver.pod_template.to_document(),
         executor_template=spec.executor.pod_template.to_document(),
         claim=_claim(checkpoint),

@@ -13,6 +13,9 @@ S3_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOK
 """The keys read from the secret of a place on S3: a login, and the CA of its endpoint as PEM."""
 
 S3_PREFIX = "s3a://"
+S3A_BUCKETS = "spark.hadoop.fs.s3a.bucket."
+"""How Spark's settings for one bucket begin."""
+
 _FILE_SCHEME = "file://"
 
 BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
@@ -27,6 +30,11 @@ FOLDER_PATH = rf"({_FILE_SCHEME})?/[^\x00]*"
 def plain_path(path: str) -> str:
     """Return a path as the file system names it."""
     return path.removeprefix(_FILE_SCHEME)
+
+
+def bucket_of(location: str) -> str:
+    """Return the bucket of a location on S3."""
+    return location.removeprefix(S3_PREFIX).partition("/")[0]
 
 
 def has_no_dots(location: str) -> bool:
@@ -71,4 +79,4 @@ class S3Place(Model):
     @property
     def bucket(self) -> str:
         """The bucket's name."""
-        return self.location.removeprefix(S3_PREFIX).partition("/")[0]
+        return bucket_of(self.location)

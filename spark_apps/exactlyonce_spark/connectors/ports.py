@@ -145,7 +145,9 @@ class PreparedSink(Protocol):
 class SinkConnector(Protocol):
     """A kind of sink inside Spark."""
 
-    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedSink:
+    def prepare(
+        self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
+    ) -> PreparedSink:
         """Look at what a stream writes to, before Spark is started.
 
         Raises:

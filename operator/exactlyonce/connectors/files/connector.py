@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.schema.places import S3_PREFIX
 from exactlyonce.sink.files import LandedFile, Orphan, StreamUnknown
 
 
@@ -47,8 +48,12 @@ def _place(path: str) -> str:
 
 
 def address_of(sink: FilesSink, path: str) -> str:
-    """Return what a reader opens for a file of this sink. Performs no I/O."""
-    return f"{sink.folder.rstrip('/')}/{path}"
+    """Return what a reader opens for a file of this sink: a path, or s3://, as every reader but Spark's calls it.
+
+    Performs no I/O.
+    """
+    folder = sink.folder
+    return f"{'s3://' + folder.removeprefix(S3_PREFIX) if sink.is_on_s3 else folder}/{path}"
 
 
 class FilesConnector:
@@ -73,7 +78,7 @@ class FilesConnector:
     def folder(self, spec: object, secret: Mapping[str, str]) -> FilesFolder:
         """Return the folder of a stream."""
         assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
-        return FilesFolder(spec, LocalLogStore(spec.path))
+        return FilesFolder(spec, open_folder(spec.place_on_s3 or spec.path, secret))
 
 
 FILES = FilesConnector()

@@ -94,8 +94,8 @@ def require_own(store: LogStore, stream: str, ledger: str) -> None:
 
 
 def _reason(problem: ExactlyOnceError) -> str:
-    """The storage's own words: the message around them speaks of a checkpoint."""
-    return str(problem.__cause__ or problem).rstrip(".")
+    """A disk's own words: the message around them speaks of a checkpoint. That of S3 says what to do."""
+    return str(problem.__cause__ if isinstance(problem.__cause__, OSError) else problem).rstrip(".")
 
 
 def _require_empty(location: str, names: list[str]) -> None:

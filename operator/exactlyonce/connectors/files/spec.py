@@ -13,15 +13,29 @@ from exactlyonce.connectors.files.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import Flag, Model, SecretRef
-from exactlyonce.schema.places import NO_DOTS, plain_path
+from exactlyonce.schema.places import (
+    NO_DOTS,
+    S3_LOCATION,
+    S3_PREFIX,
+    S3_SECRET_KEYS,
+    Endpoint,
+    Region,
+    S3Place,
+    plain_path,
+)
 
 _LOCAL = r"(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+"
+_ON_S3 = f"self.path.startsWith('{S3_PREFIX}')"
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 FilesPath = Annotated[
     str,
     Field(min_length=1, max_length=1024),
-    matches(_LOCAL, "write an absolute path, or file:///path, of letters, digits, spaces and !_.*()=@+,-"),
+    matches(
+        f"{S3_LOCATION}|{_LOCAL}",
+        "write s3a://bucket/folder, an absolute path, or file:///path, of letters, digits and !_.*()=@+,- and, outside of S3, "
+        "spaces",
+    ),
     NO_DOTS,
 ]
 ColumnName = Annotated[
@@ -62,12 +76,28 @@ class FilesSink(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     holds_ledger: ClassVar[bool] = False
-    fixed_fields: ClassVar[tuple[str, ...]] = ("path", "format", "partitionBy", "manifest")
+    fixed_fields: ClassVar[tuple[str, ...]] = (
+        "path",
+        "endpoint",
+        "region",
+        "pathStyle",
+        "format",
+        "partitionBy",
+        "manifest",
+    )
 
     format: FileFormat = Field(FileFormat.PARQUET, description="How rows are written.")
     path: FilesPath = Field(
-        description="A folder of this stream alone: an absolute path, or file:///path. In a cluster it is on a volume "
-        "that driver and executors mount there. A file in it counts once the ledger names it."
+        description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a "
+        "path is on a volume that driver and executors mount there. A file in it counts once the ledger names it."
+    )
+    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
+    region: Region | None = Field(None, description="The region of the bucket.")
+    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, driver and executors use "
+        "what their service account and their node are given, such as a web identity. The operator never opens the folder.",
     )
     partition_by: Annotated[tuple[ColumnName, ...], Field(max_length=16), Unique()] = Field(
         (), description="Columns whose values become folder names and are not stored in the files."
@@ -93,17 +123,36 @@ class FilesSink(Model):
             lambda it: not any(column.startswith("_exactlyonce_") for column in it.partition_by),
             "partitionBy may not name a column of the source position",
         ),
+        Rule(
+            f"{_ON_S3} || (!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
+            lambda it: it.is_on_s3 or not (it.secret_ref or it.endpoint or it.region or it.path_style),
+            "secretRef, endpoint, region and pathStyle belong to a path on s3a://",
+        ),
     )
 
     @property
-    def secret_ref(self) -> SecretRef | None:
-        """A path takes no login."""
-        return None
+    def is_on_s3(self) -> bool:
+        """Whether the files are in a bucket."""
+        return self.path.startswith(S3_PREFIX)
+
+    @property
+    def place_on_s3(self) -> S3Place | None:
+        """The folder, where it is in a bucket."""
+        if not self.is_on_s3:
+            return None
+        # Its parts were checked where they were written.
+        return S3Place.model_construct(
+            location=self.path,
+            endpoint=self.endpoint,
+            region=self.region,
+            path_style=self.path_style,
+            secret_ref=self.secret_ref,
+        )
 
     @property
     def folder(self) -> str:
-        """The path as the file system names it."""
-        return plain_path(self.path)
+        """The path as the file system, or S3, names it."""
+        return plain_path(self.path).rstrip("/")
 
     @property
     def commit(self) -> Commit:

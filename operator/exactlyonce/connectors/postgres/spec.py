@@ -124,6 +124,11 @@ class PostgresSink(Model):
     )
 
     @property
+    def place_on_s3(self) -> None:
+        """Rows go to the database."""
+        return
+
+    @property
     def combined(self) -> dict[str, Combine]:
         """How each column that is merged is combined, by its name."""
         return {merged.column: merged.combine for merged in self.merge}

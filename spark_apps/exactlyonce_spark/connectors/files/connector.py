@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.assembly import Secrets
+from exactlyonce.checkpoint.locations import open_folder
+from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, require_columns
 from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spec import FilesSink
@@ -23,6 +25,7 @@ class PreparedFolder:
     """A `PreparedSink`: the folder, which is looked at once the columns are known and before the first batch."""
 
     sink: FilesSink
+    store: ErasableStore
     ledger: Ledger
     permit: Permit
     _columns: dict[str, Type] = field(default_factory=dict)
@@ -52,8 +55,7 @@ class PreparedFolder:
         from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 
         tenant = Tenant.of(self.sink, self.permit.stream_id, str(self.ledger.database_identity()))
-        store = LocalLogStore(self.sink.path)
-        target = FilesTarget(store, SparkFileWriter(self.sink), tenant, self.permit.epoch, self._columns)
+        target = FilesTarget(self.store, SparkFileWriter(self.sink), tenant, self.permit.epoch, self._columns)
         recover_manifests(self.ledger, self.permit, target)
         return target, NoTasks(self.permit.stream_id)
 
@@ -61,11 +63,14 @@ class PreparedFolder:
 class FilesConnector:
     """Files."""
 
-    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedFolder:
+    def prepare(
+        self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
+    ) -> PreparedFolder:
         """Return the folder; nothing is written before the columns are known."""
         sink = spec.sink.spec
         assert isinstance(sink, FilesSink), "the registry gives each connector its own spec"
-        return PreparedFolder(sink, ledger, permit)
+        store = open_folder(sink.place_on_s3 or sink.path, secrets(sink.secret_ref))
+        return PreparedFolder(sink, store, ledger, permit)
 
 
 SINK = FilesConnector()

@@ -9,14 +9,22 @@ from exactlyonce_spark.connectors.recognised import Failures
 _FULL = re.compile(
     r"java\.io\.(?:IO|FileNotFound)Exception: ([^\n]*(?:No space left on device|Permission denied)[^\n]*)"
 )
+_ON_S3 = re.compile(
+    r"(?:org\.apache\.hadoop\.fs\.s3a\.(?:AWS\w*|UnknownStore|UnsupportedRequest)Exception|java\.nio\.file\.AccessDeniedException)"
+    r": ([^\n]+)"
+)
+"""What the S3A file system raises once it has tried as often as it is told. Source: S3AUtils.translateException, Hadoop 3.5."""
 
 
 def _outage(text: str) -> str | None:
-    """Recognise a folder that takes no more files."""
+    """Recognise a folder that takes no more files, and a bucket that does not answer."""
     found = _FULL.search(text)
-    if found is None:
-        return None
-    return f"The path of sink.files takes no files ({found[1].rstrip('.')}); nothing was landed by this."
+    if found is not None:
+        return f"The path of sink.files takes no files ({found[1].rstrip('.')}); nothing was landed by this."
+    found = _ON_S3.search(text)
+    if found is not None:
+        return f"S3 did not take or give what Spark asked for ({found[1].rstrip('.')}); nothing was landed by this."
+    return None
 
 
 FAILURES = Failures(outage=_outage)

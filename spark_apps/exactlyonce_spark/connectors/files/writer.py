@@ -66,8 +66,9 @@ class SparkFileWriter:
                 "it has landed and it runs again."
             )
         hadoop.remove(folder)
-        for file in files:
-            _flush(Path(self.sink.folder, file.path))
+        if not self.sink.is_on_s3:
+            for file in files:
+                _flush(Path(self.sink.folder, file.path))
         return WrittenFiles(files, count)
 
     def learn(self, manifest: Manifest) -> None:
@@ -95,8 +96,14 @@ class SparkFileWriter:
             path = hadoop.relative(status.getPath())
             if rows == 0:
                 continue
-            final = hadoop.move(path, _final(path, write))
-            yield DataFile(final, int(status.getLen()), int(status.getModificationTime()), rows, spans)
+            final = _final(path, write)
+            moved = hadoop.move(path, final)
+            if moved.getLen() != status.getLen():
+                raise RowsMissing(
+                    f"{final} has {moved.getLen()} bytes and {path} had {status.getLen()}; nothing of batch {write.batch} has "
+                    "landed and it runs again."
+                )
+            yield DataFile(final, int(moved.getLen()), int(moved.getModificationTime()), rows, spans)
 
 
 def _final(path: str, write: Write) -> str:
@@ -137,15 +144,15 @@ class _Hadoop:
         """Return a path as it is below the location."""
         return str(path.toString()).removeprefix(f"{self._prefix}/")
 
-    def move(self, source: str, target: str) -> str:
-        """Rename a file to a name that nobody else uses, and return that name."""
+    def move(self, source: str, target: str) -> Any:
+        """Rename a file to a name that nobody else uses, and return its status there: on S3 it is a copy, made now."""
         final = self._path(f"{self._prefix}/{target}")
         self._files.mkdirs(final.getParent())
         if not self._files.rename(self._path(f"{self._prefix}/{source}"), final):
             raise RowsMissing(
                 f"{source} could not be renamed to {target}; nothing of its batch has landed and it runs again."
             )
-        return target
+        return self._files.getFileStatus(final)
 
     def remove(self, folder: str) -> None:
         """Remove a folder with what is left in it."""

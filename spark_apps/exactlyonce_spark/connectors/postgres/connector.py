@@ -80,7 +80,9 @@ class PreparedTable:
 class PostgresConnector:
     """Postgres."""
 
-    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedTable:
+    def prepare(
+        self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
+    ) -> PreparedTable:
         """Look at the table; remove the witnesses that fenced drivers have left, before AtMostOnce takes a batch."""
         sink = spec.sink.spec
         assert isinstance(sink, PostgresSink), "the registry gives each connector its own spec"

@@ -1,0 +1,146 @@
+"""`_spark_metadata` on S3, without Spark: a service that fails, is late or loses answers delays readers and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from exactlyonce.checkpoint.s3 import ConditionsIgnored
+from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.connectors.files.connector import FILES
+from exactlyonce.connectors.files.manifest import DataFile, Manifest
+from exactlyonce.connectors.files.place import PathNotWritable, PathOfAnother, Tenant, take_place
+from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
+from exactlyonce.connectors.files.spark_metadata import SparkMetadata
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.errors import StoreUnreachable
+from exactlyonce.positions.ranges import BatchNumber
+from testbed.s3 import S3
+from testbed.s3_faults import Fault, Plan, Request, s3_with_faults
+
+BUCKET = "lake"
+LAST = 24
+"""Two compactions, and some batches after the second."""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as service:
+        service.create_bucket(BUCKET)
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def no_waits_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client waits up to a second before it asks again."""
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
+
+
+@pytest.fixture
+def path() -> str:
+    return f"s3a://{BUCKET}/orders-{next(_numbers)}"
+
+
+def opened(s3: S3, path: str, endpoint: str | None = None) -> ErasableStore:
+    return FILES.folder(FilesSink(path=path, endpoint=endpoint or s3.endpoint, path_style=True), s3.secret()).store
+
+
+def landed() -> dict[BatchNumber, Manifest]:
+    numbers = [BatchNumber(number) for number in range(LAST + 1)]
+    return {number: Manifest(number, 1, (DataFile(f"file-{number}", 1, number),), "columns") for number in numbers}
+
+
+def visible(store: ErasableStore) -> list[str]:
+    """What Spark reads: the latest compaction, and every entry after it."""
+    names = {batch: entry.name for entry in store.list(FOLDER) if (batch := batch_of(entry.name)) is not None}
+    latest = max(names)
+    first = max(0, (latest + 1) // 10 * 10 - 1)
+    lines = [
+        line
+        for batch in range(first, latest + 1)
+        for line in parse(names[BatchNumber(batch)], store.read(f"{FOLDER}/{name_of(batch)}"))
+    ]
+    return [json.loads(line)["path"].rsplit("/", 1)[1] for line in lines]
+
+
+def often(chance: float, seed: int) -> Plan:
+    """Every fault there is, at random."""
+    drawn = random.Random(seed)
+    return lambda request: drawn.choice(list(Fault)) if drawn.random() < chance else None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_written_through_a_bad_service_is_the_one_that_a_good_service_holds(s3: S3, path: str, seed: int) -> None:
+    """Drivers end when the service does not answer, and the next one begins again; each is a new process's log."""
+    drivers = 0
+    with s3_with_faults(s3.port, often(0.4, seed)) as endpoint:
+        while True:
+            drivers += 1
+            assert drivers < 1000
+            store = opened(s3, path, endpoint)
+            try:
+                SparkMetadata(store, path).recover(landed(), BatchNumber(LAST))
+                break
+            except StoreUnreachable:
+                continue
+    assert drivers > 1, "the faults were felt"
+    direct = opened(s3, path)
+    assert visible(direct) == [f"file-{number}" for number in range(LAST + 1)]
+    SparkMetadata(opened(s3, f"{path}-good"), path).publish(landed())
+    good = opened(s3, f"{path}-good")
+    assert {entry.name: direct.read(f"{FOLDER}/{entry.name}") for entry in direct.list(FOLDER)} == {
+        entry.name: good.read(f"{FOLDER}/{entry.name}") for entry in good.list(FOLDER)
+    }
+
+
+def test_an_answer_that_is_lost_is_found_to_have_taken_effect(s3: S3, path: str) -> None:
+    """The client sends the request again by itself, and finds its own entry there."""
+    lost: list[str] = []
+
+    def plan(request: Request) -> Fault | None:
+        if request.method == "PUT" and f"{FOLDER}/" in request.path and request.path not in lost:
+            lost.append(request.path)
+            return Fault.ANSWER_LOST
+        return None
+
+    with s3_with_faults(s3.port, plan) as endpoint:
+        SparkMetadata(opened(s3, path, endpoint), path).publish(landed())
+    assert len(lost) == LAST + 1
+    assert visible(opened(s3, path)) == [f"file-{number}" for number in range(LAST + 1)]
+
+
+def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3: S3, path: str) -> None:
+    tenant = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
+    with (
+        s3_with_faults(s3.port, lambda request: Fault.SLOW_DOWN) as endpoint,
+        pytest.raises(PathNotWritable, match=rf"The path {path} of the files sink cannot be written: .*SlowDown"),
+    ):
+        take_place(opened(s3, path, endpoint), tenant)
+    assert opened(s3, path).tree("") == {}
+
+
+def test_a_service_without_conditional_writes_is_refused_before_anything_is_written(
+    s3: S3, tmp_path_factory: pytest.TempPathFactory, path: str
+) -> None:
+    tenant = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
+    with S3(tmp_path_factory.mktemp("old-s3"), ignores_conditions=True) as old:
+        old.create_bucket(BUCKET)
+        with pytest.raises(ConditionsIgnored, match="ignores If-None-Match or If-Match"):
+            take_place(opened(old, path), tenant)
+        assert opened(old, path).tree("") == {}
+
+
+def test_two_streams_on_one_path_of_a_bucket_are_told_so_and_nothing_of_each_other(s3: S3, path: str) -> None:
+    take_place(opened(s3, path), Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata"))
+    before = opened(s3, path).tree("")
+    with pytest.raises(PathOfAnother, match="belongs to another stream than bank/accounts") as refused:
+        take_place(opened(s3, path), Tenant("bank/accounts", "ledger-2", "Parquet", (), "SparkMetadata"))
+    assert "shop" not in str(refused.value)
+    assert "ledger-1" not in str(refused.value)
+    assert opened(s3, path).tree("") == before

@@ -1,0 +1,104 @@
+"""A stream from Kafka to files on S3: drivers are killed, and ids are counted by Spark and, from the listing, by pyarrow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset
+import pyarrow.fs
+import pytest
+from click.testing import CliRunner
+
+from exactlyonce.cli.main import main
+from exactlyonce.reconcile.loop import Done
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from testbed.s3 import S3
+from testbed.spark import local_session
+from tests.offline import command
+from tests.rig import Rig
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as service:
+        service.create_bucket(BUCKET)
+        yield service
+
+
+def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, folder: Path, name: str) -> Rig:
+    files = {
+        "path": f"s3a://{BUCKET}/out/{name}",
+        "endpoint": s3.endpoint,
+        "pathStyle": True,
+        "secretRef": {"name": "lake"},
+    }
+    overrides = {
+        "spec.sink": {"files": files},
+        "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
+        "spec.source.kafka.maxOffsetsPerTrigger": 20,
+    }
+    rig = Rig(kafka, server, folder, name, overrides, partitions=2)
+    (rig.secrets / "lake").mkdir()
+    for key, value in s3.secret().items():
+        (rig.secrets / "lake" / key).write_text(value)
+    return rig
+
+
+def seen_by_spark(rig: Rig, s3: S3) -> Counter[int]:
+    settings = {
+        f"spark.hadoop.fs.s3a.{key}": value
+        for key, value in {
+            "endpoint": s3.endpoint,
+            "endpoint.region": "us-east-1",
+            "path.style.access": "true",
+            "access.key": s3.access_key,
+            "secret.key": s3.secret_key,
+        }.items()
+    }
+    with local_session("reads files on S3", settings) as session:
+        rows = session.read.parquet(f"s3a://{BUCKET}/out/{rig.name}").select("id").collect()
+    return Counter(row.id for row in rows)
+
+
+def seen_by_pyarrow(s3: S3, addresses: list[str]) -> Counter[int]:
+    store = pyarrow.fs.S3FileSystem(
+        access_key=s3.access_key, secret_key=s3.secret_key, endpoint_override=s3.endpoint, region="us-east-1"
+    )
+    paths = [address.removeprefix("s3://") for address in addresses]
+    table = pyarrow.dataset.dataset(paths, format="parquet", filesystem=store).to_table(columns=["id"])
+    return Counter(table["id"].to_pylist())
+
+
+def test_drivers_that_are_killed_around_the_ledgers_entry_lose_and_double_nothing_on_s3(
+    kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str
+) -> None:
+    rig = files_on_s3(kafka, postgres_18, s3, tmp_path, name)
+    rig.produce(60)
+    result = rig.run(crash="batch.rows-written@1=kill-driver batch.landed@2=kill-driver")
+    assert isinstance(result, Done), rig.story()
+    assert {"ReplayBatch", "SkipLanded"} <= set(rig.verdicts())
+    listed = command(rig, "files")
+    assert listed.exit_code == 0, listed.output
+    expected = Counter(rig.produced)
+    assert seen_by_pyarrow(s3, listed.stdout.splitlines()) == expected, rig.story()
+
+    orphans = command(rig, "files", "--remove-orphans", "--yes")
+    assert orphans.exit_code == 0, orphans.output
+    assert orphans.stdout.startswith(f"s3://{BUCKET}/out/{name}/"), "the killed driver left files"
+    kept = [f"s3://{BUCKET}/{entry['Key']}" for entry in s3.client().list_objects_v2(Bucket=BUCKET)["Contents"]]
+    assert set(listed.stdout.splitlines()) <= set(kept)
+    assert not set(orphans.stdout.splitlines()) & set(kept)
+    assert seen_by_spark(rig, s3) == expected, rig.story()
+    written = [file for file in (rig.folder / "state").rglob("*") if file.is_file()]
+    assert not [file for file in written if s3.secret_key in file.read_text(errors="replace")]
+    (rig.secrets / "lake" / "AWS_SECRET_ACCESS_KEY").unlink()
+    half = CliRunner().invoke(
+        main, ["files", str(rig.folder / "stream.yaml"), "--orphans", "--secrets", str(rig.secrets)]
+    )
+    assert half.exit_code == 1
+    assert "AWS_ACCESS_KEY_ID alone" in half.stderr
