@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from exactlyonce.api import refused_conf
+from exactlyonce.schema.places import S3A_BUCKETS
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "spark-settings.md"
@@ -24,10 +25,10 @@ def page() -> str:
     tuning = ", ".join(f"`{name.removeprefix(refused_conf.S3A)}`" for name in refused_conf.S3A_TUNING)
     rows += [
         (
-            f"`{refused_conf.S3A}…`, unless it is `{refused_conf.S3A_BUCKETS}…` or one of {tuning}",
+            f"`{refused_conf.S3A}…`, unless it is `{S3A_BUCKETS}…` or one of {tuning}",
             refused_conf.S3A_REASON,
         ),
-        (f"`{refused_conf.S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint.s3"),
+        (f"`{S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint.s3"),
         (
             "`spark.task.maxFailures`, `spark.stage.maxConsecutiveAttempts` with `delivery: AtMostOnce`",
             "a task runs once",

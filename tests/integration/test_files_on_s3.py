@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 import pyarrow.fs
@@ -65,7 +66,7 @@ def seen_by_spark(rig: Rig, s3: S3) -> Counter[int]:
     return Counter(row.id for row in rows)
 
 
-def seen_by_pyarrow(s3: S3, addresses: list[str]) -> Counter[int]:
+def seen_by_pyarrow(s3: S3, addresses: list[str]) -> Counter[Any]:
     store = pyarrow.fs.S3FileSystem(
         access_key=s3.access_key, secret_key=s3.secret_key, endpoint_override=s3.endpoint, region="us-east-1"
     )
