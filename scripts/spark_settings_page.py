@@ -29,6 +29,7 @@ def page() -> str:
             refused_conf.S3A_REASON,
         ),
         (f"`{S3A_BUCKETS}…` of the checkpoint's own bucket", "describe its service in spec.checkpoint.s3"),
+        (f"`{S3A_BUCKETS}…` of the bucket of sink.files", "describe its service in spec.sink.files"),
         (
             "`spark.task.maxFailures`, `spark.stage.maxConsecutiveAttempts` with `delivery: AtMostOnce`",
             "a task runs once",
