@@ -124,7 +124,9 @@ class ToyConnector:
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""
 
-    def prepare(self, spec: StreamSpec, ledger: Ledger, permit: Permit, stream: StreamRow) -> PreparedMemory:
+    def prepare(
+        self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
+    ) -> PreparedMemory:
         """Return the memory that rows are written to."""
         sink = spec.sink.spec
         assert isinstance(sink, ToySink), "the registry gives each connector its own spec"

@@ -73,6 +73,11 @@ class ToySink(Model):
         return None
 
     @property
+    def place_on_s3(self) -> None:
+        """Rows go to the memory."""
+        return
+
+    @property
     def commit(self) -> Commit:
         """A batch lands as a whole."""
         return Commit.BATCH
