@@ -14,7 +14,7 @@ REFUSED_FILES = (
         "files at a path that is none",
         {"spec.sink": {"files": {"path": "lake/orders"}}},
         "spec.sink.files.path",
-        "write an absolute path, or file:///path",
+        "write s3a://bucket/folder, an absolute path, or file:///path",
     ),
     Refused(
         "files at a path that climbs",
