@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
 
 from exactlyonce.api.spec import Delivery
-from exactlyonce.connectors.specs import Commit
-from exactlyonce.errors import ExactlyOnceError, OutcomeUnknown, Refused, Unreachable
+from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
@@ -23,95 +21,18 @@ from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import tasks
+from exactlyonce_spark.batch_terms import BatchSettings, Landing, LedgerWentBack, require_order, require_partitions
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
-from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target, TaskRange
+from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
+from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 log = logging.getLogger("exactlyonce.batch")
-
-
-class PlanUnfit(Refused):
-    """The query's plan cannot keep the promise with the sink as it is configured."""
-
-
-class LedgerWentBack(ExactlyOnceError):
-    """The ledger holds less than this very process has landed: the database was restored."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutedPlan:
-    """What Spark's executed plan says: all ranges, the range each task reads, and whether the query keeps state.
-
-    `task_ranges` is None where a task is not exactly one Kafka range.
-    """
-
-    ranges: Ranges
-    task_ranges: tuple[TaskRange, ...] | None
-    stateful: bool
-
-
-class SparkBatch(Protocol):
-    """A micro-batch in Spark's hands."""
-
-    @property
-    def number(self) -> BatchNumber:
-        """Its number."""
-        ...
-
-    def plan(self) -> ExecutedPlan:
-        """Read the executed plan, never the offset log: another process may have written that."""
-        ...
-
-    def collect(self) -> Any | None:
-        """Run the query and return its rows to the driver, or None when they turn out to be too large for that."""
-        ...
-
-    def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
-        """Run the query and give each task's rows to `job`; return what each successful task reports."""
-        ...
-
-    def unread(self) -> Any:
-        """Return the rows before the query has run, for a sink whose writer runs it."""
-        ...
-
-    def run_without_rows(self) -> None:
-        """Run the query for the state it keeps, and write nothing."""
-        ...
-
-    def records_read(self) -> int | None:
-        """How many records the scan has read, after the query has run."""
-        ...
-
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        """Return the malformed records of the ranges; read again unless the run counted none (`certain`: read anyway)."""
-        ...
-
-
-@dataclass(frozen=True)
-class BatchSettings:
-    """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself.
-
-    `deletes`: rows may delete their key, so the order of the records decides.
-    """
-
-    delivery: Delivery = Delivery.EXACTLY_ONCE
-    commit: Commit = Commit.BATCH
-    dead_letters: bool = False
-    small_batch_records: int = 2000
-    deletes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """What a batch that has landed held: the offsets of its ranges, and the rows it wrote where that is known."""
-
-    records: int
-    rows: int | None
 
 
 class BatchLoop:
@@ -176,10 +97,10 @@ class BatchLoop:
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
         self.in_hand = planned
         if self._settings.deletes:
-            _require_order(batch.number, plan)
+            require_order(batch.number, plan)
         follows_own = self._landed is not None and self._landed == planned.number - 1
         begun = begin_batch(
-            self._ledger, self._permit, planned, by_partition=self._by_partition, follows_own=follows_own
+            self._ledger, self._permit, planned, by_partition=self._settings.by_partition, follows_own=follows_own
         )
         reached("batch.begun", batch.number)
         if isinstance(begun, AlreadyLanded):
@@ -198,8 +119,8 @@ class BatchLoop:
     def _land_rows(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
         if self._manifest is not None:
             self._land_manifest(batch, planned, self._manifest)
-        elif self._by_partition:
-            self._require_partitions(batch, plan)
+        elif self._settings.by_partition:
+            require_partitions(batch.number, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
             if begun.finished or not self._landed_small(batch, planned):
                 self._land_by_partition(batch, plan, planned, begun)
@@ -214,11 +135,6 @@ class BatchLoop:
 
     def _has_landed(self, planned: PlannedBatch) -> None:
         self._landed, self.in_hand, self.stands = planned.number, None, planned.ranges.ends
-
-    @property
-    def _by_partition(self) -> bool:
-        exactly_once = self._settings.delivery is Delivery.EXACTLY_ONCE
-        return exactly_once and self._settings.commit is Commit.PARTITION
 
     def _landed_small(self, batch: SparkBatch, planned: PlannedBatch) -> bool:
         """The driver takes the rows and writes them in the landing transaction itself, where they are few."""
@@ -284,7 +200,7 @@ class BatchLoop:
 
     def _land_at_most_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """The positions move; then tasks write, each once. A crash in between loses at most this batch."""
-        self._check_source(planned, records_read=None)
+        self._log.require(planned.number, planned.ranges, planned.origin_ids, None)
         land_batch(self._ledger, self._permit, self._marked(planned), lambda _: Written(None), status=BatchStatus.TAKEN)
         reached("batch.landed", batch.number)
         reports = batch.run_tasks(tasks.WriteJob(batch.number, self._permit, once=True))
@@ -308,18 +224,11 @@ class BatchLoop:
         written, records_read = Written(rows, len(letters)), batch.records_read()
         lost: tuple[FailureRow, ...] = ()
         try:
-            self._check_source(planned, records_read)
+            self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
         except RecordsLost as problem:
             taken = planned_row(self._permit, planned, BatchStatus.TAKEN, written, records_read)
             lost = failures_of(taken, FailureStatus.LOST, self._source.address, str(problem))
         complete_taken(self._ledger, self._permit, planned, written, records_read, frozenset(tags), lost)
-
-    def _require_partitions(self, batch: SparkBatch, plan: ExecutedPlan) -> None:
-        if plan.task_ranges is None:
-            raise PlanUnfit(
-                f"Batch {batch.number}: commit: Partition needs a query whose every task reads exactly one range of the source "
-                "and nothing else (no join, aggregation, union or repartition); set commit to Batch in the sink."
-            )
 
     def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
         """Each task lands its partition; then the batch is closed."""
@@ -371,15 +280,12 @@ class BatchLoop:
     def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
         letters = self._letters(batch, planned.ranges, certain=False)
         records_read = batch.records_read()
-        self._check_source(planned, records_read)
+        self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
         reached("batch.source-checked", batch.number)
         return records_read, letters
 
     def _letters(self, batch: SparkBatch, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
         return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()
-
-    def _check_source(self, planned: PlannedBatch, records_read: int | None) -> None:
-        self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
         """Return each topic's id, asked once per topic; the check before each commit compares with the source's."""
@@ -387,13 +293,3 @@ class BatchLoop:
         if unknown:
             self._origin_ids.update(self._source.now(unknown).origin_ids)
         return {key.origin: self._origin_ids[key.origin] for key in ranges}
-
-
-def _require_order(batch: BatchNumber, plan: ExecutedPlan) -> None:
-    """The last row of a key is of its last record only where no shuffle and no state stand between record and row."""
-    if plan.task_ranges is None or plan.stateful:
-        raise PlanUnfit(
-            f"Batch {batch}: source.format.onTombstone: Delete needs a query that keeps the order of the records: every task "
-            "reads exactly one Kafka range and nothing else (no join, aggregation, deduplication, union or repartition). "
-            "Change the transform, or set onTombstone: Skip."
-        )

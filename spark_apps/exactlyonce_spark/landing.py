@@ -23,16 +23,20 @@ from exactlyonce.ledger.rows import (
     LedgerView,
     StreamRow,
 )
-from exactlyonce.positions.fingerprint import Fingerprint, is_other_origin
+from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.landing_checks import (
+    require_completed,
+    require_next,
+    require_recorded,
+    require_same,
+    require_start,
+)
 from exactlyonce_spark.planned import (
     AlreadyLanded,
-    BatchNotRecorded,
-    BatchPlannedOtherwise,
     Begun,
     LandingRefused,
-    OriginReplaced,
     PlannedBatch,
     PositionsDiffer,
     Written,
@@ -64,13 +68,13 @@ def begin_batch(
     """
     view = require_permit(ledger, permit)
     if view.stream.landed_batch == batch.number:
-        _require_same(batch, view.batch(batch.number))
+        require_same(batch, view.batch(batch.number))
         if batch.stateful and not view.stream.stateful:
             _record_state(ledger, permit)
         return AlreadyLanded()
-    _require_next(view.stream, batch)
+    require_next(view.stream, batch)
     finished = _finished(view.landed, batch.ranges) if by_partition else frozenset()
-    _require_start(view.landed, batch, except_for=finished)
+    require_start(view.landed, batch, except_for=finished)
     # Partitions that land one by one are explained by this record, and each of them looks for it in the transaction that
     # lands it; so nothing waits for the disk here.
     with ledger.transaction(lasting=False, dispensable=follows_own and not by_partition) as transaction:
@@ -128,11 +132,11 @@ def land_batch(
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
             reached("land.fenced", batch.number)
-            _require_next(stream, batch)
+            require_next(stream, batch)
             if status is BatchStatus.TAKEN:
-                _require_completed(transaction, permit.stream_id, BatchNumber(batch.number - 1))
+                require_completed(transaction, permit.stream_id, BatchNumber(batch.number - 1))
             landed = transaction.read_positions(permit.stream_id)
-            _require_start(landed, batch)
+            require_start(landed, batch)
             written = write(transaction)
             reached("land.rows-moved", batch.number)
             _advance(transaction, permit.stream_id, batch, landed)
@@ -175,7 +179,7 @@ def land_partition(
             raise LandingRefused(
                 f"Batch {batch} does not follow on batch {stream.landed_batch}, the latest that landed."
             )
-        _require_recorded(transaction, permit.stream_id, batch, partition, offsets)
+        require_recorded(transaction, permit.stream_id, batch, partition, offsets)
         kept = {} if fingerprint is None else {partition: fingerprint}
         if transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(origin_ids), kept) != 1:
             found = transaction.read_positions(permit.stream_id).positions.get(partition, 0)
@@ -206,7 +210,7 @@ def finish_partitions(
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
             reached("land.fenced", batch.number)
-            _require_next(stream, batch)
+            require_next(stream, batch)
             landed = transaction.read_positions(permit.stream_id)
             unfinished = [str(key) for key, end in batch.ranges.ends.items() if landed.positions.get(key, 0) != end]
             if unfinished:
@@ -265,72 +269,8 @@ def _has_landed(ledger: Ledger, permit: Permit, batch: PlannedBatch) -> bool:
         stream = fence(transaction, permit, Lock.UPDATE)
         if stream.landed_batch != batch.number:
             return False
-        _require_same(batch, transaction.read_batch(permit.stream_id, batch.number))
+        require_same(batch, transaction.read_batch(permit.stream_id, batch.number))
         return True
-
-
-def _require_same(batch: PlannedBatch, landed: BatchRow | None) -> None:
-    if landed is None or landed.ranges != batch.ranges:
-        found = "no ranges" if landed is None else str(landed.ranges)
-        raise BatchPlannedOtherwise(f"Batch {batch.number} landed with {found} and Spark plans {batch.ranges}.")
-
-
-def _require_next(stream: StreamRow, batch: PlannedBatch) -> None:
-    if stream.landed_batch != batch.number - 1:
-        raise LandingRefused(
-            f"Batch {batch.number} does not follow on batch {stream.landed_batch}, the latest that landed."
-        )
-
-
-def _require_recorded(
-    transaction: LedgerTransaction,
-    stream_id: str,
-    batch: BatchNumber,
-    partition: Partition,
-    offsets: OffsetRange,
-) -> None:
-    """The record of the batch in progress is what explains a partition that landed alone.
-
-    It was committed before the task began; a server that crashed since, or a standby that was promoted, may lack it. A
-    partition that landed without it would leave a ledger that contradicts itself.
-    """
-    row = transaction.read_batch(stream_id, batch)
-    if row is None or row.ranges.get(partition) != offsets:
-        found = "no such batch" if row is None else f"{row.ranges}"
-        raise BatchNotRecorded(
-            f"The record of batch {batch}, which reads {partition} {offsets}, is not in the ledger any more ({found}): the "
-            "database lost its latest transactions. Nothing was written; the batch runs again."
-        )
-
-
-def _require_completed(transaction: LedgerTransaction, stream_id: str, before: BatchNumber) -> None:
-    """AtMostOnce: the batch before was written or given up; only a database restored to a moment in between says neither."""
-    row = transaction.read_batch(stream_id, before)
-    if row is not None and row.status is BatchStatus.TAKEN:
-        raise LandingRefused(
-            f"Batch {before} was taken and never completed; reconciliation has to record what it lost."
-        )
-
-
-def _require_start(
-    landed: LandedPositions, batch: PlannedBatch, except_for: frozenset[Partition] = frozenset()
-) -> None:
-    """Every partition, empty ranges too, starts where the sink stands; one that the ledger does not know starts at 0."""
-    absent = [str(key) for key in landed.positions if key not in batch.ranges]
-    if absent:
-        raise PositionsDiffer(f"Batch {batch.number} does not read {', '.join(absent)}, which the stream has read.")
-    for key, offsets in batch.ranges.items():
-        known = landed.positions.get(key, 0)
-        if known != offsets.from_offset and key not in except_for:
-            raise PositionsDiffer(
-                f"Batch {batch.number} reads {key} from {offsets.from_offset}, the sink stands at {known}."
-            )
-    for topic, topic_id in batch.origin_ids.items():
-        first = landed.origin_ids.get(topic)
-        if is_other_origin(first, topic_id):
-            raise OriginReplaced(
-                f"Topic {topic} has the id {topic_id}, and {first} is the one whose records have landed."
-            )
 
 
 def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[Partition]:

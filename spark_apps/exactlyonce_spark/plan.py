@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
-from exactlyonce_spark.batch import ExecutedPlan
 from exactlyonce_spark.connectors.ports import SourceReader
+from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import TaskRange
 
 _SCAN = "MicroBatchScanExec"

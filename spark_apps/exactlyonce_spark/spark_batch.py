@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 
 from exactlyonce.api.format import DELETED
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
-from exactlyonce_spark.batch import ExecutedPlan
 from exactlyonce_spark.connectors.ports import FittedColumn
 from exactlyonce_spark.plan import PlanReader
+from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter
 from exactlyonce_spark.tasks import Job, TaskReport
 from exactlyonce_spark.worker import REPORT_SCHEMA, WorkerPlan, task_function

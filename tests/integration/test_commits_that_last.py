@@ -10,7 +10,7 @@ from contextlib import closing
 import psycopg2
 import pytest
 
-from exactlyonce.connectors.postgres import ledger as postgres
+from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.tables import MIGRATIONS, WITNESSES_SINCE
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
@@ -174,8 +174,8 @@ def test_a_driver_that_is_newer_than_the_ledger_says_that_the_operator_goes_firs
 ) -> None:
     server_of_this_file.execute("drop schema exactlyonce cascade", name)
     with monkeypatch.context() as older_release:
-        older_release.setattr(postgres, "MIGRATIONS", MIGRATIONS[: WITNESSES_SINCE - 1])
-        older_release.setattr(postgres, "SCHEMA_VERSION", WITNESSES_SINCE - 1)
+        older_release.setattr(migrating, "MIGRATIONS", MIGRATIONS[: WITNESSES_SINCE - 1])
+        older_release.setattr(migrating, "SCHEMA_VERSION", WITNESSES_SINCE - 1)
         ledger.prepare()
     with pytest.raises(LedgerRefused) as refused:
         ledger.require_version(WITNESSES_SINCE, "delivery: AtMostOnce")

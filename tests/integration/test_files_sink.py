@@ -28,10 +28,12 @@ from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.positions.spans import PositionSpan
 from exactlyonce_spark import crash_points
-from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.batch_terms import BatchSettings
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 from exactlyonce_spark.manifest_landing import recover_manifests
+from exactlyonce_spark.spark_port import ExecutedPlan
 from testbed.postgres import Postgres
 from testbed.spark import local_session
 from tests.ledgers import IDS, P0, P1, STREAM, ledger_on, new_stream, started

@@ -103,8 +103,8 @@ def test_a_driver_of_the_release_before_moves_offsets_on_in_the_migrated_tables(
     postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("exactlyonce.connectors.postgres.ledger.MIGRATIONS", MIGRATIONS[:6])
-        before.setattr("exactlyonce.connectors.postgres.ledger.SCHEMA_VERSION", 6)
+        before.setattr("exactlyonce.connectors.postgres.migrating.MIGRATIONS", MIGRATIONS[:6])
+        before.setattr("exactlyonce.connectors.postgres.migrating.SCHEMA_VERSION", 6)
         old = ledger_on(postgres_18, name)
         started(old)
     new = PostgresLedger(old.address, limits=QUICK)
@@ -121,8 +121,8 @@ def test_a_ledger_that_was_not_migrated_refuses_shards_and_keeps_offsets(
     postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("exactlyonce.connectors.postgres.ledger.MIGRATIONS", MIGRATIONS[:6])
-        before.setattr("exactlyonce.connectors.postgres.ledger.SCHEMA_VERSION", 6)
+        before.setattr("exactlyonce.connectors.postgres.migrating.MIGRATIONS", MIGRATIONS[:6])
+        before.setattr("exactlyonce.connectors.postgres.migrating.SCHEMA_VERSION", 6)
         ledger = ledger_on(postgres_18, name)
     started(ledger)
     with pytest.raises(LedgerRefused, match="named partitions"), ledger.transaction() as transaction:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from exactlyonce.connectors.postgres import ledger as postgres
+from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION, Migration
@@ -49,8 +49,8 @@ def server(request: pytest.FixtureRequest) -> Postgres:
 
 def run_release(monkeypatch: pytest.MonkeyPatch, *migrations: Migration) -> None:
     """Run this code as the release whose migrations these are."""
-    monkeypatch.setattr(postgres, "MIGRATIONS", migrations)
-    monkeypatch.setattr(postgres, "SCHEMA_VERSION", migrations[-1].version)
+    monkeypatch.setattr(migrating, "MIGRATIONS", migrations)
+    monkeypatch.setattr(migrating, "SCHEMA_VERSION", migrations[-1].version)
 
 
 def versions(server: Postgres, name: str) -> list[tuple[object, ...]]:

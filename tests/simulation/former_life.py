@@ -12,7 +12,8 @@ from typing import Any, cast
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
-from exactlyonce_spark.batch import BatchLoop, BatchSettings
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.batch_terms import BatchSettings
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.source import MemoryTopic

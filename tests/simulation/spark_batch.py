@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import ExecutedPlan
+from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.simulation.scheduler import Actor, Process
 from tests.simulation.spark_errors import (

@@ -12,8 +12,10 @@ from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRef
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch import BatchLoop, BatchSettings, ExecutedPlan, Landing, PlanUnfit
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.batch_terms import BatchSettings, Landing, PlanUnfit
 from exactlyonce_spark.source_check import RecordsLost
+from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.ledgers import IDS, P0, P1, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger, MemoryTransaction

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from exactlyonce.launch.last_words import MAX_BYTES, Ending, LastWords
-from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, needs_node, node_state, state_of
+from exactlyonce.launch.pod_endings import Patience, Reason, state_of
+from exactlyonce.launch.pod_nodes import NodeState, needs_node, node_state
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, DriverState, Ended, Gone, Running
 

@@ -15,8 +15,9 @@ from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.launch.driver_document import PROGRESS_VARIABLE
 from exactlyonce.launch.driver_progress import progress_file, progress_limit, with_progress_probe
-from exactlyonce.launch.pod_endings import NodeState, Patience, state_of
+from exactlyonce.launch.pod_endings import Patience, state_of
 from exactlyonce.launch.pod_names import DRIVER
+from exactlyonce.launch.pod_nodes import NodeState
 from exactlyonce.launch.port import Ended, Gone, Running
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from exactlyonce.checkpoint import checksums, files
 from exactlyonce.checkpoint.codec import PositionCodec
+from exactlyonce.checkpoint.log_numbers import number_of, numbers_of
 from exactlyonce.checkpoint.store import Entry, FileMissing, LogStore
 from exactlyonce.positions.ranges import BatchNumber, Positions
 
@@ -130,8 +131,8 @@ class _Reader:
         self._generation = generation
         self._root = store.list(generation)
         self._listings = {log: self._list(log) for log in ("offsets", "commits")}
-        self._offsets = _numbers(self._listings["offsets"])
-        self._commits = _numbers(self._listings["commits"])
+        self._offsets = numbers_of(self._listings["offsets"])
+        self._commits = numbers_of(self._listings["commits"])
         self._stateful = any(entry.is_folder for entry in self._list("state"))
 
     def _list(self, folder: str) -> tuple[Entry, ...]:
@@ -189,14 +190,14 @@ class _Reader:
             self._check_foreign_numbers(log, numbers)
             self._check_stray_checksums(log, numbers)
             for entry in self._listings[log]:
-                if _number(entry) is not None and entry.size_bytes == 0:
+                if number_of(entry) is not None and entry.size_bytes == 0:
                     raise _Found(Damage.FILE_EMPTY, f"{log}/{entry.name}: it has no bytes")
 
     def _check_foreign_numbers(self, log: str, numbers: list[BatchNumber]) -> None:
         """Spark parses every file's name (String.toLong), so `007` is batch 7 to it, and then there is no file `7`."""
         latest = numbers[-1] if numbers else -1
         for entry in self._listings[log]:
-            foreign = not entry.is_folder and _number(entry) is None and _PARSED_AS_LONG.fullmatch(entry.name)
+            foreign = not entry.is_folder and number_of(entry) is None and _PARSED_AS_LONG.fullmatch(entry.name)
             if foreign and int(entry.name) > latest:
                 words = f"{log}/{entry.name} is no log file, and Spark takes its name for batch {int(entry.name)}"
                 raise _Found(Damage.FOREIGN_NUMBER, words)
@@ -291,13 +292,3 @@ class _Reader:
             raise _Found(Damage.FILE_TORN, f"{path}: {problem}") from problem
         except files.VersionUnsupported as problem:
             raise _Found(Damage.VERSION_UNSUPPORTED, f"{path}: {problem}") from problem
-
-
-def _number(entry: Entry) -> BatchNumber | None:
-    """Return the batch a log file is of; Spark lists files with whole numbers for names and nothing else."""
-    plain = entry.name.isascii() and entry.name.isdigit() and str(int(entry.name)) == entry.name
-    return BatchNumber(int(entry.name)) if plain and not entry.is_folder else None
-
-
-def _numbers(listing: tuple[Entry, ...]) -> list[BatchNumber]:
-    return sorted(number for entry in listing if (number := _number(entry)) is not None)

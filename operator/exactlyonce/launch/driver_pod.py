@@ -15,7 +15,6 @@ import yaml
 
 from exactlyonce.launch.driver_document import (
     BLOCK_PORT,
-    CHECKPOINT_VARIABLE,
     METRICS_PORT,
     POD_IP,
     PROGRESS_VARIABLE,
@@ -27,7 +26,8 @@ from exactlyonce.launch.driver_document import (
     Size,
 )
 from exactlyonce.launch.driver_progress import progress_file, with_progress_probe
-from exactlyonce.launch.network_secret import NETWORK_FILE, network_mount, network_secret, network_volume
+from exactlyonce.launch.driver_volumes import SECRETS_MOUNT, mounts_of, networks_volume, s3_secret, volumes_of
+from exactlyonce.launch.network_secret import NETWORK_FILE, network_mount, network_secret
 from exactlyonce.launch.pod_names import (
     DRIVER,
     ENDING_FINALIZER,
@@ -42,7 +42,6 @@ from exactlyonce.launch.pod_names import (
     labels_of,
     network_secret_name,
     ui_service_name,
-    volume_name,
 )
 from exactlyonce.launch.pod_settings import PodSettings
 from exactlyonce.launch.pod_template import DRIVER_ROLE, EXECUTOR_ROLE, Manifest, merged
@@ -51,7 +50,6 @@ from exactlyonce.launch.restricted import OWN_SECURITY, POD_SECURITY
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 
 ATTEMPT_FOLDER = "/etc/exactlyonce/attempt"
-SECRETS_MOUNT = "/etc/exactlyonce/secrets"
 TERMINATION_LOG = "/dev/termination-log"
 DRIVER_FILE, EXECUTOR_FILE, BRIEF_FILE = "driver.json", "executor.yaml", "reconcile.json"
 STREAM_FILE = "stream.json"
@@ -107,13 +105,13 @@ def executor_template(settings: PodSettings) -> Manifest:
             {
                 "name": EXECUTOR,
                 "workingDir": SCRATCH,
-                "env": [*_variables(), *_s3_secret(settings)],
-                "volumeMounts": [*_mounts(settings), network_mount()],
+                "env": [*_variables(), *s3_secret(settings)],
+                "volumeMounts": [*mounts_of(settings), network_mount()],
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": OWN_SECURITY,
             }
         ],
-        "volumes": [*_volumes(settings), _network_volume(settings)],
+        "volumes": [*volumes_of(settings), networks_volume(settings)],
     }
     metadata = {"labels": labels_of(settings.stream, settings.attempt, EXECUTOR), "annotations": _annotations(settings)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -164,8 +162,8 @@ def _driver_pod(settings: PodSettings) -> Manifest:
         "containers": [_driver_container(settings)],
         "volumes": [
             {"name": "attempt", "configMap": {"name": name}},
-            *_volumes(settings),
-            _network_volume(settings),
+            *volumes_of(settings),
+            networks_volume(settings),
         ],
     }
     if settings.image.pull_secrets:
@@ -215,7 +213,7 @@ def _container(settings: PodSettings, name: str, arguments: list[str], own: Mani
         "workingDir": SCRATCH,
         **own,
         "resources": _resources(settings.driver),
-        "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *_mounts(settings)],
+        "volumeMounts": [{"name": "attempt", "mountPath": ATTEMPT_FOLDER, "readOnly": True}, *mounts_of(settings)],
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": OWN_SECURITY,
@@ -273,40 +271,3 @@ def _resources(size: Size) -> dict[str, Any]:
 
 def _variables() -> list[Manifest]:
     return [{"name": SECRETS_FOLDER, "value": SECRETS_MOUNT}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108 - a volume of the pod alone
-
-
-def _s3_secret(settings: PodSettings) -> list[Manifest]:
-    """Executors write files and the state of stateful queries; they read no document that would name the secret."""
-    if settings.s3_secret is None:
-        return []
-    return [{"name": CHECKPOINT_VARIABLE, "value": settings.s3_secret}]
-
-
-def _volumes(settings: PodSettings) -> list[Manifest]:
-    volumes: list[Manifest] = [
-        {"name": "tmp", "emptyDir": {}},
-        {"name": "spark-local-dir-1", "emptyDir": {}},  # the name by which Spark takes it for its local folder
-    ]
-    volumes += [
-        {"name": volume_name("secret", secret), "secret": {"secretName": secret}} for secret in settings.secrets
-    ]
-    if settings.claim is not None:
-        volumes.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": settings.claim.name}})
-    return volumes
-
-
-def _network_volume(settings: PodSettings) -> Manifest:
-    return network_volume(network_secret_name(settings.stream, settings.attempt))
-
-
-def _mounts(settings: PodSettings) -> list[Manifest]:
-    mounts: list[Manifest] = [
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod alone
-        {"name": "spark-local-dir-1", "mountPath": SCRATCH},
-    ]
-    for secret in settings.secrets:
-        folder = f"{SECRETS_MOUNT}/{secret}"
-        mounts.append({"name": volume_name("secret", secret), "mountPath": folder, "readOnly": True})
-    if settings.claim is not None:
-        mounts.append({"name": "checkpoint", "mountPath": settings.claim.folder})
-    return mounts

@@ -6,7 +6,6 @@ record, and with it the proof of its end and its last words, until both are in t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,10 +13,10 @@ from typing import Any
 
 from exactlyonce.crash_points import reached
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer, ApiServerUnreachable
-from exactlyonce.launch.driver_pod import STREAM_FILE, Manifests
+from exactlyonce.launch.driver_pod import Manifests
 from exactlyonce.launch.executor_pods import has_just_started, why_idle
 from exactlyonce.launch.network_secret import drawn
-from exactlyonce.launch.pod_endings import NodeState, Patience, Reason, is_over, needs_node, node_state, state_of
+from exactlyonce.launch.pod_endings import Patience, Reason, is_over, state_of
 from exactlyonce.launch.pod_names import (
     ATTEMPT_LABEL,
     DRIVER,
@@ -28,6 +27,7 @@ from exactlyonce.launch.pod_names import (
     selector_of,
     ui_service_name,
 )
+from exactlyonce.launch.pod_nodes import NodeState, needs_node, node_state
 from exactlyonce.launch.pod_template import Manifest
 from exactlyonce.launch.port import (
     NO_ORDERS,
@@ -40,6 +40,7 @@ from exactlyonce.launch.port import (
     Orders,
     Running,
 )
+from exactlyonce.launch.records import attempt_of, role_of, spec_in
 from exactlyonce.positions.ranges import Epoch
 
 _CREATED = {
@@ -68,7 +69,7 @@ class KubernetesLauncher:
 
     def latest(self) -> Epoch:
         """Return the highest attempt of which something with this stream's name is there, whoever made it."""
-        return max((_attempt_of(found) for kind in _RECORDS for found in self._listed(kind)), default=Epoch(0))
+        return max((attempt_of(found) for kind in _RECORDS for found in self._listed(kind)), default=Epoch(0))
 
     def look(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, from its pod's record as it is now."""
@@ -131,12 +132,12 @@ class KubernetesLauncher:
 
     def latest_spec(self) -> Mapping[str, Any] | None:
         """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
-        return _spec_in(max(self._config_maps(), key=_attempt_of, default=None))
+        return spec_in(max(self._config_maps(), key=attempt_of, default=None))
 
     def spec_of(self, attempt: Epoch) -> Mapping[str, Any] | None:
         """Return the spec that an attempt was made of; None where its ConfigMap is gone, or is not this stream's."""
         found = self._read("ConfigMap", driver_name(self.stream, attempt))
-        return _spec_in(found if found is not None and self._is_ours(found, attempt) else None)
+        return spec_in(found if found is not None and self._is_ours(found, attempt) else None)
 
     def drain(self, attempt: Epoch) -> None:
         """Delete the driver's pod: its kubelet asks the driver to end, and waits for the grace period."""
@@ -158,32 +159,32 @@ class KubernetesLauncher:
         stays as long as any attempt is kept: it has the last spec that could be used. That of the attempt `good` stays in any
         case: it has the spec that a bad update is rolled back to.
         """
-        pods = [pod for pod in self._listed("Pod") if _attempt_of(pod) <= recorded]
-        drivers = [pod for pod in pods if _role_of(pod) == DRIVER and self._is_ours(pod)]
+        pods = [pod for pod in self._listed("Pod") if attempt_of(pod) <= recorded]
+        drivers = [pod for pod in pods if role_of(pod) == DRIVER and self._is_ours(pod)]
         kept: set[Epoch] = set()
-        for pod in sorted(drivers, key=_attempt_of, reverse=True):
+        for pod in sorted(drivers, key=attempt_of, reverse=True):
             deleted = "deletionTimestamp" in pod["metadata"]
             if not deleted and is_over(pod) and len(kept) < keep:
-                kept.add(_attempt_of(pod))
+                kept.add(attempt_of(pod))
             elif not deleted:
                 self._delete(pod, "Pod")
             self.release(pod)
         for pod in pods:
-            if _role_of(pod) == EXECUTOR and self._is_left_behind(pod):
+            if role_of(pod) == EXECUTOR and self._is_left_behind(pod):
                 self._delete(pod, "Pod")
         config_maps = self._config_maps()
         if keep:
-            kept |= {max(map(_attempt_of, config_maps), default=recorded)}
+            kept |= {max(map(attempt_of, config_maps), default=recorded)}
         if good is not None:
             kept |= {good}
         for config_map in config_maps:
-            if _attempt_of(config_map) <= recorded and _attempt_of(config_map) not in kept:
+            if attempt_of(config_map) <= recorded and attempt_of(config_map) not in kept:
                 self._delete(config_map, "ConfigMap")
 
     def release_all(self) -> None:
         """Let every driver's pod of this name go: there is no stream any more whose status could record its end."""
         for pod in self._listed("Pod"):
-            if _role_of(pod) == DRIVER:
+            if role_of(pod) == DRIVER:
                 self.release(pod)
 
     def remove_service(self) -> None:
@@ -248,12 +249,12 @@ class KubernetesLauncher:
         """
         owners = found["metadata"].get("ownerReferences") or ()
         owned = any(owner["uid"] == (owner_uid or self.owner_uid) for owner in owners)
-        return owned and attempt in (None, _attempt_of(found))
+        return owned and attempt in (None, attempt_of(found))
 
     def _is_left_behind(self, executor: Manifest) -> bool:
         """Whether an executor is one of a driver that is over; Spark makes its driver's pod its owner."""
         metadata = executor["metadata"]
-        driver = driver_name(self.stream, _attempt_of(executor))
+        driver = driver_name(self.stream, attempt_of(executor))
         owners = metadata.get("ownerReferences") or ()
         return "deletionTimestamp" not in metadata and any(owner["name"] == driver for owner in owners)
 
@@ -289,25 +290,3 @@ class KubernetesLauncher:
         except Answered as answer:
             name = found["metadata"]["name"]
             raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be deleted: {answer}.") from answer
-
-
-def _spec_in(config_map: Manifest | None) -> Mapping[str, Any] | None:
-    """Return the spec in an attempt's ConfigMap, or None where it has none that can be read."""
-    if config_map is None:
-        return None
-    try:
-        spec = json.loads(config_map["data"][STREAM_FILE])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return spec if isinstance(spec, dict) else None
-
-
-def _attempt_of(found: Manifest) -> Epoch:
-    """The attempt that an object belongs to; what says none belongs to the first."""
-    label = (found["metadata"].get("labels") or {}).get(ATTEMPT_LABEL, "")
-    return Epoch(int(label)) if label.isdigit() else Epoch(0)
-
-
-def _role_of(found: Manifest) -> str | None:
-    role: str | None = (found["metadata"].get("labels") or {}).get(ROLE_LABEL)
-    return role

@@ -13,9 +13,18 @@ from enum import StrEnum
 
 from exactlyonce.launch.driver_progress import hangs_from
 from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
-from exactlyonce.launch.pod_names import DRIVER, RECONCILE
-from exactlyonce.launch.pod_records import TOLD_MOST, Manifest, condition, cut, held_back, moment
-from exactlyonce.launch.pod_verdict import PodVerdict, parse_pod_verdict
+from exactlyonce.launch.pod_facts import (
+    driver_spec,
+    driver_status,
+    name_of,
+    note_of,
+    sentence,
+    terminated_state,
+    word_of,
+    words_of,
+)
+from exactlyonce.launch.pod_nodes import NodeState
+from exactlyonce.launch.pod_records import Manifest, condition, cut, held_back, moment
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 
 
@@ -55,14 +64,6 @@ class Patience:
     silent_kubelet: timedelta = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What is known of a pod's node: whether it exists, whether its kubelet reports, and since when."""
-
-    exists: bool
-    silent_since: datetime | None = None
-
-
 _PULL_FAILURES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable"}
 _HOPELESS_PULLS = {"ErrImageNeverPull", "InvalidImageName"}
 _CANNOT_START = {"StartError", "ContainerCannotRun"}
@@ -85,30 +86,9 @@ _NOT_ITS_FAULT = {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_SHUT_DOWN, Reaso
 _KILLED, _TERMINATED = 137, 143  # 128 + SIGKILL, 128 + SIGTERM
 
 
-def needs_node(pod: Manifest) -> bool:
-    """Whether `state_of` wants to know the pod's node: its record alone does not say that the driver runs."""
-    if _terminated(pod) is not None or not pod["spec"].get("nodeName"):
-        return False
-    return condition(pod, "Ready").get("status") != "True" or "deletionTimestamp" in pod["metadata"]
-
-
 def is_over(pod: Manifest) -> bool:
     """Whether the pod will not run any more; its phase may follow the end of the driver's container a moment later."""
-    return _terminated(pod) is not None or pod["status"].get("phase") in ("Failed", "Succeeded")
-
-
-def node_state(node: Manifest | None) -> NodeState:
-    """Return what a node's record says, None being a node that does not exist.
-
-    Source: the node lifecycle controller sets Ready to Unknown when a kubelet has not renewed its lease for
-    node-monitor-grace-period.
-    """
-    if node is None:
-        return NodeState(exists=False)
-    ready = next((entry for entry in node["status"].get("conditions", ()) if entry["type"] == "Ready"), None)
-    if ready is None or ready["status"] != "Unknown":
-        return NodeState(exists=True)
-    return NodeState(exists=True, silent_since=moment(ready["lastTransitionTime"]))
+    return terminated_state(pod) is not None or pod["status"].get("phase") in ("Failed", "Succeeded")
 
 
 def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Running | Ended | Gone:
@@ -121,7 +101,7 @@ def state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: dat
 
 
 def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Running | Ended | Gone:
-    terminated = _terminated(pod)
+    terminated = terminated_state(pod)
     if terminated is not None and terminated.get("reason") != _UNKNOWN:
         return _ended(pod, terminated)
     if is_over(pod):
@@ -136,9 +116,9 @@ def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: da
 
 
 def _living(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
-    if "running" in _driver(pod).get("state", {}):
+    if "running" in driver_status(pod).get("state", {}):
         leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
-        where = _sentence(f"{_name(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}.")
+        where = sentence(f"{name_of(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}.")
         return _if_it_progresses(pod, Running(where), now)
     return _starting(pod, patience, now)
 
@@ -152,36 +132,28 @@ def _if_it_progresses(pod: Manifest, state: Running, now: datetime) -> Running:
         return replace(state, gives_up_at=given_up_at)
     return replace(
         state,
-        hangs=f"The driver of {_name(pod)} has shown no progress for all of driver.progressTimeout and is replaced; "
+        hangs=f"The driver of {name_of(pod)} has shown no progress for all of driver.progressTimeout and is replaced; "
         "if its batch is merely slow, give driver.progressTimeout more.",
     )
 
 
 def _shown(pod: Manifest) -> DriverPod:
-    state = _driver(pod).get("state", {})
+    state = driver_status(pod).get("state", {})
     started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    image, moment_started = _driver_spec(pod).get("image"), None if not started else moment(started)
-    return DriverPod(pod["metadata"]["name"], image, moment_started, _word(pod))
-
-
-def _word(pod: Manifest) -> PodVerdict | None:
-    """What the reconciliation in the pod has said; the kubelet reports it when its container has ended."""
-    statuses = pod["status"].get("initContainerStatuses", ())
-    found: Manifest = next((entry for entry in statuses if entry["name"] == RECONCILE), {})
-    terminated = found.get("state", {}).get("terminated") or {}
-    return parse_pod_verdict(terminated.get("message") or "")
+    image, moment_started = driver_spec(pod).get("image"), None if not started else moment(started)
+    return DriverPod(pod["metadata"]["name"], image, moment_started, word_of(pod))
 
 
 def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     """The kubelet reported the driver's container as terminated: nothing of it runs any more."""
     node = pod["spec"].get("nodeName", "?")
-    proof = f"the kubelet of node {node} reported the container of {_name(pod)} terminated"
+    proof = f"the kubelet of node {node} reported the container of {name_of(pod)} terminated"
     if terminated.get("finishedAt"):
         proof += f" at {terminated['finishedAt']}"
     message = terminated.get("message") or ""
     words = parse_last_words(message) or parse_cut_words(message)
     reason, told = _why(pod, terminated, words)
-    why = _sentence(told)
+    why = sentence(told)
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):
         return Ended(proof, words, why)
     if words is not None and reason is Reason.OUT_OF_MEMORY:
@@ -197,28 +169,28 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
 
 
 def _why(pod: Manifest, terminated: Manifest, words: LastWords | None) -> tuple[Reason, str]:
-    status, said = terminated.get("exitCode"), _said(terminated)
+    status, said = terminated.get("exitCode"), words_of(terminated)
     if terminated.get("reason") in _CANNOT_START:
-        return Reason.CANNOT_START, f"The container of {_name(pod)} could not be started{said}"
+        return Reason.CANNOT_START, f"The container of {name_of(pod)} could not be started{said}"
     if terminated.get("reason") == "OOMKilled":
-        limit = _driver_spec(pod).get("resources", {}).get("limits", {}).get("memory", "its limit")
+        limit = driver_spec(pod).get("resources", {}).get("limits", {}).get("memory", "its limit")
         return Reason.OUT_OF_MEMORY, (
-            f"{_name(pod)} needed more than {limit} of memory and was killed; give it more by driver.memory, or by "
+            f"{name_of(pod)} needed more than {limit} of memory and was killed; give it more by driver.memory, or by "
             "driver.memoryOverhead where the heap was not the cause."
         )
     disrupted = _disruption(pod)
     if disrupted is not None:
         reason, told = disrupted
-        return reason, f"{_name(pod)} ended because {told}{_note(pod)}."
+        return reason, f"{name_of(pod)} ended because {told}{note_of(pod)}."
     if "deletionTimestamp" in pod["metadata"] and words is None and status == _TERMINATED:
-        return Reason.DELETED, f"{_name(pod)} was deleted before its driver had begun."
+        return Reason.DELETED, f"{name_of(pod)} was deleted before its driver had begun."
     if "deletionTimestamp" in pod["metadata"] and words is None and status == _KILLED:
         return Reason.KILLED_AT_DEADLINE, (
-            f"{_name(pod)} was deleted and did not end after the batch in hand within its grace period, so it was "
+            f"{name_of(pod)} was deleted and did not end after the batch in hand within its grace period, so it was "
             "killed; give drainTimeout more than a batch takes."
         )
     ended = "was killed" if status == _KILLED else "ended"
-    return Reason.CRASHED, f"{_name(pod)} {ended} (status {status}) without last words{said}"
+    return Reason.CRASHED, f"{name_of(pod)} {ended} (status {status}) without last words{said}"
 
 
 def _without_proof(pod: Manifest) -> Gone:
@@ -226,25 +198,25 @@ def _without_proof(pod: Manifest) -> Gone:
     disrupted = _disruption(pod)
     if disrupted is not None:
         reason, told = disrupted
-        return Gone(_sentence(f"{_name(pod)} is over because {told}{_note(pod)}."), str(reason))
+        return Gone(sentence(f"{name_of(pod)} is over because {told}{note_of(pod)}."), str(reason))
     for container in pod["status"].get("initContainerStatuses", ()):
         failed = container.get("state", {}).get("terminated")
         if failed is not None and failed.get("exitCode") and failed.get("reason") != _UNKNOWN:
-            why = f"The init container {container['name']} of {_name(pod)} ended with status {failed['exitCode']}"
-            return Gone(f"{why}{_said(failed)}", str(Reason.CANNOT_START))
+            why = f"The init container {container['name']} of {name_of(pod)} ended with status {failed['exitCode']}"
+            return Gone(f"{why}{words_of(failed)}", str(Reason.CANNOT_START))
     reason = pod["status"].get("reason")
-    if reason is not None and not _driver(pod):
-        return Gone(f"Its node refused {_name(pod)} ({reason}){_note(pod)}.", str(Reason.REJECTED_BY_NODE))
+    if reason is not None and not driver_status(pod):
+        return Gone(f"Its node refused {name_of(pod)} ({reason}){note_of(pod)}.", str(Reason.REJECTED_BY_NODE))
     if "deletionTimestamp" in pod["metadata"] and not _has_been_seen_to_run(pod):
-        told = f"{_name(pod)} was deleted, and nothing says that its driver had begun{_note(pod)}."
-        return Gone(_sentence(told), str(Reason.DELETED))
-    told = f"{_name(pod)} is over, and its record does not say how its container ended{_note(pod)}."
-    return Gone(_sentence(told), str(Reason.RECORD_LOST))
+        told = f"{name_of(pod)} was deleted, and nothing says that its driver had begun{note_of(pod)}."
+        return Gone(sentence(told), str(Reason.DELETED))
+    told = f"{name_of(pod)} is over, and its record does not say how its container ended{note_of(pod)}."
+    return Gone(sentence(told), str(Reason.RECORD_LOST))
 
 
 def _has_been_seen_to_run(pod: Manifest) -> bool:
-    terminated = _terminated(pod) or {}
-    return bool(terminated.get("startedAt")) or "running" in _driver(pod).get("state", {})
+    terminated = terminated_state(pod) or {}
+    return bool(terminated.get("startedAt")) or "running" in driver_status(pod).get("state", {})
 
 
 def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: datetime) -> Gone | datetime | None:
@@ -256,46 +228,46 @@ def _lost(pod: Manifest, node: NodeState | None, patience: Patience, now: dateti
     if not name:
         return None
     if node is not None and not node.exists:
-        return Gone(f"Node {name} of {_name(pod)} does not exist any more.", str(Reason.NODE_LOST))
+        return Gone(f"Node {name} of {name_of(pod)} does not exist any more.", str(Reason.NODE_LOST))
     losses: list[tuple[datetime, str]] = []
     if node is not None and node.silent_since is not None:
         silent = f"{(now - node.silent_since).total_seconds():.0f} s"
-        told = f"Node {name} has not reported for {silent}, so {_name(pod)} may still run there."
+        told = f"Node {name} has not reported for {silent}, so {name_of(pod)} may still run there."
         losses.append((node.silent_since + patience.lost_node, told))
     deadline = pod["metadata"].get("deletionTimestamp")
     if deadline is not None:
-        told = f"{_name(pod)} was to have ended by {deadline}, and node {name} has not said that it has."
+        told = f"{name_of(pod)} was to have ended by {deadline}, and node {name} has not said that it has."
         losses.append((moment(deadline) + patience.silent_kubelet, told))
     ready = condition(pod, "Ready")
     since = ready.get("lastTransitionTime")
     # The kubelet sets both conditions; the control plane, for a node that is silent, sets Ready alone.
     kubelet_agrees = condition(pod, "ContainersReady").get("status") == "False"
-    seen_to_run = "running" in _driver(pod).get("state", {}) and not kubelet_agrees
+    seen_to_run = "running" in driver_status(pod).get("state", {}) and not kubelet_agrees
     if node is None and seen_to_run and ready.get("status") == "False" and since is not None:
-        told = f"{_name(pod)} is not ready since {since}: node {name} does not report."
+        told = f"{name_of(pod)} is not ready since {since}: node {name} does not report."
         losses.append((moment(since) + patience.lost_node, told))
     for at, told in losses:
         if at <= now:
-            return Gone(_sentence(told), str(Reason.NODE_LOST))
+            return Gone(sentence(told), str(Reason.NODE_LOST))
     return min((at for at, _ in losses), default=None)
 
 
 def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
     """The driver has not run yet: say what it waits for, and give it up after a while."""
-    metadata, name = pod["metadata"], _name(pod)
+    metadata, name = pod["metadata"], name_of(pod)
     waited = now - moment(pod["status"].get("startTime") or metadata["creationTimestamp"])
     if "deletionTimestamp" in metadata and not pod["spec"].get("nodeName"):
-        return Gone(_sentence(f"{name} was deleted before it was given a node."), str(Reason.DELETED))
+        return Gone(sentence(f"{name} was deleted before it was given a node."), str(Reason.DELETED))
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
-        return Running(_sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
+        return Running(sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
     if scheduled.get("status") == "False":
         said = scheduled.get("message", "no node takes it")
         return _waiting(f"No node takes {name}: {cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start, now)
-    waiting = held_back([*pod["status"].get("initContainerStatuses", ()), _driver(pod)])
+    waiting = held_back([*pod["status"].get("initContainerStatuses", ()), driver_status(pod)])
     why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why in _PULL_FAILURES:
-        image = _driver_spec(pod).get("image")
+        image = driver_spec(pod).get("image")
         limit = timedelta(0) if why in _HOPELESS_PULLS else min(patience.image, patience.start)
         return _waiting(
             f"The image {image} cannot be pulled: {cut(said or why)}", Reason.IMAGE_NOT_PULLABLE, waited, limit, now
@@ -306,7 +278,7 @@ def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gon
 
 
 def _waiting(told: str, reason: Reason, waited: timedelta, limit: timedelta, now: datetime) -> Running | Gone:
-    told = _sentence(told.rstrip("."))
+    told = sentence(told.rstrip("."))
     if waited < limit:
         return Running(f"{told}.", started=False, gives_up_at=now + (limit - waited))
     return Gone(f"{told}; it was given up after {waited.total_seconds():.0f} s.", str(reason))
@@ -321,37 +293,3 @@ def _disruption(pod: Manifest) -> tuple[Reason, str] | None:
     if target.get("status") == "True":
         return _DISRUPTIONS.get(target.get("reason", ""), (Reason.EVICTED, "the cluster ended it"))
     return None
-
-
-def _terminated(pod: Manifest) -> Manifest | None:
-    found: Manifest | None = _driver(pod).get("state", {}).get("terminated")
-    return found
-
-
-def _driver(pod: Manifest) -> Manifest:
-    """The status of the driver's container; empty before the kubelet has one."""
-    statuses = pod["status"].get("containerStatuses", ())
-    return next((entry for entry in statuses if entry["name"] == DRIVER), {})
-
-
-def _driver_spec(pod: Manifest) -> Manifest:
-    return next((entry for entry in pod["spec"].get("containers", ()) if entry["name"] == DRIVER), {})
-
-
-def _name(pod: Manifest) -> str:
-    return f"pod {pod['metadata']['name']}"
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _note(pod: Manifest) -> str:
-    message = pod["status"].get("message") or condition(pod, "DisruptionTarget").get("message")
-    return f" ({cut(message).rstrip('.')})" if message else ""
-
-
-def _said(terminated: Manifest) -> str:
-    """The end of what the kubelet has of the container's message or log, as the end of a sentence."""
-    message = (terminated.get("message") or "").strip()
-    return f"; the last it wrote: {cut(message[-TOLD_MOST:])}" if message else "."

@@ -14,7 +14,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import LandedPositions, StreamRow
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
-from exactlyonce_spark import landing, log_watch, tasks, witnesses
+from exactlyonce_spark import landing, landing_checks, log_watch, tasks, witnesses
 from exactlyonce_spark import planned as planned_batch
 from exactlyonce_spark.target import Moved
 from tests.simulation import database, spark_batch, target
@@ -34,7 +34,7 @@ def offsets_alone_identify_a_batch() -> Iterator[None]:
     # The number is not looked at either: a batch that was recognised wrongly leaves a hole.
     with (
         mock.patch.object(batch_module, "begin_batch", by_offsets),
-        mock.patch.object(landing, "_require_next", lambda stream, planned: None),
+        mock.patch.object(landing, "require_next", lambda stream, planned: None),
     ):
         yield
 
@@ -94,7 +94,7 @@ def a_second_landing_is_let_through() -> Iterator[None]:
     """The landing accepts a batch whose number the ledger holds already. Harmless alone: every second one is recognised
     before; it is taken away so that nothing but the settling under the lock stands between a lost COMMIT and a double.
     """
-    require_next, require_start, advance = landing._require_next, landing._require_start, landing._advance
+    require_next, require_start, advance = landing_checks.require_next, landing_checks.require_start, landing._advance
     second: set[BatchNumber] = set()
 
     def next_or_second(stream: StreamRow, planned: planned_batch.PlannedBatch) -> None:
@@ -108,10 +108,10 @@ def a_second_landing_is_let_through() -> Iterator[None]:
         return planned.number in second and bool(landed.positions == planned.ranges.ends)
 
     with (
-        mock.patch.object(landing, "_require_next", next_or_second),
+        mock.patch.object(landing, "require_next", next_or_second),
         mock.patch.object(
             landing,
-            "_require_start",
+            "require_start",
             lambda landed, planned, **how: is_second(planned, landed) or require_start(landed, planned, **how),
         ),
         mock.patch.object(
@@ -141,8 +141,8 @@ def unknown_commit_settled_by_a_plain_read() -> Iterator[None]:
 def no_compare_and_set() -> Iterator[None]:
     """The landing neither compares where the batch starts nor its number; it overwrites."""
     with (
-        mock.patch.object(landing, "_require_next", lambda stream, planned: None),
-        mock.patch.object(landing, "_require_start", lambda *a, **k: None),
+        mock.patch.object(landing, "require_next", lambda stream, planned: None),
+        mock.patch.object(landing, "require_start", lambda *a, **k: None),
         mock.patch.object(landing, "_advance", _advance_blindly),
     ):
         yield
@@ -167,7 +167,7 @@ def tasks_do_not_compare() -> Iterator[None]:
 @contextmanager
 def partitions_land_unrecorded() -> Iterator[None]:
     """`commit: Partition`: a task does not look for the record of its batch, which a crash or a failover may have lost."""
-    with mock.patch.object(landing, "_require_recorded", lambda *what: None):
+    with mock.patch.object(landing, "require_recorded", lambda *what: None):
         yield
 
 
@@ -251,11 +251,11 @@ def a_batch_of_partitions_is_not_closed() -> Iterator[None]:
 @contextmanager
 def absent_partitions_not_refused() -> Iterator[None]:
     """A batch may leave out a partition that the stream has read."""
-    require_start = landing._require_start
+    require_start = landing_checks.require_start
 
     def of_what_it_reads(landed: LandedPositions, planned: planned_batch.PlannedBatch, *rest: Any, **how: Any) -> None:
         known = {key: offset for key, offset in landed.positions.items() if key in planned.ranges}
         require_start(replace(landed, positions=Positions(known)), planned, *rest, **how)
 
-    with mock.patch.object(landing, "_require_start", of_what_it_reads):
+    with mock.patch.object(landing, "require_start", of_what_it_reads):
         yield

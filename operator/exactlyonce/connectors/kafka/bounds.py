@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
@@ -13,6 +12,7 @@ from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin, LeaderMoves
+from exactlyonce.connectors.kafka.answers import Topic, epochs_in
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
 from exactlyonce.connectors.kafka.last_records import LastRecords
 from exactlyonce.connectors.kafka.properties import own_librdkafka_properties
@@ -27,15 +27,6 @@ _CLEANUP_POLICY = "cleanup.policy"
 _ABSENCE_SECONDS, _ABSENCE_PAUSE_SECONDS = 3.0, 0.5
 """A topic is gone when every answer of this time said so: a broker that has just started, or has not yet applied what is new,
 says that it does not know a topic, too. Source: UNKNOWN_TOPIC_OR_PARTITION is retriable (Kafka's protocol guide, error 3)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """What the brokers say of a topic. `is_internal`: it is Kafka's own, such as __consumer_offsets."""
-
-    topic_id: str
-    partitions: frozenset[Partition]
-    is_internal: bool
 
 
 class KafkaBounds:
@@ -156,14 +147,14 @@ class KafkaBounds:
         return SourceNow(
             Positions(self._offsets(asked, wanted)),
             {name: topic.topic_id for name, topic in described.items()},
-            _epochs(self._answers(last_asked, last)),
+            epochs_in(self._answers(last_asked, last)),
         )
 
     def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs as of now; the answer is awaited where it is called for, and raises as `now`."""
         last = {partition: OffsetSpec.latest() for partition in partitions}
         asked = self._ask_offsets(last)
-        return lambda: _epochs(self._answers(asked, last))
+        return lambda: epochs_in(self._answers(asked, last))
 
     def records_at(self, offsets: Mapping[Partition, int]) -> dict[Partition, Fingerprint | None]:
         """Return the record at each offset, None where there is none; offsets that are not held are left out.
@@ -229,7 +220,7 @@ class KafkaBounds:
         metadata = self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
         return {topic for topic in metadata.topics if self._set.reads_origin(topic)}
 
-    def _describe(self, topics: list[str]) -> dict[str, _Topic]:
+    def _describe(self, topics: list[str]) -> dict[str, Topic]:
         """Return each topic that exists; those that seem not to are asked for again before that is believed."""
         found = self._described(topics)
         until = time.monotonic() + _ABSENCE_SECONDS
@@ -238,7 +229,7 @@ class KafkaBounds:
             found |= self._described([topic for topic in topics if topic not in found])
         return found
 
-    def _described(self, topics: list[str]) -> dict[str, _Topic]:
+    def _described(self, topics: list[str]) -> dict[str, Topic]:
         """Return each topic that this one answer knows."""
         if not topics:
             return {}
@@ -252,7 +243,7 @@ class KafkaBounds:
             except OriginMissing:
                 continue
             partitions = frozenset(Partition(topic, part.id) for part in description.partitions)
-            found[topic] = _Topic(str(description.topic_id), partitions, bool(description.is_internal))
+            found[topic] = Topic(str(description.topic_id), partitions, bool(description.is_internal))
         return found
 
     def _list_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, int]:
@@ -297,8 +288,3 @@ class KafkaBounds:
             )
         )
         return {Partition(key.topic, key.partition): future for key, future in futures.items()}
-
-
-def _epochs(answers: Mapping[Partition, Any]) -> LeaderEpochs:
-    found = {key: answer.leader_epoch for key, answer in answers.items()}
-    return {key: int(epoch) for key, epoch in found.items() if epoch is not None and epoch >= 0}

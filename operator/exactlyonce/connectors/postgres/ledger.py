@@ -19,9 +19,10 @@ from exactlyonce.connectors.postgres.connection import (
     named_errors,
 )
 from exactlyonce.connectors.postgres.lasting import find_passing
+from exactlyonce.connectors.postgres.migrating import create_schema, is_latest, migrate, only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
 from exactlyonce.connectors.postgres.rows import LOOK, view_from
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION
+from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
@@ -112,7 +113,7 @@ class PostgresLedger:
                 "select (pg_control_system()).system_identifier::text, oid::bigint "
                 "from pg_database where datname = current_database()"
             )
-            return _only_row(cursor)
+            return only_row(cursor)
 
         return DatabaseIdentity(*self._pool.ask(question))
 
@@ -123,8 +124,8 @@ class PostgresLedger:
             LedgerUnreachable, CommitOutcomeUnknown: if the database does not answer.
         """
         with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
-            cursor.execute("select to_regclass(%s)", (f"{_quoted(self.schema)}.streams",))
-            if _only_row(cursor)[0] is not None:
+            cursor.execute("select to_regclass(%s)", (f"{quoted(self.schema)}.streams",))
+            if only_row(cursor)[0] is not None:
                 deleted = "delete from {schema}.streams where (stream_id, owner_cluster, owner_uid) = (%s, %s, %s)"
                 cursor.execute(self.named(deleted), (stream_id, owner.cluster, owner.uid))
 
@@ -135,7 +136,7 @@ class PostgresLedger:
             LedgerRefused: if the role lacks a right, the schema is of a release that this one cannot use, or one of its
                 tables does not survive a crash of the server.
         """
-        if self._installed_version() != SCHEMA_VERSION:
+        if not is_latest(self._installed_version()):
             self._make_or_migrate()
         passing = self._pool.ask(lambda cursor: find_passing(cursor, self.schema))
         if passing is not None:
@@ -145,9 +146,9 @@ class PostgresLedger:
         with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
             cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
             cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))
-            if not _only_row(cursor)[0]:
-                self._create_schema(cursor)
-            self._migrate(cursor)
+            if not only_row(cursor)[0]:
+                create_schema(self, cursor)
+            migrate(self, cursor)
 
     def require_version(self, version: int, what: str) -> None:
         """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
@@ -162,23 +163,23 @@ class PostgresLedger:
                 "upgrade the operator first, which migrates the schema before its next attempt."
             )
 
-    def keeps_fingerprints(self, transaction: PostgresTransaction) -> bool:
+    def keeps_fingerprints(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
         return self._has_column(transaction, "fingerprint")
 
-    def keeps_names(self, transaction: PostgresTransaction) -> bool:
+    def keeps_names(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep partitions with names, and positions beyond 64 bits."""
         return self._has_column(transaction, "partition_name")
 
-    def _has_column(self, transaction: PostgresTransaction, name: str) -> bool:
+    def _has_column(self, transaction: Statements, name: str) -> bool:
         if name not in self._columns:
             with self.own_errors(), transaction.cursor() as cursor:
                 cursor.execute(
                     "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
                     "and attname = %s and not attisdropped)",
-                    (f"{_quoted(self.schema)}.offsets", name),
+                    (f"{quoted(self.schema)}.offsets", name),
                 )
-                if not bool(_only_row(cursor)[0]):
+                if not bool(only_row(cursor)[0]):
                     return False
                 self._columns.add(name)
         return True
@@ -187,45 +188,13 @@ class PostgresLedger:
         """Open a new connection with this ledger's login and limits."""
         return self._pool.open()
 
-    def _create_schema(self, cursor: psycopg2.extensions.cursor) -> None:
-        try:
-            cursor.execute(self.named("create schema {schema}"))
-        except psycopg2.errors.InsufficientPrivilege as problem:
-            raise LedgerRefused(
-                f"The ledger's schema {self.schema} is missing at {self.address} and the role may not create it "
-                f"({first_line(problem)}); let an administrator run: "
-                f"create schema {_quoted(self.schema)} authorization {_quoted(self.address.parameters['user'])};"
-            ) from problem
-
-    def _migrate(self, cursor: psycopg2.extensions.cursor) -> None:
-        cursor.execute(
-            self.named(
-                "create table if not exists {schema}.schema_versions "
-                "(version integer primary key, oldest_reader integer not null, applied_at timestamptz default now())"
-            )
-        )
-        cursor.execute(self.named("select coalesce(max(version), 0), max(oldest_reader) from {schema}.schema_versions"))
-        installed, oldest_reader = _only_row(cursor)
-        if oldest_reader is not None and oldest_reader > SCHEMA_VERSION:
-            raise LedgerRefused(
-                f"The ledger's schema {self.schema} at {self.address} has version {installed}, which this release "
-                f"(version {SCHEMA_VERSION}) cannot use; run the newer release."
-            )
-        for migration in MIGRATIONS:
-            if migration.version > installed:
-                cursor.execute(self.named(migration.sql))
-                cursor.execute(
-                    self.named("insert into {schema}.schema_versions (version, oldest_reader) values (%s, %s)"),
-                    (migration.version, migration.oldest_reader),
-                )
-
     def _installed_version(self) -> int:
         def question(cursor: psycopg2.extensions.cursor) -> int:
             try:
                 cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
             except psycopg2.errors.UndefinedTable:
                 return 0
-            return int(_only_row(cursor)[0])
+            return int(only_row(cursor)[0])
 
         return self._pool.ask(question)
 
@@ -300,18 +269,8 @@ class PostgresLedger:
 @lru_cache(maxsize=256)
 def _named(statement: str, schema: str) -> str:
     """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
-    return statement.format(schema=_quoted(schema))
+    return statement.format(schema=quoted(schema))
 
 
 def _shown(problem: Exception) -> str:
     return first_line(problem) if isinstance(problem, psycopg2.Error) else str(problem)
-
-
-def _only_row(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...]:
-    row = cursor.fetchone()
-    assert row is not None, "the statement returns one row"
-    return row
-
-
-def _quoted(identifier: str) -> str:
-    return '"' + identifier.replace('"', '""') + '"'

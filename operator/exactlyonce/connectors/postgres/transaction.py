@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-import psycopg2.extensions
-from psycopg2.extras import execute_values
-
-from exactlyonce.connectors.postgres.eviction import evicting
-from exactlyonce.connectors.postgres.expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
-from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, position_columns, range_columns
+from exactlyonce.connectors.postgres.housekeeping import Housekeeping
+from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, position_columns
 from exactlyonce.connectors.postgres.rows import (
     BATCH_COLUMNS,
     POSITION_COLUMNS,
@@ -23,13 +17,10 @@ from exactlyonce.connectors.postgres.rows import (
     stream_values,
     ticket_from,
 )
-from exactlyonce.connectors.postgres.tables import NAMES_SINCE
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
-    Excess,
-    FailureRow,
     FailureStatus,
     LandedPositions,
     QueryMark,
@@ -39,31 +30,11 @@ from exactlyonce.ledger.rows import (
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 
-if TYPE_CHECKING:
-    from exactlyonce.connectors.postgres.ledger import PostgresLedger
-
 _LANDED = [str(status) for status in LANDED_STATUSES]
 
 
-class PostgresTransaction:
+class PostgresTransaction(Housekeeping):
     """A `LedgerTransaction` on one connection; made by `PostgresLedger.transaction` only."""
-
-    def __init__(self, ledger: PostgresLedger, connection: psycopg2.extensions.connection, evicting: bool) -> None:
-        self._ledger = ledger
-        self._evicting = evicting
-        self.connection = connection
-
-    def cursor(self) -> psycopg2.extensions.cursor:
-        """Return a cursor of this transaction, for the sink's own statements."""
-        return self.connection.cursor()
-
-    def waiting(self) -> AbstractContextManager[None]:
-        """Return the context for a statement that may wait for a lock."""
-        if not self._evicting:
-            return nullcontext()
-        # The backend's own number, which behind a transaction pooler is not the one the client was told at first.
-        pid = int(self._rows("select pg_backend_pid()")[0][0])
-        return evicting(pid, self._ledger.open_connection, self._ledger.limits.patience_seconds)
 
     def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
         """Lock the stream's row and return it as committed once the lock is had."""
@@ -166,18 +137,6 @@ class PostgresTransaction:
             wide=wide,
         )
 
-    def _has_wide_columns(self, plain: Iterable[bool]) -> bool:
-        """Whether the columns for names and large positions are there.
-
-        Raises:
-            LedgerRefused: if they are not, and not all that is to be kept is `plain`.
-        """
-        if self._ledger.keeps_names(self):
-            return True
-        if not all(plain):
-            self._ledger.require_version(NAMES_SINCE, "a source with named partitions or large positions")
-        return False
-
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do."""
         self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
@@ -266,54 +225,6 @@ class PostgresTransaction:
             _LANDED,
         )
 
-    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; a lost one may not overlap another lost one (a constraint)."""
-        for failure in failures:
-            plain = is_plain(failure.partition, failure.from_offset, failure.until_offset)
-            wide = self._has_wide_columns([plain])
-            topic, number, name = partition_columns(failure.partition)
-            from_offset, until_offset = range_columns(failure.from_offset, failure.until_offset)
-            stretch, size = ("position_id", "1e19") if plain else ("1e50 + position_id", "1e100")
-            also = (
-                ("", "") if plain or not wide else (", partition_name, from_position, until_position", ", %s, %s, %s")
-            )
-            given_up = failure.status is FailureStatus.LOST and not failure.origin_gone
-            self._count(
-                "insert into {schema}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, "
-                f"brokers, error, given_up{also[0]}) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
-                f"(select numrange({stretch} * {size} + %s, {stretch} * {size} + %s) from {{schema}}.offsets "
-                f"where %s and stream_id = %s and topic = %s and partition = %s){also[1]}) "
-                "on conflict (stream_id, batch, topic, partition, from_offset) do update set "
-                "status = excluded.status, error = excluded.error, given_up = excluded.given_up, changed_at = now()",
-                stream_id,
-                failure.batch,
-                topic,
-                number,
-                from_offset,
-                until_offset,
-                str(failure.status),
-                failure.address,
-                failure.error,
-                failure.from_offset,
-                failure.until_offset,
-                given_up,
-                stream_id,
-                topic,
-                number,
-                *(() if plain else (name, failure.from_offset, failure.until_offset)),
-            )
-
-    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
-        """Give every open failure of the batch this status."""
-        self._count(
-            "update {schema}.failures set status = %s, changed_at = now() "
-            "where stream_id = %s and batch = %s and status = %s",
-            str(status),
-            stream_id,
-            batch,
-            str(FailureStatus.OPEN),
-        )
-
     def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str, *, wide: bool) -> int:
         """Insert positions, the last three values being fingerprint, name and position; return how many rows that has made."""
         keeps = self._ledger.keeps_fingerprints(self)
@@ -324,45 +235,3 @@ class PostgresTransaction:
             [(*row[:5], *(row[5:6] if keeps else ()), *(row[6:8] if wide else ())) for row in rows],
         )
         return len(inserted)
-
-    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
-        """Delete batches that are not kept."""
-        values = {
-            "stream": stream_id,
-            "statuses": [str(status) for status in excess.statuses],
-            "landed": str(BatchStatus.LANDED),
-            "before": excess.before,
-            "age": excess.age,
-            "fewest": fewest,
-            "most": most,
-        }
-        return self._deleted(DELETE_BATCHES, values)
-
-    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
-        """Delete failures that have had this status for long."""
-        return self._deleted(DELETE_FAILURES, {"stream": stream_id, "status": str(status), "age": age, "most": most})
-
-    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
-        """Delete dead letters that landed long ago."""
-        return self._deleted(DELETE_DEAD_LETTERS, {"stream": stream_id, "age": age, "most": most})
-
-    def _deleted(self, statement: str, values: dict[str, Any]) -> int:
-        with self._ledger.own_errors(), self.cursor() as cursor:
-            cursor.execute(self._ledger.named(statement), values)
-            return int(cursor.rowcount)
-
-    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._ledger.own_errors(), self.cursor() as cursor:
-            cursor.execute(self._ledger.named(statement), values or None)
-            return list(cursor.fetchall())
-
-    def _count(self, statement: str, *values: Any) -> int:
-        with self._ledger.own_errors(), self.cursor() as cursor:
-            cursor.execute(self._ledger.named(statement), values)
-            return int(cursor.rowcount)
-
-    def _values(self, statement: str, rows: list[Any], template: str | None = None) -> list[tuple[Any, ...]]:
-        if not rows:
-            return []
-        with self._ledger.own_errors(), self.waiting(), self.cursor() as cursor:
-            return list(execute_values(cursor, self._ledger.named(statement), rows, template, len(rows), fetch=True))
