@@ -1,7 +1,7 @@
-"""`make demo`: 200,000 orders from Kafka to Postgres through the local operator, while its drivers are killed.
+"""`make demo`: 200,000 orders from Kafka to Postgres, or to files, through the local operator, while its drivers are killed.
 
-Prints each attempt with its verdict as it happens, and at the end what is in Postgres against what was produced. Exit
-status 1 if a record is lost or doubled.
+Prints each attempt with its verdict as it happens, and at the end what readers of the sink count against what was produced.
+Exit status 1 if a record is lost or doubled.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from demo.acts import ACTS, Scene
+from demo.acts import Scene, acts_on
 from demo.orders import Orders
 from demo.screen import Screen
+from demo.sinks import SINKS, Count
 from demo.stage import PARTITIONS, TOPIC, Stage
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
@@ -47,19 +48,20 @@ class Play:
         self._orders.start()
         launcher = self._stage.open().launcher
         attempt = 0
-        for number, act in enumerate(ACTS, 1):
-            self._orders.allowed = self._orders.total * number // (len(ACTS) + 1)
+        acts = acts_on(self._stage.sink)
+        for number, act in enumerate(acts, 1):
+            self._orders.allowed = self._orders.total * number // (len(acts) + 1)
             attempt = self._next_attempt(attempt)
-            self._orders.allowed = self._orders.total * (2 * number + 1) // (2 * (len(ACTS) + 1))
-            self._screen.say(f"ACT {number}/{len(ACTS)}: {act.title} (attempt {attempt})", "bold magenta")
+            self._orders.allowed = self._orders.total * (2 * number + 1) // (2 * (len(acts) + 1))
+            self._screen.say(f"ACT {number}/{len(acts)}: {act.title} (attempt {attempt})", "bold magenta")
             act.do(Scene(self._stage, launcher, attempt, self.until, self._screen.say))
             self._kills += act.kills
         self._orders.allowed = self._orders.total
-        self.until(lambda: self._stage.landed() >= self._orders.total, "the last order is in Postgres")
+        self.until(lambda: self._stage.landed() >= self._orders.total, f"the last order is {self._stage.sink.place}")
         self._screen.say("Every order was taken; draining.")
         status = self._stage.drain()
         self._tell()
-        return self._count() and status == 0
+        return self._count(len(acts)) and status == 0
 
     def _next_attempt(self, before: int) -> int:
         """Wait until an attempt after `before` has landed rows, and return it."""
@@ -86,28 +88,29 @@ class Play:
         except queue.Empty:
             return
 
-    def _count(self) -> bool:
-        """Count in Postgres, print, and return whether nothing is lost and nothing doubled."""
-        total = self._orders.total
-        rows, distinct, foreign, amount = self._stage.sql(
-            f"select count(*), count(distinct id), count(*) filter (where id not between 0 and {total - 1}), sum(amount) "
-            "from public.orders"
-        )[0]
-        lost, doubled = total - (distinct - foreign), rows - distinct
-        expected = self._orders.amount_of_all()
-        self._screen.move(total, rows)
-        right = (lost, doubled, foreign) == (0, 0, 0) and amount == expected
+    def _count(self, acts: int) -> bool:
+        """Count with every reader of the sink, print, and return whether nothing is lost and nothing doubled."""
         say = self._screen.say
-        say(f"{len(ACTS)} acts, {self._kills} drivers killed. In Postgres:")
-        say(f"  distinct ids {distinct:>12,} of {total:,}")
-        say(f"  lost         {lost:>12,}")
-        say(f"  doubled      {doubled:>12,}")
-        say(f"  sum          {amount:>12,} of {expected:,}")
+        say(f"{acts} acts, {self._kills} drivers killed.")
+        counted = [self._is_right(count) for count in self._stage.sink.counts(self._stage, self._orders.total)]
+        right = all(counted)  # every reader is asked, also after one that counts wrong
         say(
             "Every order took effect exactly once." if right else "THIS IS WRONG.",
             "bold green" if right else "bold red",
         )
         return right
+
+    def _is_right(self, count: Count) -> bool:
+        """Print what one reader counts, and return whether that is what was produced."""
+        total, expected, say = self._orders.total, self._orders.amount_of_all(), self._screen.say
+        lost, doubled = total - (count.distinct - count.foreign), count.rows - count.distinct
+        self._screen.move(total, count.rows)
+        say(f"Counted by {count.reader}:")
+        say(f"  distinct ids {count.distinct:>12,} of {total:,}")
+        say(f"  lost         {lost:>12,}")
+        say(f"  doubled      {doubled:>12,}")
+        say(f"  sum          {count.amount:>12,} of {expected:,}")
+        return (lost, doubled, count.foreign) == (0, 0, 0) and count.amount == expected
 
 
 def main() -> int:
@@ -115,9 +118,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.split("\n")[0])
     parser.add_argument("--orders", type=int, default=ORDERS, help="how many orders (default: %(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave logs and checkpoints in DIR (a new folder)")
+    parser.add_argument("--sink", choices=list(SINKS), default="postgres", help="where they go (default: %(default)s)")
     options = parser.parse_args()
+    sink = SINKS[options.sink]()
     with ExitStack() as stack:
-        screen = stack.enter_context(Screen(options.orders))
+        screen = stack.enter_context(Screen(options.orders, sink.place))
         if options.keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-demo-")))
         else:
@@ -126,7 +131,7 @@ def main() -> int:
         screen.say("Starting PostgreSQL and Kafka on this machine")
         postgres = stack.enter_context(Postgres(folder / "postgres"))
         kafka = stack.enter_context(Kafka(folder / "kafka"))
-        stage = Stage(folder, kafka, postgres)
+        stage = Stage(folder, kafka, postgres, sink)
         stage.prepare()
         stack.callback(stage.end_everything)
         orders = Orders(kafka.bootstrap_servers, TOPIC, PARTITIONS, options.orders)

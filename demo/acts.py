@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from demo.sinks import Sink
 from demo.stage import UNRESPONSIVE_SECONDS, Stage
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.local import LocalLauncher
@@ -77,15 +78,17 @@ def freeze_and_wake(scene: Scene) -> None:
     scene.say(f"attempt {scene.attempt} {words.ending}: {words.message}")
 
 
-ACTS = (
-    Act("SIGKILL between Postgres' commit and Spark's commit log", kill_at("batch.landed")),
-    Act("SIGKILL at a random moment", kill_at_random),
-    Act("freeze the driver, let a successor take over, wake it", freeze_and_wake, kills=0),
-    Act("SIGKILL after the tasks have staged their rows", kill_at("batch.rows-written")),
-    Act("delete the checkpoint, then SIGKILL", delete_checkpoint),
-    Act("SIGKILL just before Postgres' commit", kill_at("land.before-commit")),
-    Act("SIGKILL at a random moment", kill_at_random),
-)
+def acts_on(sink: Sink) -> tuple[Act, ...]:
+    """Return the acts, told in the words of a sink."""
+    return (
+        Act(sink.after_commit, kill_at("batch.landed")),
+        Act("SIGKILL at a random moment", kill_at_random),
+        Act("freeze the driver, let a successor take over, wake it", freeze_and_wake, kills=0),
+        Act(sink.after_tasks, kill_at("batch.rows-written")),
+        Act("delete the checkpoint, then SIGKILL", delete_checkpoint),
+        Act(sink.before_commit, kill_at("land.before-commit")),
+        Act("SIGKILL at a random moment", kill_at_random),
+    )
 
 
 def _after(seconds: float) -> Callable[[], bool]:

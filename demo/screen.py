@@ -16,14 +16,15 @@ _PLAIN_SECONDS = 10.0
 class Screen:
     """A console with two bars; where it is no terminal, a line every few seconds instead."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, place: str) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
         self._started = time.monotonic()
         self._plain_at = 0.0
-        columns = (TextColumn("{task.description:>9}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (TextColumn("{task.description:>19}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
         self._produced = self._progress.add_task("produced", total=total)
-        self._landed = self._progress.add_task("in Postgres", total=total)
+        self._landed = self._progress.add_task(place, total=total)
+        self._place = place
         self._total = total
 
     def __enter__(self) -> Self:
@@ -47,4 +48,4 @@ class Screen:
         now = time.monotonic()
         if not self.console.is_terminal and now - self._plain_at > _PLAIN_SECONDS:
             self._plain_at = now
-            self.say(f"{produced:,} produced, {landed:,} in Postgres, of {self._total:,}")
+            self.say(f"{produced:,} produced, {landed:,} {self._place}, of {self._total:,}")

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg2
 import yaml
 
+from demo.sinks import Sink
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, open_stream
 from exactlyonce.launch.last_words import LastWords, parse_last_words
 from exactlyonce.positions.ranges import Epoch
@@ -29,9 +30,6 @@ TOPIC, PARTITIONS = "orders", 4
 UNRESPONSIVE_SECONDS = 8
 _DRAIN_SECONDS = 60
 
-# No key on the id: a record that landed twice must be seen as two rows, not be hidden by the table.
-TABLE = "create table public.orders (id bigint, customer text, amount numeric(12,2), ts timestamptz)"
-
 # The point inside a batch at which an act may kill the driver, each once and only when it is armed.
 KILL_POINTS = ("batch.landed", "batch.rows-written", "land.before-commit")
 
@@ -43,14 +41,15 @@ class Stage:
     folder: Path
     kafka: Kafka
     postgres: Postgres
+    sink: Sink
     lines: queue.Queue[tuple[str, str]] = field(default_factory=queue.Queue)
     operator: subprocess.Popen[str] | None = None
 
     def prepare(self) -> None:
-        """Make the topic, the table, the secret and the stream's file."""
+        """Make the topic, what the sink needs, the secret and the stream's file."""
         self.kafka.create_topic(TOPIC, PARTITIONS)
         self.postgres.create_database("shop")
-        self.sql(TABLE)
+        self.sink.prepare(self)
         home = self.folder / "secrets" / "warehouse"
         home.mkdir(parents=True)
         keys = {"host": "127.0.0.1", "port": self.postgres.port, "dbname": "shop", "user": "postgres"}
@@ -58,6 +57,7 @@ class Stage:
             (home / key).write_text(str(value))
         document = yaml.safe_load(EXAMPLE.read_text())
         document["spec"]["source"]["kafka"]["bootstrapServers"] = self.kafka.bootstrap_servers
+        document["spec"] |= self.sink.spec(self)
         document["spec"]["checkpoint"] = {"local": {"path": str(self.location)}}
         self.file.write_text(yaml.safe_dump(document))
         for point in KILL_POINTS:
@@ -135,8 +135,8 @@ class Stage:
             connection.close()
 
     def landed(self) -> int:
-        """Return how many rows are in the table."""
-        return int(self.sql("select count(*) from public.orders")[0][0])
+        """Return how many rows have landed."""
+        return self.sink.landed(self)
 
     def latest_landing_attempt(self) -> int:
         """Return the latest attempt that has landed rows; 0 before the first."""
