@@ -1,6 +1,7 @@
 """What people run today: a Spark job without reconciliation, at least once. The peers of the benchmark.
 
-Uses the connector and the settings that our driver uses; its sink is `noop`, or `df.write.jdbc` in foreachBatch.
+Uses the connector and the settings that our driver uses; its sink is `noop`, or `df.write.jdbc` or
+`df.write.parquet` in foreachBatch.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ def session(cores: int) -> SparkSession:
 def main() -> None:
     """Run until the topic's end, or for ever with --continuous."""
     parser = argparse.ArgumentParser(prog="python -m bench.bare_job", description=__doc__.split("\n")[0])
-    parser.add_argument("sink", choices=["noop", "jdbc", "jdbc-rewrite"])
+    parser.add_argument("sink", choices=["noop", "jdbc", "jdbc-rewrite", "parquet"])
     parser.add_argument("--brokers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--schema", required=True)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--batch", required=True, help="maxOffsetsPerTrigger")
     parser.add_argument("--url", help="the JDBC URL, with user and password")
+    parser.add_argument("--path", help="the folder of parquet files")
     parser.add_argument("--table", default="orders")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--continuous", action="store_true")
@@ -62,6 +64,12 @@ def main() -> None:
         writer = writer.trigger(availableNow=True)
     if options.sink == "noop":
         query = writer.format("noop").start()
+    elif options.sink == "parquet":
+
+        def write_files(batch: DataFrame, _number: int) -> None:
+            batch.write.mode("append").parquet(options.path)
+
+        query = writer.foreachBatch(write_files).start()
     else:
         url = f"{options.url}&reWriteBatchedInserts=true" if options.sink == "jdbc-rewrite" else options.url
 

@@ -124,7 +124,8 @@ class Stage:
         url = f"jdbc:postgresql://127.0.0.1:{self.postgres.port}/{database}?user=postgres&password={self.postgres.password}"
         command = [sys.executable, "-m", "bench.bare_job", sink, "--brokers", self.kafka.bootstrap_servers]
         command += ["--topic", topic, "--schema", SCHEMA, "--checkpoint", str(folder / "checkpoint" / "bare")]
-        command += ["--batch", str(batch), "--url", url] + (["--continuous"] if continuous else [])
+        command += ["--batch", str(batch), "--url", url, "--path", str(folder / "out")]
+        command += ["--continuous"] if continuous else []
         return processes.start(command, folder / "run.log", environment=dict(os.environ))
 
 
