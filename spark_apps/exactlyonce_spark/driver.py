@@ -87,7 +87,7 @@ def _run_query(
         YieldedColumn(field.name, field.dataType.simpleString(), field.dataType.jsonValue()) for field in rows.schema
     ]
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
-    columns = parts.sink.fit(yielded, deletes=deletes)
+    columns = parts.sink.fit(yielded, reader.position_columns, deletes=deletes)
     target, task_sink = parts.sink.target(columns, deletes=deletes)
     settings = BatchSettings(
         spec.delivery,

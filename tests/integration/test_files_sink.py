@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.connectors.files.columns import ColumnsUnfit
+from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION, ColumnsUnfit
 from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.place import FilesLost, PathOfAnother, Tenant
@@ -101,6 +101,7 @@ class Stream:
     ledger: PostgresLedger
     sink: FilesSink
     columns: Callable[[DataFrame], DataFrame] = named_after_day
+    renamed: dict[str, str] = field(default_factory=dict)
     permit: Permit = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +116,7 @@ class Stream:
         columns = {column["name"]: column["type"] for column in schema["fields"]}
         sink = self.sink
         tenant = Tenant.of(sink, STREAM, "ledger")
-        return FilesTarget(self.store, SparkFileWriter(sink), tenant, self.permit.epoch, columns)
+        return FilesTarget(self.store, SparkFileWriter(sink, self.renamed), tenant, self.permit.epoch, columns)
 
     def driver(self) -> BatchLoop:
         """A driver that has recovered what its predecessor left."""
@@ -201,16 +202,25 @@ def test_files_of_partition_columns_are_read_with_their_columns(stream: Stream) 
     assert find_orphans(stream.store, stream.ledger, STREAM) == ()
 
 
-def test_rows_carry_their_positions_where_that_is_asked_for(stream: Stream) -> None:
-    """A task reads one partition here, so a file has rows of one partition alone and says which."""
+@pytest.mark.parametrize(
+    ("partition", "position", "first"),
+    [(0, "bigint", 0), ("shardId-7", "decimal(38,0)", 10**37)],
+    ids=["of Kafka", "a named shard and positions beyond 64 bits"],
+)
+def test_rows_carry_their_positions_where_that_is_asked_for(
+    stream: Stream, partition: int | str, position: str, first: int
+) -> None:
+    """A task reads one partition here, so a file has rows of one partition alone and says which; 9 and 10 are in order."""
     stream.sink = stream.sink.model_copy(update={"include_positions": True, "manifest": ManifestKind.NONE})
-    position = {"_topic": f.lit("orders"), "_partition": f.lit(0), "_offset": f.col("id")}
-    stream.columns = lambda rows: rows.withColumns(position)
+    stream.renamed = {"at": ORIGIN, "shard": PARTITION, "number": OFFSET}
+    number = f.expr(f"cast(id as {position}) + cast({first} + 8 as {position})").cast(position)
+    view = {"at": f.lit("orders"), "shard": f.lit(partition), "number": number}
+    stream.columns = lambda rows: rows.withColumns(view)
     stream.land(stream.driver(), 1, 1)
     stream.require(1)
     assert [file.spans for file in stream.listed()] == [
-        (PositionSpan("orders", 0, 0, 1),),
-        (PositionSpan("orders", 0, 2, 3),),
+        (PositionSpan("orders", partition, first + 8, first + 9),),
+        (PositionSpan("orders", partition, first + 10, first + 11),),
     ]
     assert not (Path(stream.sink.path) / "_spark_metadata").exists()
 

@@ -11,6 +11,7 @@ from exactlyonce.connectors.files.columns import (
     from_json,
     require_columns,
     require_fit,
+    require_positions,
     to_json,
 )
 from exactlyonce.connectors.files.spec import FileFormat
@@ -105,3 +106,33 @@ def test_a_folder_that_takes_no_files_is_recognised_in_what_spark_tells() -> Non
         "The path of sink.files takes no files (No space left on device); nothing was landed by this."
     )
     assert FAILURES.outage("java.io.IOException: Broken pipe") is None
+
+
+OF_A_SHARD = {"origin": "_stream", "partition": "_shard", "position": "_sequence"}
+
+
+def test_positions_of_any_source_are_taken_in_types_that_a_files_statistics_order() -> None:
+    for partition, position in (("integer", "long"), ("string", "decimal(38,0)")):
+        columns: dict[str, Type] = {"_stream": "string", "_shard": partition, "_sequence": position, "id": "long"}
+        require_positions(columns, OF_A_SHARD)
+    require_positions({"_shard": "string", "_sequence": "long"}, {"partition": "_shard", "position": "_sequence"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (
+            {"_stream": "string", "id": "long"},
+            "needs _shard, _sequence, which the transform does not yield; select _stream",
+        ),
+        ({"_stream": "string", "_shard": "string", "_sequence": "string"}, "the transform makes it string"),
+        (
+            {"_stream": "string", "_shard": "string", "_sequence": "decimal(38,2)"},
+            r"needs _sequence .* it decimal\(38,2\)",
+        ),
+        ({"_stream": "string", "_shard": LIST, "_sequence": "long"}, "needs _shard .* another kind of array"),
+    ],
+)
+def test_positions_that_a_files_statistics_would_not_order_are_refused(columns: dict[str, Type], words: str) -> None:
+    with pytest.raises(ColumnsUnfit, match=f"sink.files.includePositions .*{words}"):
+        require_positions(columns, OF_A_SHARD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 from exactlyonce.api.spec import StreamSpec
@@ -36,6 +37,14 @@ class RecordColumns:
     value: str = "value"
 
 
+class PositionPart(Enum):
+    """What a column of the view `source` says of where a record is in the source."""
+
+    ORIGIN = "origin"
+    PARTITION = "partition"
+    POSITION = "position"
+
+
 @dataclass(frozen=True, slots=True)
 class YieldedColumn:
     """A column that the query yields: its name, Spark's simpleString of its type, and the type as its jsonValue has it."""
@@ -61,6 +70,11 @@ class SourceReader(Protocol):
     @property
     def reserved(self) -> tuple[str, ...]:
         """The columns that the view `source` has, or may have, of this source: no schema may name one."""
+        ...
+
+    @property
+    def position_columns(self) -> Mapping[str, PositionPart]:
+        """The columns of the view `source` that say where a record is; the origin has none where it never differs."""
         ...
 
     def columns(self, records: Any) -> RecordColumns:
@@ -129,8 +143,12 @@ class NoTasks:
 class PreparedSink(Protocol):
     """One stream's sink in the driver, which has claimed its epoch; what it writes to has been looked at."""
 
-    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
         """Return how each column that the query yields is handed over; `deletes`: rows may delete their key.
+
+        `positions` names the columns with which the source says where a record is; the query may yield them or not.
 
         Raises:
             Refused: naming every column that does not fit, and what to do.

@@ -19,7 +19,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Ranges
-from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, RecordColumns, YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, RecordColumns, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.target import ManifestTarget, Prepared
 
@@ -37,6 +37,11 @@ class ToyRecords:
     def reserved(self) -> tuple[str, ...]:
         """The names that the view `source` has of it."""
         return tuple(_VIEW)
+
+    @property
+    def position_columns(self) -> Mapping[str, PositionPart]:
+        """Partition and position; a stream reads one memory."""
+        return {"_partition": PositionPart.PARTITION, "_position": PositionPart.POSITION}
 
     def columns(self, records: Any) -> RecordColumns:
         """Return the columns of its records."""
@@ -101,7 +106,9 @@ class PreparedMemory:
     ledger: Ledger
     permit: Permit
 
-    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
         """Return the columns as they are: rows are kept as JSON."""
         return tuple(FittedColumn(column.name, f"`{column.name}`") for column in yielded)
 

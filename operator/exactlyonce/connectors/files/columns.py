@@ -14,7 +14,13 @@ from exactlyonce.connectors.files.spec import FileFormat
 from exactlyonce.errors import Refused
 
 ORIGIN, PARTITION, OFFSET = "_exactlyonce_origin", "_exactlyonce_partition", "_exactlyonce_offset"
-"""The columns with a row's source position (`includePositions`); offsets are numbers, so that statistics order them."""
+"""The columns with a row's source position (`includePositions`)."""
+
+POSITION_COLUMNS = {"origin": ORIGIN, "partition": PARTITION, "position": OFFSET}
+"""Their names in files, by the part of a position that each holds."""
+
+_INTEGERS = ("byte", "short", "integer", "long")
+_POSITION_TYPES = {"origin": ("string",), "partition": (*_INTEGERS, "string"), "position": _INTEGERS}
 
 Type = str | Mapping[str, Any]
 
@@ -63,6 +69,34 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
     twice = sorted({name for name in lowered if lowered.count(name) > 1})
     if twice:
         raise ColumnsUnfit(f"The query yields {', '.join(twice)} more than once; rename one of them in the transform.")
+
+
+def require_positions(columns: Mapping[str, Type], names: Mapping[str, str]) -> None:
+    """Require that rows carry their source position, in types whose order in a file's statistics is that of positions.
+
+    `names` has what the source calls the column of each part of a position.
+
+    Raises:
+        ColumnsUnfit: naming what is missing, or what has another order.
+    """
+    missing = [name for name in names.values() if name not in columns]
+    if missing:
+        raise ColumnsUnfit(
+            f"sink.files.includePositions needs {', '.join(missing)}, which the transform does not yield; select "
+            f"{', '.join(names.values())} in it, or set includePositions: false."
+        )
+    for part, name in names.items():
+        type_ = columns[name]
+        if type_ not in _POSITION_TYPES[part] and not (part == "position" and _is_whole_decimal(type_)):
+            raise ColumnsUnfit(
+                f"sink.files.includePositions needs {name} as the source has it, and the transform makes it {_told(type_)}, "
+                "by which a file's statistics would not order positions; select it unchanged."
+            )
+
+
+def _is_whole_decimal(type_: Type) -> bool:
+    """Positions of more than 64 bits are decimals without a fraction."""
+    return isinstance(type_, str) and type_.startswith("decimal(") and type_.endswith(",0)")
 
 
 def require_fit(landed: Mapping[str, Type], columns: Mapping[str, Type], given: FileFormat, path: str) -> None:

@@ -109,7 +109,7 @@ class FilesSink(Model):
     include_positions: Flag = Field(
         False,
         description="Whether each row carries its source position in _exactlyonce_origin, _exactlyonce_partition and "
-        "_exactlyonce_offset. The query has to yield _topic, _partition and _offset.",
+        "_exactlyonce_offset. The query has to yield the source's columns of it: with Kafka _topic, _partition and _offset.",
     )
     manifest: ManifestKind = Field(
         ManifestKind.SPARK_METADATA,

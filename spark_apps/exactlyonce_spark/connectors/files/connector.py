@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import ErasableStore
-from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, require_columns
+from exactlyonce.connectors.files.columns import (
+    POSITION_COLUMNS,
+    ColumnsUnfit,
+    Type,
+    require_columns,
+    require_positions,
+)
 from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce_spark.connectors.files.target import FilesTarget
-from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
 
 
@@ -28,24 +34,23 @@ class PreparedFolder:
     store: ErasableStore
     ledger: Ledger
     permit: Permit
+    _renamed: dict[str, str] = field(default_factory=dict)
     _columns: dict[str, Type] = field(default_factory=dict)
 
-    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
         """Return the columns, which are handed over as they are."""
-        from exactlyonce_spark.connectors.files.writer import VIEW_POSITION
-
         names = [column.name for column in yielded]
-        missing = [view for view in VIEW_POSITION.values() if view not in names]
-        if self.sink.include_positions and missing:
-            raise ColumnsUnfit(
-                f"sink.files.includePositions needs {', '.join(missing)}, which the transform does not yield; select "
-                f"{', '.join(VIEW_POSITION.values())} in it, or set includePositions: false."
-            )
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ColumnsUnfit(
                 f"The query yields {', '.join(twice)} more than once; rename one of them in the transform."
             )
+        if self.sink.include_positions:
+            types = {column.name: column.type_document for column in yielded}
+            require_positions(types, {part.value: name for name, part in positions.items()})
+            self._renamed = {name: POSITION_COLUMNS[part.value] for name, part in positions.items()}
         self._columns = {column.name: column.type_document for column in yielded}
         require_columns(self._columns, self.sink.format, self.sink.partition_by)
         return tuple(FittedColumn(name, f"`{name.replace('`', '``')}`") for name in names)
@@ -55,7 +60,9 @@ class PreparedFolder:
         from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 
         tenant = Tenant.of(self.sink, self.permit.stream_id, str(self.ledger.database_identity()))
-        target = FilesTarget(self.store, SparkFileWriter(self.sink), tenant, self.permit.epoch, self._columns)
+        target = FilesTarget(
+            self.store, SparkFileWriter(self.sink, self._renamed), tenant, self.permit.epoch, self._columns
+        )
         recover_manifests(self.ledger, self.permit, target)
         return target, NoTasks(self.permit.stream_id)
 

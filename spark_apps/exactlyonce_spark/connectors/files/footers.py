@@ -44,11 +44,14 @@ class Footers:
             reader.close()
 
     def _spans(self, footer: Any) -> Spans:
-        """Return the span of each source partition, where every row group holds rows of one partition alone."""
+        """Return the span of each source partition, where every row group holds rows of one partition alone.
+
+        A source with one origin may have no column of it; the origin is then empty.
+        """
         found: dict[tuple[str, int | str], tuple[int, int]] = {}
         for block in footer.getBlocks():
-            bounds = dict(_bounds(block))
-            if not {ORIGIN, PARTITION, OFFSET} <= bounds.keys():
+            bounds = {ORIGIN: ("", ""), **dict(_bounds(block))}
+            if not {PARTITION, OFFSET} <= bounds.keys():
                 return ()
             (origin, other_origin), (partition, other_partition) = bounds[ORIGIN], bounds[PARTITION]
             if (origin, partition) != (other_origin, other_partition):
@@ -60,15 +63,17 @@ class Footers:
 
 
 def _bounds(block: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield the least and the greatest value of each column that has them."""
+    """Yield the least and the greatest value of each column of positions that has them."""
     for column in block.getColumns():
-        statistics = column.getStatistics()
-        if statistics is not None and statistics.hasNonNullValue():
-            yield (
-                column.getPath().toDotString(),
-                (_value(statistics.genericGetMin()), _value(statistics.genericGetMax())),
-            )
+        name, statistics = column.getPath().toDotString(), column.getStatistics()
+        if name in (ORIGIN, PARTITION, OFFSET) and statistics is not None and statistics.hasNonNullValue():
+            is_number = name == OFFSET
+            least, greatest = statistics.genericGetMin(), statistics.genericGetMax()
+            yield name, (_value(least, is_number=is_number), _value(greatest, is_number=is_number))
 
 
-def _value(value: Any) -> Any:
-    return value if isinstance(value, int) else value.toStringUsingUTF8()
+def _value(value: Any, *, is_number: bool) -> Any:
+    """A number beyond 64 bits is a decimal, whose bytes are a signed integer, the first the highest."""
+    if isinstance(value, int):
+        return value
+    return int.from_bytes(value.getBytes(), "big", signed=True) if is_number else value.toStringUsingUTF8()

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
-from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce_spark.connectors.files.footers import Footers
 from exactlyonce_spark.connectors.files.target import WrittenFiles
 
-VIEW_POSITION = {ORIGIN: "_topic", PARTITION: "_partition", OFFSET: "_offset"}
-"""Where a row's position comes from: columns of the view `source` that the query has to yield."""
-
 
 class RowsMissing(ExactlyOnceError):
     """The files hold another number of rows than the query gave to their writer. Nothing has landed; the batch runs again."""
-
-
-def with_positions(rows: DataFrame) -> DataFrame:
-    """Return rows whose columns of the view's own position are named as they are in files."""
-    return rows.withColumnsRenamed({view: column for column, view in VIEW_POSITION.items()})
 
 
 @dataclass
@@ -36,6 +27,8 @@ class SparkFileWriter:
     """Writes the batches of one stream. No batch is shuffled: as many tasks write as read, or as many as there are cores."""
 
     sink: FilesSink
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """The columns with a row's source position, by the names that the source gives them, and their names in files."""
     bytes_per_row: float | None = None
 
     def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
@@ -47,8 +40,7 @@ class SparkFileWriter:
         Raises:
             RowsMissing: if the files do not hold what was given to their writer.
         """
-        if self.sink.include_positions:
-            rows = with_positions(rows)
+        rows = rows.withColumnsRenamed(dict(self.renamed))
         counted = Observation()
         folder = f"{self.sink.path}/{WRITING}/{write.name}"
         writer = self._fewer_tasks(rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))).write

@@ -17,7 +17,7 @@ from exactlyonce.connectors.kafka.properties import java_properties
 from exactlyonce.connectors.kafka.spec import DEFAULT_BATCH_OFFSETS, KafkaSource
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce.schema.name_pattern import for_java
-from exactlyonce_spark.connectors.ports import RecordColumns
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
 from exactlyonce_spark.target import TaskRange
 
 _NO_BROKER = "127.0.0.1:9"  # the discard port
@@ -44,6 +44,11 @@ class KafkaReader:
     def reserved(self) -> tuple[str, ...]:
         """The names that the view `source` may have of Kafka."""
         return (*_VIEW, "_headers")
+
+    @property
+    def position_columns(self) -> Mapping[str, PositionPart]:
+        """Topic, partition and offset."""
+        return {"_topic": PositionPart.ORIGIN, "_partition": PositionPart.PARTITION, "_offset": PositionPart.POSITION}
 
     def columns(self, records: Any) -> RecordColumns:
         """Return the columns of Kafka's records; headers where they were read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.api.output_mode import OutputMode
@@ -17,7 +17,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber
-from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.connectors.postgres.deletions import without_deleted
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.replacing import ReplacingTarget
@@ -53,7 +53,9 @@ class PreparedTable:
     permit: Permit
     table: Table
 
-    def fit(self, yielded: Sequence[YieldedColumn], *, deletes: bool) -> tuple[FittedColumn, ...]:
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
         """Return how each column is handed over as text that Postgres reads."""
         columns = without_deleted(yielded, self.table) if deletes else yielded
         return fit_columns(columns, self.table, self.sink)
