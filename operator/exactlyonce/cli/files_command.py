@@ -90,7 +90,8 @@ def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: s
     what readers are shown.
 
     For stream NAME of a cluster the ledger is asked from here, with the login in the stream's secret, which your kubeconfig
-    has to be allowed to get.
+    has to be allowed to get. Orphans on S3 are looked for with the login of sink.files.secretRef; where the stream names none,
+    with the one that your own AWS tools have.
     """
     if orphans and remove_orphans:
         raise click.UsageError("--remove-orphans lists the orphans too; leave --orphans out.")
