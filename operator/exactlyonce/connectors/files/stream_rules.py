@@ -14,9 +14,10 @@ _BUCKET = "self.sink.files.path.split('/')[2]"
 _ONE_BUCKET = f"({_BOTH_ON_S3} && {_BUCKET} == self.checkpoint.s3.location.split('/')[2])"
 
 
-def _same(field: str) -> str:
+def _same(field: str, part: str = "") -> str:
+    """Return the expression that both have a field with the same value, or neither; CEL compares no objects of two fields."""
     files, checkpoint = f"self.sink.files.{field}", f"self.checkpoint.s3.{field}"
-    return f"has({files}) == has({checkpoint}) && (!has({files}) || {files} == {checkpoint})"
+    return f"has({files}) == has({checkpoint}) && (!has({files}) || {files}{part} == {checkpoint}{part})"
 
 
 def _places(spec: Any) -> tuple[Any, Any]:
@@ -44,7 +45,7 @@ def _is_of_another_bucket(spec: Any) -> bool:
 STREAM_RULES = (
     *manifest_rules("files"),
     Rule(
-        f"!{_BOTH_ON_S3} || ({_same('secretRef')})",
+        f"!{_BOTH_ON_S3} || ({_same('secretRef', '.name')})",
         _is_one_login,
         "sink.files.secretRef has to be that of checkpoint.s3: Spark's processes have one login to S3",
     ),
