@@ -1,6 +1,6 @@
 """Rows a second and milliseconds a tiny batch into Parquet files, against a plain `df.write.parquet`; the object log alone.
 
-Goals: at least 0.95 of the plain job's rows a second; a tiny batch at most 50 ms above its own.
+Goals: at least 0.95 of the plain job's rows per second; a tiny batch at most 50 ms above its own.
 """
 
 from __future__ import annotations
