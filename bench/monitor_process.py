@@ -75,6 +75,7 @@ class OwnDatabase:
 
     def __init__(self, key: LedgerKey) -> None:
         self._ledger = PostgresLedger(PostgresAddress(dict(key.parameters), key.shown))
+        self.name = key.shown
 
     def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> dict[str, Landed]:
         """Return where the streams have landed, by one question each."""

@@ -8,7 +8,7 @@ from exactlyonce.checkpoint.store import ObjectStore
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.ledger.fence import Permit, raise_epoch
-from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.planned import PlannedBatch, Written
@@ -29,7 +29,7 @@ def ledger_on(
     return made
 
 
-def land(ledger: ObjectLogLedger, permit: Permit, number: int) -> None:
+def land(ledger: Ledger, permit: Permit, number: int) -> None:
     """Land a batch of one record, whose id is the batch's number."""
     ranges = Ranges({P0: OffsetRange(number - 1, number), P1: OffsetRange(0, 0)})
 
@@ -40,7 +40,7 @@ def land(ledger: ObjectLogLedger, permit: Permit, number: int) -> None:
     land_batch(ledger, permit, PlannedBatch(BatchNumber(number), ranges, IDS), write)
 
 
-def visible(ledger: ObjectLogLedger) -> list[str]:
+def visible(ledger: Ledger) -> list[str]:
     """What a reader of the log sees."""
     with ledger.transaction() as transaction:
         return list(transaction.read_committables(STREAM).values())

@@ -270,14 +270,14 @@ def test_a_checkpoint_location_that_cannot_be_written_is_waited_for(rig: Rig) ->
     rig.overrides["spec.recovery.backoff"] = {"initial": "1s", "max": "2s"}
     rig.produce(400)
     with Command(rig, {"spec.checkpoint.local.path": "/proc/checkpoint"}) as command:
-        assert "The checkpoint location /proc/checkpoint could not be created (" in command.wait_for("BackingOff")
+        assert "The location /proc/checkpoint could not be created (" in command.wait_for("BackingOff")
         assert command.interrupt() == 0
     assert_nothing_landed(rig)
 
     rig.location.write_text("not a folder")
     with Command(rig) as command:
         told = command.wait_for("BackingOff")
-        assert f"The checkpoint location {rig.location} could not be listed" in told
+        assert f"The location {rig.location} could not be listed" in told
         assert "Not a directory" in told
         assert "make it a folder that this user may read and write" in told
         assert_nothing_landed(rig)

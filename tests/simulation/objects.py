@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
 from exactlyonce.errors import StoreUnreachable
 
 
@@ -55,6 +55,14 @@ class MemoryObjects:
             raise StoreUnreachable(f"no answer to the create of {path}")
         self.hooks.step(f"created {path}")
         return outcome
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder."""
+        self._ask("list", folder)
+        below = f"{folder}/" if folder else ""
+        paths = [path.removeprefix(below) for path in self.objects if path.startswith(below)]
+        folders = {path.partition("/")[0]: "/" in path for path in paths}
+        return tuple(Entry(name, 0, is_folder) for name, is_folder in sorted(folders.items()))
 
     def names_after(self, folder: str, after: str) -> tuple[str, ...]:
         """List a folder; what comes or goes meanwhile may be there or not."""

@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_is_unknown_and_leaves_nothing(tmp_path: Path) -> No
             print(problem)
         """
     )
-    assert done.stdout.startswith(f"The checkpoint location {tmp_path} could not be created ("), done.stderr
+    assert done.stdout.startswith(f"The location {tmp_path} could not be created ("), done.stderr
     assert "File too large" in done.stdout
     assert LocalLogStore(str(tmp_path)).list("g/offsets") == (), "not even a temporary file"
 
@@ -158,7 +158,7 @@ def test_a_location_below_a_file_is_told_in_one_sentence(tmp_path: Path) -> None
     for act, run in acts.items():
         with pytest.raises(StoreUnreachable) as caught:
             run()
-        words = f"The checkpoint location {tmp_path}/file/checkpoints could not be {act} ("
+        words = f"The location {tmp_path}/file/checkpoints could not be {act} ("
         assert str(caught.value).startswith(words)
         assert str(caught.value).endswith("Not a directory); make it a folder that this user may read and write.")
 

@@ -99,6 +99,10 @@ class Database:
             if stream in since
         }
 
+    @property
+    def name(self) -> str:
+        return "db:5432/warehouse"
+
     def sizes(self, schema: str) -> tuple[TableSize, ...]:
         self.asked_sizes.append(schema)
         if self.sizes_problem is not None:

@@ -154,7 +154,7 @@ class LocalLogStore:
             reason = problem.strerror or str(problem)
             where = self._root / path
             raise StoreUnreachable(
-                f"The checkpoint location {self._location} could not be {act} ({where}: {reason}); "
+                f"The location {self._location} could not be {act} ({where}: {reason}); "
                 "make it a folder that this user may read and write."
             ) from problem
 

@@ -41,7 +41,7 @@ class S3Service:
         halves = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in values]
         if len(halves) == 1:
             raise SecretMissing(
-                f"The checkpoint's secret holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                f"A secret of a location on S3 holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
             )
         return cls(endpoint, region, path_style, login=tuple(sorted(values.items())))
 

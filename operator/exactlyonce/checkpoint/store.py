@@ -135,6 +135,10 @@ class ObjectStore(Protocol):
         """Create a file unless its name is taken; see `LogStore.create`."""
         ...
 
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder; see `LogStore.list`."""
+        ...
+
     def names_after(self, folder: str, after: str) -> tuple[str, ...]:
         """Return the names of a folder's visible files that sort after `after`, in order; `after` may be no file's name.
 

@@ -75,6 +75,11 @@ class LedgerFleet(Protocol):
     `space` is the part of the server that one ledger is in, such as a schema.
     """
 
+    @property
+    def name(self) -> str:
+        """What the server is called, whoever asks it: fleets with the same name and different logins are one server."""
+        ...
+
     def landed(self, space: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
         """Return what is committed of each stream that has a row."""
         ...

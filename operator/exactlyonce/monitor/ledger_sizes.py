@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,11 @@ MEASURE_SECONDS = 60.0
 
 class SizedDatabase(Protocol):
     """A database that tells how large a ledger is; see `ledger.connector.LedgerFleet`."""
+
+    @property
+    def name(self) -> str:
+        """What the database is called, whoever asks it."""
+        ...
 
     def sizes(self, schema: str) -> tuple[TableSize, ...]:
         """Return the size of each table of the ledger."""
@@ -38,7 +43,7 @@ class LedgerSizes:
 
     clock: Callable[[], float] = time.monotonic
     _guard: threading.Lock = field(default_factory=threading.Lock)
-    _measured: dict[tuple[LedgerKey, str], tuple[float, tuple[TableSize, ...]]] = field(default_factory=dict)
+    _measured: dict[tuple[LedgerKey, str], tuple[float, str, tuple[TableSize, ...]]] = field(default_factory=dict)
 
     def measure(self, key: LedgerKey, database: SizedDatabase, schemas: Collection[str]) -> None:
         """Ask about the schemas that were not asked about for a minute; without an answer what was last known stays."""
@@ -56,7 +61,7 @@ class LedgerSizes:
             except ExactlyOnceError:
                 continue  # whether the database answers is told by the streams' own question
             with self._guard:
-                self._measured[key, schema] = (now, tables)
+                self._measured[key, schema] = (now, database.name, tables)
 
     def keep(self, used: Collection[object]) -> None:
         """Forget the databases that no stream uses any more."""
@@ -69,11 +74,8 @@ class LedgerSizes:
         with self._guard:
             measured = dict(self._measured)
         latest: dict[tuple[str, str], tuple[float, tuple[TableSize, ...]]] = {}
-        for (key, schema), found in measured.items():
-            name = (_name_of(dict(key.parameters)), schema)
+        for (_, schema), (at, database, tables) in measured.items():
+            found = (at, tables)
+            name = (database, schema)
             latest[name] = max(latest.get(name, found), found, key=lambda known: known[0])
         return [LedgerSize(*name, tables) for name, (_, tables) in sorted(latest.items())]
-
-
-def _name_of(parameters: Mapping[str, str]) -> str:
-    return f"{parameters['host']}:{parameters.get('port', '5432')}/{parameters['dbname']}"

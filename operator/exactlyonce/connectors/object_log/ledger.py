@@ -33,7 +33,7 @@ class ObjectLogLedger:
         """
         with self._named():
             fold = self._log.fold()
-        transaction = LogTransaction(fold.state, self._clock())
+        transaction = LogTransaction(fold.state, self._clock(), self._log.location)
         yield transaction
         # Whoever looks under the lock has to be an entry: only that keeps an older request, which is still under way, from
         # becoming this very entry after the look.
@@ -50,9 +50,10 @@ class ObjectLogLedger:
                 return None
 
     def database_identity(self) -> DatabaseIdentity:
-        """Return which log this is: the random id of its first object."""
+        """Return which log this is: the random id of its first object. A log that is not there yet has none."""
         with self._named():
-            return DatabaseIdentity(self._log.make().log_id, 0)
+            origin = self._log.origin()
+            return DatabaseIdentity("" if origin is None else origin.log_id, 0)
 
     def prepare(self) -> None:
         """Make the log, unless it is there.
@@ -74,6 +75,9 @@ class ObjectLogLedger:
             row = transaction.lock_stream(stream_id, Lock.SHARE)
             if row is not None and row.owner == owner:
                 transaction.delete_stream(stream_id)
+
+    def close(self) -> None:
+        """Nothing is kept open: the client of a service is shared by all who use it."""
 
     @contextmanager
     def _named(self) -> Iterator[None]:

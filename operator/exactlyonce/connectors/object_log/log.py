@@ -25,12 +25,17 @@ ORIGIN = "log.json"
 SNAPSHOT_EVERY = 100
 CREATE_TRIES = 4
 FOLD_TRIES = 5
+_MOST_NAMES = 3
 
 log = logging.getLogger("exactlyonce.object_log")
 
 
 class LogMissing(LedgerRefused):
     """There is no log where one is expected."""
+
+
+class LocationTaken(LedgerRefused):
+    """The place of a log holds files that no log wrote, so no log is begun there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Fold:
 
 
 class ObjectLog:
-    """One log in one folder of a store; threads may share it.
+    """One log in one folder of a store, or at the store's own location; threads may share it.
 
     `reached` is told a named point between every two requests (POINTS of this package), for tests that end a process there.
     """
@@ -53,7 +58,7 @@ class ObjectLog:
     def __init__(
         self,
         store: ObjectStore,
-        folder: str,
+        folder: str = "",
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
         reached: Callable[[str], None] = lambda point: None,
@@ -67,27 +72,41 @@ class ObjectLog:
     @property
     def location(self) -> str:
         """Where the log is, for a person."""
-        return f"{self._store.location.rstrip('/')}/{self._folder}"
+        return f"{self._store.location.rstrip('/')}/{self._folder}".rstrip("/")
 
     def origin(self) -> Origin | None:
         """Return which log this is; None where there is none."""
         try:
-            content = self._store.read(f"{self._folder}/{ORIGIN}")
+            content = self._store.read(self._path(ORIGIN))
         except FileMissing:
             return None
         return Origin.parse(content, f"{self.location}/{ORIGIN}")
 
     def make(self) -> Origin:
-        """Return which log this is, and make one where there is none: of two that do so at once, one decides for both."""
+        """Return which log this is, and make one where there is none: of two that do so at once, one decides for both.
+
+        Raises:
+            LocationTaken: if there is none, and files that are no log's are in its place; nothing was written.
+        """
         found = self.origin()
         if found is not None:
             return found
+        self._require_empty()
         made = Origin(secrets.token_hex(16))
         self._reached("log.before-origin")
-        outcome = self._store.create(f"{self._folder}/{ORIGIN}", made.render())
+        outcome = self._store.create(self._path(ORIGIN), made.render())
         return (
             Origin.parse(outcome.content, f"{self.location}/{ORIGIN}") if isinstance(outcome, AlreadyExists) else made
         )
+
+    def _require_empty(self) -> None:
+        names = [entry.name for entry in self._store.list(self._folder) if not entry.name.startswith(".")]
+        if names and ORIGIN not in names:  # somebody may have made the log since it was looked for
+            shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            raise LocationTaken(
+                f"The location {self.location} of the ledger holds files that no ledger wrote, or a ledger whose {ORIGIN} was "
+                f"removed ({shown}); name an empty folder of this stream alone, or restore {ORIGIN} from a backup."
+            )
 
     def fold(self) -> Fold:
         """Return what the log adds up to now; only what is new since the last time is read.
@@ -99,13 +118,14 @@ class ObjectLog:
         problem: LogDamaged | None = None
         for _ in range(FOLD_TRIES):
             try:
-                self._known = self._folded(self._known or self._latest_snapshot())
+                fold = self._folded(self._known or self._latest_snapshot())
             except (FileMissing, LogDamaged) as found:
                 # Pruned, or recreated, since it was known; or listed while it was: the next try begins at a snapshot.
                 problem = found if isinstance(found, LogDamaged) else None
                 self._known = None
             else:
-                return self._known
+                self._known = fold
+                return fold  # another thread may have set what is known since
         raise problem or StoreUnreachable(f"{self.location} changes faster than it can be read.")
 
     def append(self, fold: Fold, changes: Changes) -> None:
@@ -159,22 +179,25 @@ class ObjectLog:
         return self._at_snapshot(log_id, newest) if newest else Fold(log_id, 0, log_id, LedgerState())
 
     def _at_snapshot(self, log_id: str, number: int) -> Fold:
-        path = f"{self._folder}/{log_id}/{snapshot_name(number)}"
+        path = self._path(log_id, snapshot_name(number))
         snapshot = Snapshot.parse(self._store.read(path), f"{self._store.location}/{path}")
         return Fold(log_id, snapshot.number, snapshot.entry_id, snapshot.state, snapshot.number)
 
     def _read_entry(self, log_id: str, number: int) -> Entry:
-        path = f"{self._folder}/{log_id}/{entry_name(number)}"
+        path = self._path(log_id, entry_name(number))
         return Entry.parse(self._store.read(path), f"{self._store.location}/{path}")
+
+    def _path(self, *parts: str) -> str:
+        return "/".join(part for part in (self._folder, *parts) if part)
 
     def _names(self, log_id: str, first: str) -> Names:
         """List the names from `first` on."""
         after = first.partition(".")[0]  # a number alone sorts before all names of that number
-        return Names.of(self._store.names_after(f"{self._folder}/{log_id}", after))
+        return Names.of(self._store.names_after(self._path(log_id), after))
 
     def _create(self, fold: Fold, entry: Entry) -> None:
         """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
-        path, content = f"{self._folder}/{fold.log_id}/{entry_name(entry.number)}", entry.render()
+        path, content = self._path(fold.log_id, entry_name(entry.number)), entry.render()
         problem: StoreUnreachable | None = None
         for _ in range(CREATE_TRIES):
             try:
@@ -210,7 +233,7 @@ class ObjectLog:
 
     def _keep_short(self, fold: Fold) -> None:
         """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
-        folder = f"{self._folder}/{fold.log_id}"
+        folder = self._path(fold.log_id)
         try:
             snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
             self._reached("log.before-snapshot")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from exactlyonce.connectors.object_log.documents import LogDamaged
 
 _NAME = re.compile(r"(\d{12})\.(entry|snapshot)")
+_KINDS = {"entry": "entries", "snapshot": "snapshots"}
 
 
 def entry_name(number: int) -> str:
@@ -19,6 +20,12 @@ def entry_name(number: int) -> str:
 def snapshot_name(number: int) -> str:
     """Return the name of the snapshot of the state after an entry."""
     return f"{number:012}.snapshot"
+
+
+def kind_of(name: str) -> str | None:
+    """Return what a name is that of, in the plural; None for a file that is not the log's."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else _KINDS[found[2]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,10 @@ class LedgerState:
         kept = {place: rows for place, rows in {**self.tables, **changed}.items() if rows}
         return LedgerState(kept)
 
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams that have a row, in order."""
+        return tuple(sorted(stream_id for table, stream_id in self.tables if table is Table.STREAM))
+
     def everything(self) -> Changes:
         """Return the changes that make this state of an empty one."""
         return {

@@ -44,12 +44,17 @@ class WitnessesUnsupported(Refused):
     """A task asked the log for a witness of rows that are in no transaction of the log."""
 
 
-class LogTransaction:
-    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own."""
+class LogOfAnother(LedgerRefused):
+    """The log is the ledger of another stream."""
 
-    def __init__(self, state: LedgerState, now: datetime) -> None:
+
+class LogTransaction:
+    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own. `where` is told to a person."""
+
+    def __init__(self, state: LedgerState, now: datetime, where: str = "this location") -> None:
         self._state = state
         self._now = now
+        self._where = where
         self._changes: dict[Key, Any] = {}
         self.is_exclusive = False
         """Whether it holds a row with Lock.UPDATE, so that it has to be the next entry even if it changes nothing."""
@@ -66,10 +71,21 @@ class LogTransaction:
         return row
 
     def insert_stream(self, row: StreamRow) -> bool:
-        """Insert the stream's row unless there is one."""
+        """Insert the stream's row unless there is one.
+
+        Raises:
+            LogOfAnother: if the log holds another stream. Each entry would make the other's landing lose its race, and
+                whoever removes one stream's folder would remove both ledgers.
+        """
         key = Key(Table.STREAM, row.stream_id)
         if self._get(key) is not None:
             return False
+        others = [stream_id for stream_id in self._state.streams() if stream_id != row.stream_id]
+        if others:
+            raise LogOfAnother(
+                f"The ledger at {self._where} is that of the stream {others[0]}, so {row.stream_id} cannot keep its own there; "
+                "name a folder of this stream alone."
+            )
         self._changes[key] = row
         return True
 

@@ -76,6 +76,12 @@ class PostgresFleet:
         self._timeout = timeout_seconds
         self._connection: psycopg2.extensions.connection | None = None
 
+    @property
+    def name(self) -> str:
+        """The database without the login."""
+        parameters = self._address.parameters
+        return f"{parameters['host']}:{parameters.get('port', '5432')}/{parameters['dbname']}"
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:

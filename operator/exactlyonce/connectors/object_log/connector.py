@@ -1,0 +1,110 @@
+"""The object log as a ledger outside of Spark: where it is, and what opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.store import ObjectStore
+from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
+from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
+from exactlyonce.connectors.object_log.log import ObjectLog
+from exactlyonce.connectors.object_log.spec import ObjectLogLedger as LedgerInAFolder
+from exactlyonce.ledger.connector import Use
+from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS
+
+Parameters = tuple[tuple[str, str], ...]
+_LOCATION, _ENDPOINT, _REGION, _PATH_STYLE = "location", "endpoint", "region", "pathStyle"
+
+
+@dataclass(frozen=True)
+class ObjectLogAddress:
+    """The folder of a log, and the login.
+
+    `server` holds both: a log is asked alone, since no request to a store is about two of them. Whatever one process opens at
+    an address shares one log, so that each entry is read once.
+    """
+
+    server: Parameters = field(repr=False)
+    shown: str
+
+    @property
+    def key(self) -> Hashable:
+        """The folder and the login."""
+        return self.server
+
+    @property
+    def space(self) -> str:
+        """The folder."""
+        return self.shown
+
+    def store_name(self, namespace: str) -> str:
+        """Return the name of the bucket: all of its folders fail together."""
+        return f"Ledgers at {server_name(self.server)} of namespace {namespace}"
+
+    def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> ObjectLogLedger:
+        """Return the ledger. Each request has the same limit for every use, and none waits for another transaction."""
+        return ObjectLogLedger(self._log)
+
+    @cached_property
+    def _log(self) -> ObjectLog:
+        return ObjectLog(store_of(self.server))
+
+
+class ObjectLogConnector:
+    """The object log."""
+
+    def address(self, spec: object, secret: Mapping[str, str]) -> ObjectLogAddress:
+        """Return the log in a folder.
+
+        Raises:
+            SecretMissing: if the secret holds one half of a login.
+        """
+        assert isinstance(spec, LedgerInAFolder), "the registry gives each connector its own spec"
+        location = spec.location.rstrip("/")
+        named = {_LOCATION: location}
+        if spec.is_on_s3:
+            named |= {_ENDPOINT: spec.endpoint or "", _REGION: spec.region or "", _PATH_STYLE: str(spec.path_style)}
+            named |= {key: secret[key].strip() for key in S3_SECRET_KEYS if secret.get(key, "").strip()}
+        server = tuple(sorted((key, value) for key, value in named.items() if value))
+        store_of(server)
+        return ObjectLogAddress(server, location)
+
+    def fleet(self, server: Parameters, shown: str) -> ObjectLogFleet:
+        """Return one log as the monitor asks it."""
+        store = store_of(server)
+        return ObjectLogFleet(ObjectLog(store), store, server_name(server))
+
+
+def store_of(server: Parameters) -> ObjectStore:
+    """Return the store whose location is the log's folder; nothing is connected to yet.
+
+    Raises:
+        SecretMissing: if there is one half of a login.
+    """
+    named = dict(server)
+    location = named[_LOCATION]
+    if not location.startswith(S3_PREFIX):
+        return LocalLogStore(location)
+    # Their client takes a third of a second to import.
+    from exactlyonce.checkpoint.s3 import S3LogStore
+    from exactlyonce.checkpoint.s3_clients import S3Service
+
+    login = {key: named[key] for key in S3_SECRET_KEYS if key in named}
+    path_style = named[_PATH_STYLE] == str(True)
+    service = S3Service.of(named.get(_ENDPOINT), named.get(_REGION), path_style=path_style, secret=login)
+    return S3LogStore(location, service)
+
+
+def server_name(server: Parameters) -> str:
+    """Return what fails together: a bucket of a service, or this machine's disk."""
+    named = dict(server)
+    location = named[_LOCATION]
+    if not location.startswith(S3_PREFIX):
+        return "this machine"
+    return f"{named.get(_ENDPOINT, 'Amazon S3')} bucket {location.removeprefix(S3_PREFIX).partition('/')[0]}"
+
+
+LEDGER = ObjectLogConnector()

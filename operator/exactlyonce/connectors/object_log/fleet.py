@@ -1,0 +1,96 @@
+"""One log as the monitor asks it: where its stream has landed, and how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exactlyonce.checkpoint.store import ObjectStore
+from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.names import kind_of
+from exactlyonce.connectors.object_log.state import Key, LedgerState, Table, landed_of
+from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
+from exactlyonce.ledger.connector import Landed, TableSize
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, StreamRow
+from exactlyonce.positions.ranges import BatchNumber
+
+
+class ObjectLogFleet:
+    """A `LedgerFleet` of one log. Only entries that are new since the last question are read."""
+
+    def __init__(self, log: ObjectLog, store: ObjectStore, name: str) -> None:
+        self._log = log
+        self._store = store
+        self.name = name
+
+    def landed(self, space: str, since: Mapping[str, BatchNumber | None]) -> dict[str, Landed]:
+        """Return what is committed of each stream that has a row; none where there is no log yet.
+
+        Raises:
+            LedgerUnreachable, LedgerRefused: if the store does not answer, or the log is damaged.
+        """
+        try:
+            state = self._log.fold().state
+        except LogMissing:
+            return {}
+        except StoreUnreachable as problem:
+            raise LedgerUnreachable(f"The ledger at {self._log.location} cannot be reached: {problem}") from problem
+        found = {stream_id: landed_in(state, stream_id, before) for stream_id, before in since.items()}
+        return {stream_id: landed for stream_id, landed in found.items() if landed is not None}
+
+    def sizes(self, space: str) -> tuple[TableSize, ...]:
+        """Return how many bytes there are of each kind of object; a log has no indexes.
+
+        Raises:
+            LedgerUnreachable: if the store does not answer.
+        """
+        try:
+            origin = self._log.origin()
+            entries = () if origin is None else self._store.list(origin.log_id)
+        except StoreUnreachable as problem:
+            raise LedgerUnreachable(f"The ledger at {self._log.location} cannot be reached: {problem}") from problem
+        found: dict[str, int] = {}
+        for entry in entries:
+            kind = kind_of(entry.name)
+            if kind is not None:
+                found[kind] = found.get(kind, 0) + entry.size_bytes
+        return tuple(TableSize(kind, size, 0) for kind, size in sorted(found.items()))
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> Landed | None:
+    """Return where a stream has landed; None where it has no row. Performs no I/O.
+
+    A batch that was taken (AtMostOnce) is counted once its rows are in, so the count goes up to the one before it meanwhile.
+    """
+    stream: StreamRow | None = state.get(Key(Table.STREAM, stream_id))
+    if stream is None:
+        return None
+    rows: list[BatchRow] = [kept.row for kept in state.rows(Table.BATCH, stream_id).values()]
+    latest = BatchNumber(-1) if stream.landed_batch is None else stream.landed_batch
+    at_latest = next((row for row in rows if row.batch == latest), None)
+    until = None if at_latest is None else at_latest.batch - (at_latest.status is BatchStatus.TAKEN)
+    with_records = [
+        row for row in rows if row.batch <= latest and row.status.landed and row.status is not BatchStatus.SEEDED
+    ]
+    last = max(with_records, key=lambda row: row.batch, default=None)
+    counted = [
+        row for row in rows
+        if since is not None and until is not None and since < row.batch <= until and row.status is BatchStatus.LANDED
+    ]  # fmt: skip
+    failures: list[FailureRow] = [kept.row for kept in state.rows(Table.FAILURE, stream_id).values()]
+    lost = [row for row in failures if row.status is FailureStatus.LOST]
+    return Landed(
+        stream.landed_batch,
+        None if last is None or last.landed_at is None else last.landed_at.timestamp(),
+        None if until is None else BatchNumber(until),
+        landed_of(state.rows(Table.POSITION, stream_id)).positions,
+        batches=len(counted),
+        records=sum(row.records_read or 0 for row in counted),
+        rows=sum(row.rows_written or 0 for row in counted),
+        dead_letters=sum(row.dead_letters or 0 for row in counted),
+        open_ranges=sum(row.status is FailureStatus.OPEN for row in failures),
+        lost_ranges=len(lost),
+        lost_records=sum(row.until_offset - row.from_offset for row in lost),
+    )

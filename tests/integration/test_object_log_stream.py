@@ -1,0 +1,43 @@
+"""A stream from Kafka to files whose ledger is an object log: no database anywhere, drivers are killed, ids are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from exactlyonce.assembly import ledger_address
+from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.reconcile.loop import Done
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from tests.integration.test_files_stream import ids_in, named_for_spark
+from tests.rig import Rig
+
+
+def named_by_the_log(rig: Rig) -> list[Path]:
+    """The files that readers may count, as a process of its own reads them from the log."""
+    ledger = ledger_address(rig.stream().spec, lambda reference: {}).open()
+    with ledger.transaction() as transaction:
+        committables = transaction.read_committables(rig.stream().stream_id)
+    manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]
+    return [rig.folder / "out" / file.path for manifest in manifests for file in manifest.files]
+
+
+def test_drivers_that_are_killed_around_an_entry_of_the_log_lose_and_double_nothing(
+    kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    overrides = {
+        "spec.sink": {"files": {"path": str(tmp_path / "out")}},
+        "spec.ledger": {"objectLog": {"location": str(tmp_path / "ledger")}},
+        "spec.source.kafka.maxOffsetsPerTrigger": 20,
+    }
+    rig = Rig(kafka, postgres_18, tmp_path, name, overrides, partitions=2)
+    rig.produce(60)
+    result = rig.run(crash="land.before-commit@1=kill-driver batch.landed@2=kill-driver")
+    assert isinstance(result, Done), rig.story()
+    expected = Counter(rig.produced)
+    assert ids_in(named_by_the_log(rig)) == expected, rig.story()
+    assert ids_in(named_for_spark(rig)) == expected, rig.story()
+    assert "ReplayBatch" in rig.verdicts(), "the batch whose entry was not made ran again"
+    assert "SkipLanded" in rig.verdicts(), "the batch whose entry was made was shown by the next driver"
+    assert rig.landed_batch() == -1, "nothing of this stream is in the database that the rig always has"
