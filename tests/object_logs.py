@@ -24,7 +24,8 @@ def ledger_on(
     store: ObjectStore, every: int = 100, reached: Callable[[str], None] = lambda point: None
 ) -> ObjectLogLedger:
     """A ledger of a process of its own on a log."""
-    made = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=every, reached=reached))
+    # Committables leave the state with each snapshot, where in production a megabyte of them has to be there.
+    made = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=every, archived_from_bytes=1, reached=reached))
     made.prepare()
     return made
 
@@ -56,6 +57,10 @@ def entries(store: MemoryObjects) -> list[str]:
 
 def snapshots(store: MemoryObjects) -> list[str]:
     return sorted(path.rsplit("/", 1)[1] for path in store.objects if path.endswith(".snapshot"))
+
+
+def archives(store: MemoryObjects) -> list[str]:
+    return sorted(path.rsplit("/", 1)[1] for path in store.objects if path.endswith(".committables"))
 
 
 def go_on(ledger: ObjectLogLedger, epoch: int) -> Permit:

@@ -34,8 +34,9 @@ def ledger(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Iterato
         yield MemoryLedger(MemoryDatabase())
         return
     if kind.startswith("object log"):
+        store = object_store(request, name, tmp_path)
         # So short that every test of some transactions goes through snapshots and pruning.
-        log = ObjectLogLedger(ObjectLog(object_store(request, name, tmp_path), "ledger", snapshot_every=2))
+        log = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=2, archived_from_bytes=1))
         log.prepare()
         yield log
         return

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from exactlyonce.assembly import ledger_address
+from exactlyonce.cli.offsets import offsets_of
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.reconcile.loop import Done
 from testbed.kafka import Kafka
@@ -40,4 +41,6 @@ def test_drivers_that_are_killed_around_an_entry_of_the_log_lose_and_double_noth
     assert ids_in(named_for_spark(rig)) == expected, rig.story()
     assert "ReplayBatch" in rig.verdicts(), "the batch whose entry was not made ran again"
     assert "SkipLanded" in rig.verdicts(), "the batch whose entry was made was shown by the next driver"
+    standing = offsets_of(rig.open()).values()
+    assert [(row["landed"], row["lag"]) for row in standing] == [(30, 0), (30, 0)], "as exactlyonce offsets tells it"
     assert rig.landed_batch() == -1, "nothing of this stream is in the database that the rig always has"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
-from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, FileTooLarge
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
@@ -226,6 +227,52 @@ def test_a_service_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
             store.read("stream.json")
         frozen.thaw()
         assert store.read("stream.json") == b"one"
+
+
+def test_an_object_that_is_larger_than_any_of_ours_is_not_read_and_told_by_name(s3: S3, location: str) -> None:
+    """Whoever may write to a tenant's bucket could otherwise end the operator of everybody."""
+    store = S3LogStore(location, service_of(s3), most_bytes=1000)
+    store.create("fits", b"x" * 1000)
+    assert len(store.read("fits")) == 1000
+    S3LogStore(location, service_of(s3)).create("large", b"x" * 1001)
+    for act in (
+        lambda: store.read("large"),
+        lambda: store.create("large", b"ours"),
+        lambda: store.replace("large", b"before", b"ours"),
+    ):
+        with pytest.raises(
+            FileTooLarge, match=f"{location}/large has more than the 1000 bytes that a file there may have"
+        ):
+            act()
+    assert len(S3LogStore(location, service_of(s3)).read("large")) == 1001
+
+
+def test_an_answer_without_an_end_is_left_at_the_bound_whatever_length_it_claims() -> None:
+    sent = 0
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal sent
+            self.send_response(200)
+            self.send_header("ETag", '"0"')
+            self.end_headers()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                while sent < 1 << 30:
+                    sent += self.wfile.write(b"x" * (1 << 20))
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        login = {"AWS_ACCESS_KEY_ID": "of-a-tenant", "AWS_SECRET_ACCESS_KEY": "of-a-tenant"}
+        place = {"location": "s3a://lake/x", "endpoint": f"http://127.0.0.1:{server.server_port}", "pathStyle": True}
+        store = open_store(Checkpoint.model_validate({"s3": place}), login)  # as the operator opens it
+        with pytest.raises(FileTooLarge, match="has more than the 33554432 bytes"):
+            store.read("stream.json")
+        server.shutdown()
+    assert sent < 1 << 30
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,8 @@ class LogDatabase(MemoryDatabase):
         self.pending = self.objects.under_way  # type: ignore[assignment] # requests, where a database has transactions
         self.files: dict[str, tuple[Hashable, ...]] = {}
         self.number = 0
-        self._published: set[tuple[Hashable, str]] = set()
+        self._published: set[tuple[tuple[Hashable, ...], str]] = set()
+        self._named: set[tuple[tuple[Hashable, ...], str]] = set()
         self._parsed: dict[bytes, dict[str, Any]] = {}
 
     def settle_pending(self, transaction: Any, *, apply: bool) -> None:
@@ -54,9 +55,12 @@ class LogDatabase(MemoryDatabase):
             elif key[0] == "expired batch" and ("batch", *key[1:]) not in rows:
                 rows[key] = value
         self.tables.rows = rows
-        for key, text in found.items():
-            if key.table is Table.COMMITTABLE:
-                self._publish(key.rest, text)
+        named = self._committables(found)
+        for batch, text in named:
+            self._publish(batch, text)
+        if any(key.table is Table.STREAM for key in found):
+            self._lose(self._named - named)
+        self._named = named
         self.version += 1
         self.on_commit()
 
@@ -76,13 +80,34 @@ class LogDatabase(MemoryDatabase):
             for row in self.files[name]:
                 keyed.write(self.tables.by_key, row, self.how_keyed)
 
+    def _committables(self, found: dict[Key, Any]) -> set[tuple[tuple[Hashable, ...], str]]:
+        """What the log names now: by the rows of its state, and by the objects that these refer to."""
+        named: set[tuple[tuple[Hashable, ...], str]] = {
+            (key.rest, text) for key, text in found.items() if key.table is Table.COMMITTABLE
+        }
+        for key in found:
+            if key.table is Table.ARCHIVE:
+                number, part = key.rest
+                content = self.objects.objects.get(f"{self._folder()}{number:012}-{part:04}.committables")
+                texts = [] if content is None else self._content(content)["texts"]
+                named |= {((batch,), text) for batch, text in texts}
+        return named
+
+    def _lose(self, gone: set[tuple[tuple[Hashable, ...], str]]) -> None:
+        """A driver that starts reads from the log alone what counts: what it names no more is lost to readers."""
+        for _, text in gone:
+            for name in json.loads(text):
+                self.tables.target.subtract(self.files[name])
+
+    def _folder(self) -> str:
+        origin = self.objects.objects.get(f"{FOLDER}/log.json")
+        return "" if origin is None else f"{FOLDER}/{self._content(origin)['id']}/"
+
     def _folded(self) -> dict[Key, Any]:
         """The newest snapshot, and the entries after it until one is missing."""
-        objects = self.objects.objects
-        origin = objects.get(f"{FOLDER}/log.json")
-        if origin is None:
+        objects, folder = self.objects.objects, self._folder()
+        if not folder:
             return {}
-        folder = f"{FOLDER}/{self._content(origin)['id']}/"
         names = [path.removeprefix(folder) for path in objects if path.startswith(folder)]
         newest = max((name for name in names if name.endswith(".snapshot")), default=None)
         rows: dict[Key, Any] = {}
@@ -121,5 +146,5 @@ def _row_of(key: Key, value: Any) -> list[tuple[RowKey, Any]]:
             return [((str(table), stream_id, Partition(*rest)), row)]  # type: ignore[arg-type] # as it was rendered
         case Table.BATCH | Table.FAILURE:
             return [((str(table), stream_id, *rest), value.row)]
-        case Table.STRETCH | Table.COMMITTABLE:
+        case Table.STRETCH | Table.COMMITTABLE | Table.ARCHIVE:
             return []

@@ -1,7 +1,8 @@
 """A world whose ledger is an object log, and whose sink makes files visible by the log's entries.
 
 Each process folds the log by itself, so what one of them knows may be old; the store loses answers, delays requests, and lists
-what is not of one moment. Snapshots are so frequent that names are pruned many times in a run.
+what is not of one moment. Snapshots are so frequent that names are pruned many times in a run, and each takes the committables
+out of the state.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class LogWorld(SimulatedWorld):
         process = self.simulation.running
         if process not in self._ledgers:
             assert isinstance(self.database, LogDatabase)
-            log = ObjectLog(self.database.objects, FOLDER, snapshot_every=self._snapshot_every)
+            log = ObjectLog(self.database.objects, FOLDER, snapshot_every=self._snapshot_every, archived_from_bytes=1)
             self._ledgers[process] = ObjectLogLedger(
                 log, lambda: self.clock + timedelta(microseconds=self.simulation.steps)
             )

@@ -25,6 +25,9 @@ from tests.object_logs import Crashed, before_create, entries, go_on, land, ledg
 from tests.simulation.objects import MemoryObjects
 from tests.simulation.resource import KEEPS_NOTHING
 
+LAST = 25
+"""So many records that every point is passed seven times."""
+
 
 @pytest.fixture
 def store() -> MemoryObjects:
@@ -191,14 +194,14 @@ def test_a_process_that_dies_between_any_two_requests_leaves_a_log_its_successor
             permit = go_on(ledger, epoch)
             view = ledger.look(STREAM)
             assert view is not None
-            for number in range((view.stream.landed_batch or 0) + 1, 21):
+            for number in range((view.stream.landed_batch or 0) + 1, LAST + 1):
                 land(ledger, permit, number)
         except Crashed:
             continue
         break
     crashes = 1 if point != "log.before-origin" or time == 1 else 0
     assert lives == 1 + crashes
-    assert visible(ledger_on(LocalLogStore(str(tmp_path)))) == records(20)
+    assert visible(ledger_on(LocalLogStore(str(tmp_path)))) == records(LAST)
 
 
 class Unanswering(LocalLogStore):

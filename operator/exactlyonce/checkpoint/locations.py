@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import CreateOutcome, Entry, ErasableStore
+from exactlyonce.checkpoint.store import MOST_BYTES, CreateOutcome, Entry, ErasableStore
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
 
@@ -17,11 +17,13 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    return open_folder(checkpoint.s3 or checkpoint.location, secret)
+    return open_folder(checkpoint.s3 or checkpoint.location, secret, MOST_BYTES)
 
 
-def open_folder(place: S3Place | str, secret: Mapping[str, str]) -> ErasableStore:
+def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int | None = None) -> ErasableStore:
     """Return the store of a folder on S3, or of a path; nothing is connected to yet.
+
+    No object of more than `most_bytes` is read from S3; a sink's own log of its files has no such limit.
 
     Raises:
         SecretMissing: if the secret holds one half of a login.
@@ -33,7 +35,7 @@ def open_folder(place: S3Place | str, secret: Mapping[str, str]) -> ErasableStor
     from exactlyonce.checkpoint.s3_clients import S3Service
 
     service = S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret)
-    return S3LogStore(place.location, service)
+    return S3LogStore(place.location, service, most_bytes)
 
 
 class StoreInPods:

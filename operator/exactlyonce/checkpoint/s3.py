@@ -32,12 +32,22 @@ from exactlyonce.checkpoint.s3_answers import (
     told_of,
 )
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
-from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing, Size
+from exactlyonce.checkpoint.store import (
+    MOST_FILES,
+    AlreadyExists,
+    Created,
+    CreateOutcome,
+    Entry,
+    FileMissing,
+    FileTooLarge,
+    Size,
+)
 from exactlyonce.errors import Refused, StoreUnreachable
 from exactlyonce.schema.places import S3_PREFIX
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _MOST_PAGES = 1000
+_PART_BYTES = 1 << 20
 _MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
 
 _ONE_BY_ONE = TransferConfig(use_threads=False)
@@ -52,10 +62,14 @@ class ConditionsIgnored(Refused):
 
 
 class S3LogStore:
-    """A `LogStore` over the objects of a bucket whose keys begin with a prefix."""
+    """A `LogStore` over the objects of a bucket whose keys begin with a prefix.
 
-    def __init__(self, location: str, service: S3Service) -> None:
+    None of more than `most_bytes` is read: whoever reads for many tenants gives a limit.
+    """
+
+    def __init__(self, location: str, service: S3Service, most_bytes: int | None = None) -> None:
         self._location = location.rstrip("/")
+        self._most_bytes = most_bytes
         self._bucket, _, prefix = self._location.removeprefix(S3_PREFIX).partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._service = service
@@ -203,11 +217,24 @@ class S3LogStore:
         with self._named("read", path):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
-                return answer["Body"].read(), answer["ETag"]
+                return self._bounded(path, answer["Body"]), answer["ETag"]
             except ClientError as problem:
                 if code_of(problem) in MISSING:
                     raise FileMissing(path) from None
                 raise
+
+    def _bounded(self, path: str, body: Any) -> bytes:
+        """Read an answer to its end, and no further than the limit: what the service says of its length is not relied on."""
+        content = bytearray()
+        while part := body.read(_PART_BYTES):
+            content += part
+            if self._most_bytes is not None and len(content) > self._most_bytes:
+                body.close()
+                raise FileTooLarge(
+                    f"{self._location}/{path} has more than the {self._most_bytes} bytes that a file there may have, so this "
+                    "project did not write it; remove it, or restore what was there from a backup."
+                )
+        return bytes(content)
 
     def _put(self, path: str, content: bytes, **condition: str) -> bool:
         """Write an object on a condition; False when the condition does not hold."""

@@ -10,8 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from exactlyonce.errors import RefusedOutside
+
 MOST_FILES = 1_000_000
 """More files than any generation has: a location with more is not walked through."""
+
+
+MOST_BYTES = 32 * 1024 * 1024
+"""No file of a checkpoint or a ledger is larger. A tenant names the location, and whoever reads it has to have the memory."""
+
+
+class FileTooLarge(RefusedOutside):
+    """A file is larger than any that belongs there; not more of it than the limit was read."""
 
 
 class FileMissing(KeyError):
@@ -55,7 +65,10 @@ class Size:
 
 
 class LogStore(Protocol):
-    """A folder of small files. Every method raises StoreUnreachable when the storage does not answer."""
+    """A folder of small files. Every method raises StoreUnreachable when the storage does not answer.
+
+    What is read over a network is bounded: a larger file raises FileTooLarge from whatever reads it, `create` included.
+    """
 
     @property
     def location(self) -> str:

@@ -8,13 +8,16 @@ changes no decision.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import methodcaller
 from typing import assert_never
 
 from exactlyonce.api.ledger_retention import FEWEST_BATCHES, LedgerRetention
 from exactlyonce.ledger.fence import Permit
-from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import BatchStatus, Excess, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -79,14 +82,19 @@ def delete_expired(
     assert landed is not None, "an epoch is claimed after a generation was published"
     batches = failures = letters = 0
     for excess in excess_of(retention, landed):
-        with ledger.transaction(lasting=False) as transaction:
-            batches += transaction.delete_batches(stream_id, excess, fewest, MOST_ROWS - batches)
+        batches += _delete(ledger, methodcaller("delete_batches", stream_id, excess, fewest, MOST_ROWS - batches))
     for status in FailureStatus:
         age = age_of_failures(retention, status)
         if age is not None:
-            with ledger.transaction(lasting=False) as transaction:
-                failures += transaction.delete_failures(stream_id, status, age, MOST_ROWS - failures)
-    if retention.dead_letters.age is not None:
-        with ledger.transaction(lasting=False) as transaction:
-            letters = transaction.delete_dead_letters(stream_id, retention.dead_letters.age, MOST_ROWS)
+            failures += _delete(ledger, methodcaller("delete_failures", stream_id, status, age, MOST_ROWS - failures))
+    letters_age = retention.dead_letters.age
+    if letters_age is not None:
+        letters = _delete(ledger, methodcaller("delete_dead_letters", stream_id, letters_age, MOST_ROWS))
     return Deleted(batches, failures, letters)
+
+
+@rerun_after_lost_race
+def _delete(ledger: Ledger, delete: Callable[[LedgerTransaction], int]) -> int:
+    """Run one deletion, and run it again where a batch landed meanwhile in a ledger without locks."""
+    with ledger.transaction(lasting=False) as transaction:
+        return delete(transaction)

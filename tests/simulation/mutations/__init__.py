@@ -69,6 +69,7 @@ MUTATIONS: dict[str, Mutation] = {
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
         object_log.unknown_creates_taken_for_failed,
+        object_log.archives_taken_for_written,
         object_log.absent_entries_taken_for_not_landed,
         object_log.entries_in_a_gap_are_believed,
     )

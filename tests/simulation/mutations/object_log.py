@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unittest import mock
 
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome
@@ -84,6 +84,19 @@ def unknown_creates_taken_for_failed() -> Iterator[None]:
             raise LostRace("somebody was first")
 
     with mock.patch.object(ObjectLog, "_create", once):
+        yield
+
+
+@contextmanager
+def archives_taken_for_written() -> Iterator[None]:
+    """The object log: a snapshot refers to committables that were sent to the store, whether or not it has them."""
+    write = ObjectLog._write_archive
+
+    def sent(self: ObjectLog, path: str, content: bytes) -> None:
+        with suppress(StoreUnreachable):
+            write(self, path, content)
+
+    with mock.patch.object(ObjectLog, "_write_archive", sent):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import ObjectStore
+from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
@@ -95,7 +95,7 @@ def store_of(server: Parameters) -> ObjectStore:
     login = {key: named[key] for key in S3_SECRET_KEYS if key in named}
     path_style = named[_PATH_STYLE] == str(True)
     service = S3Service.of(named.get(_ENDPOINT), named.get(_REGION), path_style=path_style, secret=login)
-    return S3LogStore(location, service)
+    return S3LogStore(location, service, MOST_BYTES)
 
 
 def server_name(server: Parameters) -> str:

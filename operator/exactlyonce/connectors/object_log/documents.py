@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,36 @@ class Snapshot:
         """Read the object's content, or raise LogDamaged."""
         found = _parse(content, "snapshot", where)
         return cls(found["number"], found["id"], LedgerState().after(_rows_of(found, "rows", where)))
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Committables of one stream that were taken out of the state after entry `number`: kept once, and not in each snapshot."""
+
+    number: int
+    part: int
+    stream_id: str
+    texts: Mapping[int, str] = field(hash=False)
+
+    def render(self) -> bytes:
+        """Return the object's content."""
+        return _render(
+            {
+                "format": FORMAT,
+                "kind": "committables",
+                "number": self.number,
+                "part": self.part,
+                "streamId": self.stream_id,
+                "texts": [[batch, self.texts[batch]] for batch in sorted(self.texts)],
+            }
+        )
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> Archive:
+        """Read the object's content, or raise LogDamaged."""
+        found = _parse(content, "committables", where)
+        texts = {int(batch): str(text) for batch, text in found["texts"]}
+        return cls(found["number"], found["part"], found["streamId"], texts)
 
 
 def _render(content: dict[str, Any]) -> bytes:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
-from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.log import Fold, LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+from exactlyonce.positions.ranges import BatchNumber
 
 
 class ObjectLogLedger:
@@ -33,7 +35,8 @@ class ObjectLogLedger:
         """
         with self._named():
             fold = self._log.fold()
-        transaction = LogTransaction(fold.state, self._clock(), self._log.location)
+        archived = partial(self._committables, fold)
+        transaction = LogTransaction(fold.state, self._clock(), self._log.location, archived)
         yield transaction
         # Whoever looks under the lock has to be an entry: only that keeps an older request, which is still under way, from
         # becoming this very entry after the look.
@@ -78,6 +81,10 @@ class ObjectLogLedger:
 
     def close(self) -> None:
         """Nothing is kept open: the client of a service is shared by all who use it."""
+
+    def _committables(self, fold: Fold, stream_id: str) -> Mapping[BatchNumber, str]:
+        with self._named():
+            return self._log.committables(fold, stream_id)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

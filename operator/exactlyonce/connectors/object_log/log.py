@@ -3,6 +3,7 @@
     <folder>/log.json                        which log this is
     <folder>/<id>/000000000001.entry         one transaction
     <folder>/<id>/000000000100.snapshot      the state after entry 100
+    <folder>/<id>/000000000100-0000.committables   what batches made visible, where a snapshot refers to it
 
 Entry k+1 is created on the condition that its name is free. That decides between writers that know entry k. It does not stop a
 writer that slept while the names it knew were pruned, so the names after an entry are listed before anything follows from it.
@@ -12,30 +13,29 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
-from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, ObjectStore
+from exactlyonce.checkpoint.store import MOST_BYTES, AlreadyExists, FileMissing, FileTooLarge, ObjectStore
+from exactlyonce.connectors.object_log.archives import ARCHIVED_FROM_BYTES, archives_of, read_archived, references_to
 from exactlyonce.connectors.object_log.documents import Entry, LogDamaged, Origin, Snapshot
-from exactlyonce.connectors.object_log.names import Names, entry_name, snapshot_name
-from exactlyonce.connectors.object_log.state import Changes, LedgerState
+from exactlyonce.connectors.object_log.names import Names, archive_name, entry_name, snapshot_name
+from exactlyonce.connectors.object_log.state import Changes, LedgerState, Table
+from exactlyonce.connectors.object_log.tenancy import require_empty
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRefused, LostRace, StoreUnreachable
+from exactlyonce.positions.ranges import BatchNumber
 
 ORIGIN = "log.json"
 SNAPSHOT_EVERY = 100
 CREATE_TRIES = 4
 FOLD_TRIES = 5
-_MOST_NAMES = 3
 
 log = logging.getLogger("exactlyonce.object_log")
 
 
 class LogMissing(LedgerRefused):
     """There is no log where one is expected."""
-
-
-class LocationTaken(LedgerRefused):
-    """The place of a log holds files that no log wrote, so no log is begun there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,13 @@ class ObjectLog:
         folder: str = "",
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
+        archived_from_bytes: int = ARCHIVED_FROM_BYTES,
         reached: Callable[[str], None] = lambda point: None,
     ) -> None:
         self._store = store
         self._folder = folder
         self._snapshot_every = snapshot_every
+        self._archived_from_bytes = archived_from_bytes
         self._reached = reached
         self._known: Fold | None = None
 
@@ -91,22 +93,13 @@ class ObjectLog:
         found = self.origin()
         if found is not None:
             return found
-        self._require_empty()
+        require_empty([entry.name for entry in self._store.list(self._folder)], ORIGIN, self.location)
         made = Origin(secrets.token_hex(16))
         self._reached("log.before-origin")
         outcome = self._store.create(self._path(ORIGIN), made.render())
         return (
             Origin.parse(outcome.content, f"{self.location}/{ORIGIN}") if isinstance(outcome, AlreadyExists) else made
         )
-
-    def _require_empty(self) -> None:
-        names = [entry.name for entry in self._store.list(self._folder) if not entry.name.startswith(".")]
-        if names and ORIGIN not in names:  # somebody may have made the log since it was looked for
-            shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-            raise LocationTaken(
-                f"The location {self.location} of the ledger holds files that no ledger wrote, or a ledger whose {ORIGIN} was "
-                f"removed ({shown}); name an empty folder of this stream alone, or restore {ORIGIN} from a backup."
-            )
 
     def fold(self) -> Fold:
         """Return what the log adds up to now; only what is new since the last time is read.
@@ -143,12 +136,21 @@ class ObjectLog:
             self._require_in_log(fold, entry)
         except FileMissing:
             raise self._unknown(entry, "what followed on it was pruned meanwhile") from None
-        except (StoreUnreachable, LogDamaged) as problem:
+        except (StoreUnreachable, FileTooLarge, LogDamaged) as problem:
             raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
         self._reached("log.verified")
         self._known = Fold(fold.log_id, entry.number, entry.entry_id, fold.state.after(changes), fold.snapshot)
         if entry.number - fold.snapshot >= self._snapshot_every:
             self._keep_short(self._known)
+
+    def committables(self, fold: Fold, stream_id: str) -> Mapping[BatchNumber, str]:
+        """Return the committables of a stream that the state of `fold` has no more and refers to.
+
+        Raises:
+            LogDamaged: if one of their objects is missing or is not what was written there.
+        """
+        references = cast("Iterable[tuple[int, int]]", fold.state.rows(Table.ARCHIVE, stream_id))
+        return read_archived(self._store, self._path(fold.log_id), references)
 
     def _folded(self, known: Fold) -> Fold:
         """Read what is newer than what is known."""
@@ -197,7 +199,8 @@ class ObjectLog:
 
     def _create(self, fold: Fold, entry: Entry) -> None:
         """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
-        path, content = self._path(fold.log_id, entry_name(entry.number)), entry.render()
+        path = self._path(fold.log_id, entry_name(entry.number))
+        content = self._small_enough(path, entry.render())
         problem: StoreUnreachable | None = None
         for _ in range(CREATE_TRIES):
             try:
@@ -235,10 +238,14 @@ class ObjectLog:
         """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
         folder = self._path(fold.log_id)
         try:
-            snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
+            state = self._archived(fold)
+            # Whether or not the snapshot comes to be, what was archived is not archived again.
+            self._known = Fold(fold.log_id, fold.number, fold.entry_id, state, fold.snapshot)
+            path = f"{folder}/{snapshot_name(fold.number)}"
+            content = self._small_enough(path, Snapshot(fold.number, fold.entry_id, state).render())
             self._reached("log.before-snapshot")
-            self._store.create(f"{folder}/{snapshot_name(fold.number)}", snapshot.render())
-            self._known = Fold(fold.log_id, fold.number, fold.entry_id, fold.state, fold.number)
+            self._store.create(path, content)
+            self._known = Fold(fold.log_id, fold.number, fold.entry_id, state, fold.number)
             self._reached("log.snapshot-created")
             pruned = self._names(fold.log_id, "").behind_two_snapshots()
             self._reached("log.before-prune")
@@ -248,6 +255,31 @@ class ObjectLog:
             log.warning(
                 "The object log at %s could not be kept short; the next entry tries again: %s", self.location, problem
             )
+
+    def _archived(self, fold: Fold) -> LedgerState:
+        """Write committables of which there are many to objects of their own, and return the state that refers to them."""
+        archives = archives_of(fold.state, fold.number, self._archived_from_bytes)
+        for archive in archives:
+            self._reached("log.before-archive")
+            path = self._path(fold.log_id, archive_name(archive.number, archive.part))
+            self._write_archive(path, archive.render())
+            self._reached("log.archived")
+        return fold.state.after(references_to(archives))
+
+    def _write_archive(self, path: str, content: bytes) -> None:
+        """Only who appended this entry writes its archives, so what is there already is the very same."""
+        outcome = self._store.create(path, self._small_enough(path, content))
+        if isinstance(outcome, AlreadyExists) and outcome.content != content:
+            raise LogDamaged(f"{self._store.location}/{path} holds something else than was to be written there.")
+
+    def _small_enough(self, path: str, content: bytes) -> bytes:
+        """Require that whoever reads an object does not refuse it for its size."""
+        if len(content) > MOST_BYTES:
+            raise LedgerRefused(
+                f"{self._store.location}/{path} would have {len(content)} bytes, and no more than {MOST_BYTES} are read again; "
+                "make batches smaller, or their files larger."
+            )
+        return content
 
     def _unknown(self, entry: Entry, why: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(f"Whether entry {entry.number} of {self.location} took effect is not known: {why}.")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from exactlyonce.connectors.object_log.documents import LogDamaged
 
 _NAME = re.compile(r"(\d{12})\.(entry|snapshot)")
+_ARCHIVE = re.compile(r"\d{12}-\d{4}\.committables")
 _KINDS = {"entry": "entries", "snapshot": "snapshots"}
 
 
@@ -22,10 +23,17 @@ def snapshot_name(number: int) -> str:
     return f"{number:012}.snapshot"
 
 
+def archive_name(number: int, part: int) -> str:
+    """Return the name of a part of the committables that were taken out of the state after an entry."""
+    return f"{number:012}-{part:04}.committables"
+
+
 def kind_of(name: str) -> str | None:
     """Return what a name is that of, in the plural; None for a file that is not the log's."""
     found = _NAME.fullmatch(name)
-    return None if found is None else _KINDS[found[2]]
+    if found is not None:
+        return _KINDS[found[2]]
+    return "committables" if _ARCHIVE.fullmatch(name) else None
 
 
 @dataclass(frozen=True, slots=True)

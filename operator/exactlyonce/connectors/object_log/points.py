@@ -7,6 +7,8 @@ POINTS = (
     "log.create-unanswered",
     "log.created",
     "log.verified",
+    "log.before-archive",
+    "log.archived",
     "log.before-snapshot",
     "log.snapshot-created",
     "log.before-prune",

@@ -177,4 +177,5 @@ _CODECS: dict[Table, _Codec] = {
     Table.BATCH: _Codec(_batch_to_json, _batch_from_json),
     Table.FAILURE: _Codec(_failure_to_json, _failure_from_json),
     Table.COMMITTABLE: _AS_IT_IS,
+    Table.ARCHIVE: _AS_IT_IS,
 }

@@ -26,6 +26,8 @@ class Table(StrEnum):
     BATCH = "batch"
     FAILURE = "failure"
     COMMITTABLE = "committable"
+    ARCHIVE = "archive"
+    """Which objects hold committables that are in the snapshots no more: by number and part, with how many."""
 
 
 class Key(NamedTuple):

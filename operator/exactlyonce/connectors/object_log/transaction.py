@@ -1,4 +1,4 @@
-"""The statements of one transaction, in memory, over the state that the log adds up to. Performs no I/O.
+"""The statements of one transaction, in memory, over the state that the log adds up to. Performs no I/O of its own.
 
 Nothing is locked: what is read holds if the transaction's entry becomes the next one of the log, and otherwise the transaction
 has never been. So a lock is a promise to append an entry.
@@ -6,7 +6,7 @@ has never been. So a lock is a promise to append an entry.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -23,6 +23,7 @@ from exactlyonce.connectors.object_log.state import (
     landed_of,
     rest_of,
 )
+from exactlyonce.connectors.object_log.tenancy import require_no_other
 from exactlyonce.errors import LedgerRefused, Refused
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
@@ -44,17 +45,23 @@ class WitnessesUnsupported(Refused):
     """A task asked the log for a witness of rows that are in no transaction of the log."""
 
 
-class LogOfAnother(LedgerRefused):
-    """The log is the ledger of another stream."""
-
-
 class LogTransaction:
-    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own. `where` is told to a person."""
+    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own. `where` is told to a person.
 
-    def __init__(self, state: LedgerState, now: datetime, where: str = "this location") -> None:
+    `archived` returns the committables of a stream that the state only refers to.
+    """
+
+    def __init__(
+        self,
+        state: LedgerState,
+        now: datetime,
+        where: str = "this location",
+        archived: Callable[[str], Mapping[BatchNumber, str]] = lambda stream_id: {},
+    ) -> None:
         self._state = state
         self._now = now
         self._where = where
+        self._archived = archived
         self._changes: dict[Key, Any] = {}
         self.is_exclusive = False
         """Whether it holds a row with Lock.UPDATE, so that it has to be the next entry even if it changes nothing."""
@@ -71,21 +78,11 @@ class LogTransaction:
         return row
 
     def insert_stream(self, row: StreamRow) -> bool:
-        """Insert the stream's row unless there is one.
-
-        Raises:
-            LogOfAnother: if the log holds another stream. Each entry would make the other's landing lose its race, and
-                whoever removes one stream's folder would remove both ledgers.
-        """
+        """Insert the stream's row unless there is one; a log that holds another stream is refused."""
         key = Key(Table.STREAM, row.stream_id)
         if self._get(key) is not None:
             return False
-        others = [stream_id for stream_id in self._state.streams() if stream_id != row.stream_id]
-        if others:
-            raise LogOfAnother(
-                f"The ledger at {self._where} is that of the stream {others[0]}, so {row.stream_id} cannot keep its own there; "
-                "name a folder of this stream alone."
-            )
+        require_no_other(self._state, row.stream_id, self._where)
         self._changes[key] = row
         return True
 
@@ -180,7 +177,8 @@ class LogTransaction:
     def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
         """Return what each batch has made visible."""
         rows: Rows = self._rows(Table.COMMITTABLE, stream_id)
-        return dict(sorted((cast("BatchNumber", rest[0]), text) for rest, text in rows.items()))
+        of_state = {cast("BatchNumber", rest[0]): text for rest, text in rows.items()}
+        return dict(sorted({**self._archived(stream_id), **of_state}.items()))
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""

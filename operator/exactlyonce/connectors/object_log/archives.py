@@ -1,0 +1,79 @@
+"""Committables outside of the snapshots: each is written once more when there are many, and read when they are asked for.
+
+A sink of files records a text for each batch, and readers need all of them for as long as the stream is. In the snapshots they
+would be written again every hundred entries, and held in memory by whoever folds the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from exactlyonce.checkpoint.store import FileMissing, ObjectStore
+from exactlyonce.connectors.object_log.documents import Archive, LogDamaged
+from exactlyonce.connectors.object_log.names import archive_name
+from exactlyonce.connectors.object_log.state import Changes, Key, LedgerState, Table
+from exactlyonce.positions.ranges import BatchNumber
+
+ARCHIVED_FROM_BYTES = 1 << 20
+"""So much text of committables stays in the snapshots before it is taken out of them."""
+
+PART_BYTES = 8 << 20
+"""An archive is about as large at most, and larger only where a single text is; far below what a store reads."""
+
+
+def archives_of(state: LedgerState, number: int, from_bytes: int = ARCHIVED_FROM_BYTES) -> tuple[Archive, ...]:
+    """Return the archives that take every committable out of the state after entry `number`; none where there is little."""
+    texts = {
+        stream_id: {cast("int", rest[0]): str(text) for rest, text in rows.items()}
+        for (table, stream_id), rows in state.tables.items()
+        if table is Table.COMMITTABLE
+    }
+    if sum(len(text) for of_stream in texts.values() for text in of_stream.values()) < from_bytes:
+        return ()
+    parts = [(stream_id, part) for stream_id in sorted(texts) for part in _parts(texts[stream_id])]
+    return tuple(Archive(number, place, stream_id, part) for place, (stream_id, part) in enumerate(parts))
+
+
+def references_to(archives: tuple[Archive, ...]) -> Changes:
+    """Return the changes that put references in the place of what the archives hold."""
+    taken = {
+        Key(Table.COMMITTABLE, archive.stream_id, (batch,)): None for archive in archives for batch in archive.texts
+    }
+    return taken | {
+        Key(Table.ARCHIVE, archive.stream_id, (archive.number, archive.part)): len(archive.texts)
+        for archive in archives
+    }
+
+
+def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:
+    part: dict[int, str] = {}
+    size = 0
+    for batch in sorted(texts):
+        if part and size + len(texts[batch]) > PART_BYTES:
+            yield part
+            part, size = {}, 0
+        part[batch] = texts[batch]
+        size += len(texts[batch])
+    if part:
+        yield part
+
+
+def read_archived(store: ObjectStore, folder: str, references: Iterable[tuple[int, int]]) -> dict[BatchNumber, str]:
+    """Return the committables that these references stand for; each is a number and a part.
+
+    Raises:
+        LogDamaged: if an archive is missing or is not what was written there.
+    """
+    found: dict[BatchNumber, str] = {}
+    for number, part in sorted(references):
+        path = f"{folder}/{archive_name(number, part)}"
+        where = f"{store.location}/{path}"
+        try:
+            archive = Archive.parse(store.read(path), where)
+        except FileMissing:
+            raise LogDamaged(
+                f"{where} is missing, which holds what batches made visible; restore it from a backup."
+            ) from None
+        found |= {BatchNumber(batch): text for batch, text in archive.texts.items()}
+    return found
