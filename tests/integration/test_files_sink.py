@@ -115,7 +115,7 @@ class Stream:
         schema = self.columns(self.spark.range(0)).schema.jsonValue()
         columns = {column["name"]: column["type"] for column in schema["fields"]}
         sink = self.sink
-        tenant = Tenant.of(sink, STREAM, "ledger")
+        tenant = Tenant.of(sink, STREAM, str(self.ledger.database_identity()))
         return FilesTarget(self.store, SparkFileWriter(sink, self.renamed), tenant, self.permit.epoch, columns)
 
     def driver(self) -> BatchLoop:
