@@ -1,7 +1,7 @@
 """A connector made by following docs/connectors.md alone: its folders and one line in the registry, and nothing else.
 
-It is put into a copy of the tree, whose `exactlyonce run` then reads a memory of this process and writes to it. Drivers are
-killed around the ledger's entry, and the ids that readers read are counted.
+It is put into a copy of the tree, whose `exactlyonce run` then reads a memory of this process and writes to it. A driver is
+killed between the ledger's entry and what readers see, and the ids that they read are counted.
 """
 
 from __future__ import annotations
@@ -78,10 +78,6 @@ def write_secret(server: Postgres, database: str, folder: Path) -> None:
         (folder / key).write_text(str(value))
 
 
-def crashes(folder: Path, *words: str) -> str:
-    return " ".join(f"{word},{folder / f'fired-{place}'}" for place, word in enumerate(words))
-
-
 def run(tree: Path, folder: Path, document: dict[str, Any], crash: str) -> str:
     """Run the stream to its end with the code of the tree, and return what it printed."""
     file = folder / "stream.yaml"
@@ -98,7 +94,7 @@ def run(tree: Path, folder: Path, document: dict[str, Any], crash: str) -> str:
     return done.stdout
 
 
-def test_a_stream_between_toys_lands_each_record_once_though_its_drivers_are_killed(
+def test_a_stream_between_toys_lands_each_record_once_though_its_driver_is_killed(
     tree: Path, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
     postgres_18.create_database(name)
@@ -107,14 +103,12 @@ def test_a_stream_between_toys_lands_each_record_once_though_its_drivers_are_kil
     memory = Memory(records)
     with served(memory) as server:
         document = resource("ledger", server, tmp_path)
-        crash = crashes(tmp_path, "batch.rows-written@1=kill-driver", "batch.landed@2=kill-driver")
+        crash = f"batch.landed@2=kill-driver,{tmp_path / 'fired'}"
         told = run(tree, tmp_path, document, crash)
 
     found = Counter(json.loads(row)["id"] for row in memory.rows())
     assert found == Counter(json.loads(text)["id"] for texts in records.values() for text in texts), told
-    assert "ReplayBatch" in told, "the batch whose rows were written and not recorded ran again"
     assert "SkipLanded" in told, "the batch that was recorded and not shown was shown by the next driver"
-    assert len(memory.written) > len(memory.shown), "rows that were written and not recorded are read by nobody"
     with psycopg2.connect(postgres_18.dsn(name)) as connection, connection.cursor() as cursor:
         cursor.execute("select count(*) from exactlyonce.committables")
         assert cursor.fetchall() == [(len(memory.shown),)], "readers read what the ledger names"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from exactlyonce.connectors.toy.memory import client_of
-from exactlyonce.connectors.toy.spec import ORIGIN
+from exactlyonce.connectors.toy.memory import ORIGIN, client_of
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 

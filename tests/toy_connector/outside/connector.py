@@ -8,8 +8,8 @@ from typing import Any
 from xmlrpc.client import Error
 
 from exactlyonce.connectors.toy.codec import CODEC, ToyCodec
-from exactlyonce.connectors.toy.memory import client_of
-from exactlyonce.connectors.toy.spec import ORIGIN, ToySource
+from exactlyonce.connectors.toy.memory import ORIGIN, client_of
+from exactlyonce.connectors.toy.spec import ToySource
 
 from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import SourceUnreachable

@@ -11,6 +11,9 @@ from typing import Any
 from xmlrpc.client import ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCServer
 
+ORIGIN = "memory"
+"""The only origin that a memory has."""
+
 _SECONDS = 10.0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, ClassVar
 
+from exactlyonce.connectors.toy.memory import ORIGIN
 from pydantic import Field
 
 from exactlyonce.connectors.manifest_rules import manifest_rules
@@ -13,9 +14,6 @@ from exactlyonce.positions.ranges import Partition
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole
-
-ORIGIN = "memory"
-"""The only origin that a memory has."""
 
 Server = Annotated[str, Field(max_length=300), matches("[a-z0-9.-]+:[0-9]+", "write host:port")]
 
