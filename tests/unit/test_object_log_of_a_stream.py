@@ -14,10 +14,14 @@ from exactlyonce.assembly import ledger_address, ledger_fleet, ledger_key
 from exactlyonce.connectors.object_log.tenancy import LocationTaken, LogOfAnother
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.errors import LedgerUnreachable, SecretMissing
+from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.ledger.connector import LedgerAddress, Use
 from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.reconcile.in_pod import Brief
+from exactlyonce.reconcile.observation import NoPredecessor
+from exactlyonce.reconciler.__main__ import _stores as stores_of
 from tests.ledgers import P0, P1, STREAM, batch_row, new_stream, started
 from tests.object_logs import land
 from tests.resource_documents import document
@@ -63,6 +67,21 @@ def test_without_a_word_about_the_ledger_it_is_in_a_folder_beside_the_checkpoint
     spec = spec_of(None, local={"path": str(tmp_path / "c")})
     ledger_address(spec, lambda reference: {}).open().prepare()
     assert (tmp_path / "c" / "ledger" / "log.json").is_file()
+
+
+def test_the_container_that_reconciles_in_the_drivers_pod_opens_the_same_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = str(tmp_path / "ledger")
+    ledger = address_on(location).open()
+    ledger.prepare()
+    started(ledger)
+    changes = {"spec.sink": {"files": {"path": "/out"}}, "spec.ledger": {"objectLog": {"location": location}}}
+    local = {"spec.checkpoint": {"local": {"path": str(tmp_path / "checkpoint")}}}
+    stream = parse_stream(document({**changes, **local}), "the test")
+    monkeypatch.setenv(SECRETS_FOLDER, str(tmp_path))
+    brief = Brief.parse(Brief(stream, Owner("cluster-1", "uid-1"), None, NoPredecessor()).render())
+    assert stores_of(brief).ledger.look(STREAM) == ledger.look(STREAM)
 
 
 def test_the_example_without_a_database_is_a_stream_whose_ledger_is_a_log() -> None:

@@ -226,7 +226,8 @@ LEDGER_TABLE_BYTES, LEDGER_INDEX_BYTES = OF_LEDGERS = (
         "exactlyonce_ledger_table_bytes",
         Kind.GAUGE,
         "Bytes of each table of each ledger, measured every minute; `staging` stands for all rows that have not landed. "
-        "What is kept is spec.ledgerRetention; deleted rows make room for new ones and do not shrink the table.",
+        "What is kept is spec.ledgerRetention; deleted rows make room for new ones and do not shrink the table. Of an object "
+        "log: `entries`, `snapshots` and `committables`, with the bucket as database and the location as schema.",
         _LEDGER,
     ),
     Series("exactlyonce_ledger_index_bytes", Kind.GAUGE, "Bytes of the indexes of each of those tables.", _LEDGER),
