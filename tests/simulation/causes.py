@@ -38,8 +38,9 @@ SUCCESSOR = "a newer attempt"
 
 OTHER_OPERATOR = "two operators"
 
+_LEDGER_GONE = ("lose ledger", "drop ledger")
 _SESSIONS_END = frozenset(
-    {"database crash", "restore", "lose ledger", SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
+    {"database crash", "restore", *_LEDGER_GONE, SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
     | {
         "lose driver",
         "start twice",
@@ -49,7 +50,7 @@ _CUT = frozenset({"truncate", "re-create"})
 _FILES = frozenset({"lose checkpoint", "lose ledger", "tear checkpoint", "foreign writes"})
 
 ERRORS: dict[type[BaseException], frozenset[str]] = {
-    Fenced: frozenset({SUCCESSOR, "start twice", "restore", "lose ledger"}),
+    Fenced: frozenset({SUCCESSOR, "start twice", "restore", *_LEDGER_GONE}),
     SourceUnreachable: frozenset({"brokers down", *_CUT}),
     LeaderChanged: frozenset({"leader moves", *_CUT}),
     RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
@@ -58,8 +59,8 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     LedgerUnreachable: _SESSIONS_END,
     LockHeldByOther: _SESSIONS_END,
     CommitOutcomeUnknown: _SESSIONS_END,
-    StagedRowsLost: frozenset({"database crash", "restore", "lose ledger"}),
-    RowsInDoubt: frozenset({"database crash", "restore", "lose ledger"}),
+    StagedRowsLost: frozenset({"database crash", "restore", *_LEDGER_GONE}),
+    RowsInDoubt: frozenset({"database crash", "restore", *_LEDGER_GONE}),
     LedgerWentBack: frozenset({"restore"}),
     RecordsLost: frozenset({"retention"}),
     LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
@@ -74,7 +75,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
     StoreUnreachable: _FILES | {"cut at commit"},  # the store of an object log gives no answer then
     StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
-    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", "lose ledger", "cut at commit"}),
+    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", *_LEDGER_GONE, "cut at commit"}),
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }
 """What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
@@ -93,11 +94,11 @@ REBUILDS: dict[RebuildReason, frozenset[str]] = {
 
 CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
     ContradictionReason.CHECKPOINT_WITHOUT_LEDGER: frozenset(
-        {"restore to before the first batch", "lose checkpoint", "lose ledger"}
+        {"restore to before the first batch", "lose checkpoint", *_LEDGER_GONE}
     ),
-    ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", "lose ledger"}),
-    ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", "lose ledger"}),
+    ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", *_LEDGER_GONE}),
+    ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", *_LEDGER_GONE}),
     ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
-    ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", "lose ledger"}),
+    ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", *_LEDGER_GONE}),
 }
 """What a person is called for; it must have struck at any time before."""

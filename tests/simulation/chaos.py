@@ -8,7 +8,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
-from tests.simulation import foreign_writer, manifest
+from tests.simulation import adoption, foreign_writer, manifest
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.server import MOST_COMMITS_LOST, Tables
@@ -40,6 +40,7 @@ class Chaos:
         self._strike_database()
         self._strike_files()
         self._lose_ledger()
+        adoption.drop_ledger(world)
         self._strike_source()
         self._change_resource()
         if world.scenario.manifest and dice.random() < 0.1:

@@ -33,6 +33,7 @@ OF_DATABASES = frozenset(
         "edited by hand",
         "commit changed",
         "lose ledger",
+        "drop ledger",
         "start over",
     }
 )

@@ -15,6 +15,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Partition, Positions
 from tests.simulation import former_life
+from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.launcher import Driver
@@ -109,7 +110,7 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 def _is_over(world: SimulatedWorld) -> bool:
     """Whether nothing more is to come, once nobody can go on."""
-    if _halted(world) and starts_over(world):
+    if _halted(world) and (starts_over(world) or adopts(world)):
         return False
     return world.draining or _halted(world)
 
@@ -118,7 +119,14 @@ def check(world: SimulatedWorld) -> None:
     """Check the end of a run."""
     if "lose ledger" in world.struck and world.life_before is None:
         _check_lost_ledger(world)
-        return
+    elif DROPPED in world.struck:
+        _check_dropped_ledger(world)
+    else:
+        _check_life(world)
+
+
+def _check_life(world: SimulatedWorld) -> None:
+    """Check a stream that has a ledger: everything since it started, or since a person started it over."""
     counts = world.database.tables.target
     given_up = _given_up(world)
     _check_given_up(world, given_up)
@@ -158,6 +166,14 @@ def _check_lost_ledger(world: SimulatedWorld) -> None:
     """Nothing says any more how far the stream came: it has to halt; that nothing was doubled is checked at each commit."""
     if not _halted(world) or not explains_halt(world):
         raise Violation(f"the ledger was lost and the stream went on: {world.statuses.status.message}")
+
+
+def _check_dropped_ledger(world: SimulatedWorld) -> None:
+    if _halted(world) and not explains_halt(world):
+        raise Violation(f"halted without a reason: {world.statuses.status.message}")
+    found = [wrong] if (wrong := wrong_after_adoption(world, halted=_halted(world))) else unexplained(world)
+    if found:
+        raise Violation("; ".join(found))
 
 
 def _check_record(

@@ -29,6 +29,7 @@ from exactlyonce.reconcile.verdicts import (
 )
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from tests.simulation.adoption import ADOPTED
 from tests.simulation.causes import CONTRADICTIONS, ERRORS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
 from tests.simulation.launcher import Driver
@@ -138,7 +139,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if journal.has_struck({"started over"}, earlier.looked, later.began):
+    if journal.has_struck({"started over", ADOPTED}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
@@ -175,7 +176,7 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     before = _latest_that_ran(world, attempt)
     match verdict:
         case FirstStart():
-            return before is None or journal.has_struck({"restore", "started over"}, before.looked, until)
+            return before is None or journal.has_struck({"restore", "started over", ADOPTED}, before.looked, until)
         case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():

@@ -52,7 +52,20 @@ class Scenario:
         if drawn.hazards & _HIDDEN_BY_AN_EDIT or delivery is Delivery.AT_MOST_ONCE:
             drawn = replace(drawn, hazards=drawn.hazards - {"edited by hand"})
         is_plain = delivery is Delivery.EXACTLY_ONCE and not stateful
-        return drawn.with_manifest() if is_plain and _peek(dice) < 0.15 else drawn
+        kind = _peek(dice)
+        if not is_plain or kind >= 0.2:
+            return drawn
+        return drawn.with_manifest() if kind < 0.15 else drawn.with_dropped_ledger()
+
+    def with_dropped_ledger(self) -> Scenario:
+        """Return the scenario with a ledger that is dropped; nothing takes from the source or the checkpoint as well."""
+        return replace(
+            self,
+            delivery=Delivery.EXACTLY_ONCE,
+            stateful=False,
+            manifest=False,
+            hazards=(self.hazards & _WITH_A_DROPPED_LEDGER) | {"drop ledger"},
+        )
 
     def with_manifest(self) -> Scenario:
         """Return the scenario with a sink of files; none of the hazards that take back what the ledger has committed."""
@@ -106,6 +119,20 @@ has taken: whether that would have been told cannot be seen then.
 
 _NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start over", "commit changed"})
 """What these take from the ledger stays in the folder: the stream then halts, which no seed needs to find out."""
+
+_WITH_A_DROPPED_LEDGER = frozenset(
+    {"kill driver", "kill operator", "freeze driver", "lose driver", "start twice", "task fails late", "lose task"}
+    | {
+        "cut at commit",
+        "database crash",
+        "new partition",
+        "brokers down",
+        "limit changed",
+        "strike at commit",
+        "suspend",
+    }
+)
+"""What leaves the source and the checkpoint whole, so that an adoption has to end with every record in the sink once."""
 
 SOURCES_HAZARDS = ("leader moves", "truncate", "re-create")
 """What happens to the logs of the source. What was truncated is counted where every record has one effect, and no state."""

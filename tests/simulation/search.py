@@ -43,6 +43,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         operators=1,
         hazards=frozenset({"restore", "lose driver"}),
     ),
+    "batches_in_doubt_are_adopted": Scenario.with_dropped_ledger,
     "visible_before_the_ledger_knows": Scenario.with_manifest,
     "orphans_of_running_drivers": Scenario.with_manifest,
     "what_was_not_shown_stays_so": Scenario.with_manifest,

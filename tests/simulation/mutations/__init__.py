@@ -47,6 +47,7 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.a_topic_that_is_named_again_starts_over,
         decisions.state_of_the_latest_batch,
         decisions.state_begins_empty,
+        decisions.batches_in_doubt_are_adopted,
         decisions.the_status_is_no_evidence,
         decisions.a_proposal_counts_as_landed,
         decisions.the_predecessor_is_always_dead,

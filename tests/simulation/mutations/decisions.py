@@ -34,7 +34,7 @@ from exactlyonce.reconcile import (
 )
 from exactlyonce.reconcile.observation import Observation, ProvenDead
 from exactlyonce.reconcile.source_checks import first_missing
-from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict
+from exactlyonce.reconcile.verdicts import Contradiction, Decision, Launch, SeedAndPublish, Verdict
 from exactlyonce_spark import landing
 from tests.simulation.mutations.landings import retention_not_checked
 
@@ -130,6 +130,19 @@ def state_of_the_latest_batch() -> Iterator[None]:
             store.copy(f"{source.folder}/{newest}", f"{target.folder}/{landed}")
 
     with mock.patch.object(act, "copy_retained", with_latest):
+        yield
+
+
+@contextmanager
+def batches_in_doubt_are_adopted() -> Iterator[None]:
+    """A checkpoint without its ledger is adopted where it ends, although nobody knows whether its last batch has landed."""
+
+    def as_planned(seen: Observation) -> Positions | Contradiction:
+        state = seen.checkpoint
+        return state.planned_end if isinstance(state, Readable) else end_of_adopted_checkpoint(seen)
+
+    end_of_adopted_checkpoint = first_start._end_of_adopted_checkpoint
+    with mock.patch.object(first_start, "_end_of_adopted_checkpoint", as_planned):
         yield
 
 
