@@ -265,8 +265,13 @@ def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
     by_retention = {row.batch for row in _lost_rows(world) if _records_of(world, row) & world.taken}
     by_crash = [row for row in _lost_rows(world) if row.batch not in by_retention]
     ended_badly = [drivers for drivers in world.drivers.values() if not any(_drained(driver) for driver in drivers)]
-    if len({row.batch for row in by_crash}) > len(ended_badly):
-        raise Violation(f"{by_crash} are lost, and {len(ended_badly)} drivers ended badly")
+    failovers = sum(
+        fault.kind == "failover" for fault in world.journal.faults
+    )  # each may take how the latest batch ended
+    if len({row.batch for row in by_crash}) > len(ended_badly) + failovers:
+        raise Violation(
+            f"{by_crash} are lost, {len(ended_badly)} drivers ended badly and {failovers} standbys were promoted"
+        )
     if any(row.until_offset - row.from_offset > world.batch_records for row in by_crash):
         raise Violation(f"more than a batch of {world.batch_records} a partition is given up: {by_crash}")
 
