@@ -58,7 +58,7 @@ class Scenario:
         return drawn.with_manifest() if kind < 0.15 else drawn.with_dropped_ledger()
 
     def delivered(self, delivery: Delivery) -> Scenario:
-        """Return the scenario with another delivery than ExactlyOnce, and nothing that such a delivery does not have."""
+        """Return the scenario with this delivery in whole batches, and nothing that one of the deliveries does not have."""
         hidden = _HIDDEN_BY_AN_EDIT | {"edited by hand", "drop ledger"}
         hazards = self.hazards - hidden | {"failover", "database crash"}
         return replace(self, delivery=delivery, commit=Commit.BATCH, stateful=False, manifest=False, hazards=hazards)

@@ -49,7 +49,10 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
-    # Where little else goes wrong, batches land, and requests arrive late.
+    # Where little else goes wrong, batches land, and what was asked for takes effect late.
+    "unknown_commit_settled_by_a_plain_read": lambda drawn: replace(
+        drawn.delivered(Delivery.EXACTLY_ONCE), operators=1, hazards=frozenset({"cut at commit", "kill driver"})
+    ),
     "absent_entries_taken_for_not_landed": lambda drawn: replace(
         drawn, operators=1, hazards=frozenset({"cut at commit", "kill driver"})
     ),
