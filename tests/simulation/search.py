@@ -50,6 +50,11 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     # Where little else goes wrong, batches land, and what was asked for takes effect late.
+    "a_later_generation_is_not_looked_for": lambda drawn: replace(
+        drawn.delivered(Delivery.EXACTLY_ONCE),
+        operators=1,
+        hazards=frozenset({"restore", "lose checkpoint", "lose status", "kill driver"}),
+    ),
     "unknown_commit_settled_by_a_plain_read": lambda drawn: replace(
         drawn.delivered(Delivery.EXACTLY_ONCE), operators=1, hazards=frozenset({"cut at commit", "kill driver"})
     ),
