@@ -134,7 +134,7 @@ def test_the_largest_resource_is_within_the_budget_of_its_rules(streams: Streams
 def test_what_kubectl_explain_tells_is_there_for_every_field(api: client.ApiClient) -> None:
     eventually(lambda: "properties" in published_schema(api), "the schema is published")
     spec = published_schema(api)["properties"]["spec"]
-    assert spec["properties"]["delivery"]["description"].startswith("What is promised for every record.")
+    assert spec["properties"]["delivery"]["description"].startswith("The guarantee for every record.")
     assert set(spec["properties"]) == set(FULL["spec"]) | NOT_IN_FULL
 
 
