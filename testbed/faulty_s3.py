@@ -117,13 +117,16 @@ class FaultyS3:
             connection.request(request.method, request.path, request.body, request.headers)
             answer = connection.getresponse()
             headers = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
-            return answer.status, headers, answer.read()
+            content = answer.read()
+            told = answer.getheader("Content-Length") if request.method == "HEAD" else None
+            return answer.status, {**headers, "Content-Length": told or str(len(content))}, content
         finally:
             connection.close()
 
     def _refuse(self, handler: BaseHTTPRequestHandler, status: int) -> None:
         body = f"<Error><Code>{_CODES[status]}</Code><Message>a test asked for it</Message></Error>".encode()
-        self._answer(handler, status, {"Content-Type": "application/xml"}, body)
+        headers = {"Content-Type": "application/xml", "Content-Length": str(len(body))}
+        self._answer(handler, status, headers, body)
 
     @staticmethod
     def _answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -131,7 +134,6 @@ class FaultyS3:
             handler.send_response(status)
             for name, value in headers.items():
                 handler.send_header(name, value)
-            handler.send_header("Content-Length", str(len(body)))
             handler.end_headers()
             if handler.command != "HEAD":
                 handler.wfile.write(body)

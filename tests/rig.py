@@ -82,7 +82,11 @@ class Rig:
             "password": self.postgres.password if self.password is None else self.password,
             **changes,
         }
-        home = self.secrets / "warehouse"
+        self.write_login("warehouse", keys)
+
+    def write_login(self, secret: str, keys: Mapping[str, str]) -> None:
+        """Write the keys of a secret that the resource names."""
+        home = self.secrets / secret
         home.mkdir(parents=True, exist_ok=True)
         for key, value in keys.items():
             (home / key).write_text(value)

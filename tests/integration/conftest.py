@@ -23,7 +23,8 @@ from tests.ledger_kinds import LEDGERS
 from tests.ledgers import new_stream
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
-BUCKET = "ledgers"
+BUCKET = "lake"
+"""The bucket of the shared S3 service: each test has folders of its own there."""
 
 
 @pytest.fixture(params=LEDGERS)
@@ -56,9 +57,9 @@ def stream(ledger: Ledger) -> NewStream:
 
 
 @pytest.fixture(scope="session")
-def s3_of_ledgers(servers: Path) -> Iterator[S3]:
-    """An S3 service with a bucket for ledgers."""
-    with S3(servers / "s3-of-ledgers") as service:
+def s3(servers: Path) -> Iterator[S3]:
+    """An S3 service with a bucket, for tests that neither stop it nor look at all that it holds."""
+    with S3(servers / "s3") as service:
         service.create_bucket(BUCKET)
         yield service
 
@@ -67,6 +68,6 @@ def object_store(request: pytest.FixtureRequest, name: str, folder: Path) -> Obj
     """Return the store that an object log of the test is in."""
     if request.param.endswith("disk"):
         return LocalLogStore(str(folder / "checkpoints"))
-    s3: S3 = request.getfixturevalue("s3_of_ledgers")
+    s3: S3 = request.getfixturevalue("s3")
     service = S3Service.of(s3.endpoint, None, path_style=True, secret=s3.secret())
     return S3LogStore(f"s3a://{BUCKET}/{name}", service)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -19,21 +19,14 @@ from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
+from testbed.faulty_s3 import Fate, FaultyS3, Request
 from testbed.s3 import S3
-from testbed.s3_faults import Fault, Plan, Request, s3_with_faults
+from tests.integration.conftest import BUCKET
 
-BUCKET = "lake"
 LAST = 24
 """Two compactions, and some batches after the second."""
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as service:
-        service.create_bucket(BUCKET)
-        yield service
 
 
 @pytest.fixture(autouse=True)
@@ -69,21 +62,22 @@ def visible(store: ErasableStore) -> list[str]:
     return [json.loads(line)["path"].rsplit("/", 1)[1] for line in lines]
 
 
-def often(chance: float, seed: int) -> Plan:
-    """Every fault there is, at random."""
+def often(chance: float, seed: int) -> Callable[[Request], Fate]:
+    """Refusals and lost answers, at random."""
     drawn = random.Random(seed)
-    return lambda request: drawn.choice(list(Fault)) if drawn.random() < chance else None
+    faults = (Fate.REFUSED_500, Fate.REFUSED_503, Fate.CUT)
+    return lambda request: drawn.choice(faults) if drawn.random() < chance else Fate.ANSWERED
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_log_written_through_a_bad_service_is_the_one_that_a_good_service_holds(s3: S3, path: str, seed: int) -> None:
     """Drivers end when the service does not answer, and the next one begins again; each is a new process's log."""
     drivers = 0
-    with s3_with_faults(s3.port, often(0.4, seed)) as endpoint:
+    with FaultyS3(s3.port, often(0.4, seed)) as proxy:
         while True:
             drivers += 1
             assert drivers < 1000
-            store = opened(s3, path, endpoint)
+            store = opened(s3, path, proxy.endpoint)
             try:
                 SparkMetadata(store, path).recover(landed(), BatchNumber(LAST))
                 break
@@ -103,14 +97,14 @@ def test_an_answer_that_is_lost_is_found_to_have_taken_effect(s3: S3, path: str)
     """The client sends the request again by itself, and finds its own entry there."""
     lost: list[str] = []
 
-    def plan(request: Request) -> Fault | None:
+    def fate(request: Request) -> Fate:
         if request.method == "PUT" and f"{FOLDER}/" in request.path and request.path not in lost:
             lost.append(request.path)
-            return Fault.ANSWER_LOST
-        return None
+            return Fate.CUT
+        return Fate.ANSWERED
 
-    with s3_with_faults(s3.port, plan) as endpoint:
-        SparkMetadata(opened(s3, path, endpoint), path).publish(landed())
+    with FaultyS3(s3.port, fate) as proxy:
+        SparkMetadata(opened(s3, path, proxy.endpoint), path).publish(landed())
     assert len(lost) == LAST + 1
     assert visible(opened(s3, path)) == [f"file-{number}" for number in range(LAST + 1)]
 
@@ -118,10 +112,10 @@ def test_an_answer_that_is_lost_is_found_to_have_taken_effect(s3: S3, path: str)
 def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3: S3, path: str) -> None:
     tenant = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
     with (
-        s3_with_faults(s3.port, lambda request: Fault.SLOW_DOWN) as endpoint,
+        FaultyS3(s3.port, lambda request: Fate.REFUSED_503) as proxy,
         pytest.raises(PathNotWritable, match=rf"The path {path} of the files sink cannot be written: .*SlowDown"),
     ):
-        take_place(opened(s3, path, endpoint), tenant)
+        take_place(opened(s3, path, proxy.endpoint), tenant)
     assert opened(s3, path).tree("") == {}
 
 

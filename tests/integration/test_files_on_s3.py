@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
 import pyarrow.fs
-import pytest
 from click.testing import CliRunner
 
 from exactlyonce.cli.main import main
@@ -18,17 +16,9 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from testbed.spark import local_session
+from tests.integration.conftest import BUCKET
 from tests.offline import command
 from tests.rig import Rig
-
-BUCKET = "lake"
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as service:
-        service.create_bucket(BUCKET)
-        yield service
 
 
 def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, folder: Path, name: str) -> Rig:
@@ -44,9 +34,7 @@ def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, folder: Path, name: str)
         "spec.source.kafka.maxOffsetsPerTrigger": 20,
     }
     rig = Rig(kafka, server, folder, name, overrides, partitions=2)
-    (rig.secrets / "lake").mkdir()
-    for key, value in s3.secret().items():
-        (rig.secrets / "lake" / key).write_text(value)
+    rig.write_login("lake", s3.secret())
     return rig
 
 
@@ -91,7 +79,8 @@ def test_drivers_that_are_killed_around_the_ledgers_entry_lose_and_double_nothin
     orphans = command(rig, "files", "--remove-orphans", "--yes")
     assert orphans.exit_code == 0, orphans.output
     assert orphans.stdout.startswith(f"s3://{BUCKET}/out/{name}/"), "the killed driver left files"
-    kept = [f"s3://{BUCKET}/{entry['Key']}" for entry in s3.client().list_objects_v2(Bucket=BUCKET)["Contents"]]
+    objects = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=f"out/{name}/")["Contents"]
+    kept = [f"s3://{BUCKET}/{entry['Key']}" for entry in objects]
     assert set(listed.stdout.splitlines()) <= set(kept)
     assert not set(orphans.stdout.splitlines()) & set(kept)
     assert seen_by_spark(rig, s3) == expected, rig.story()

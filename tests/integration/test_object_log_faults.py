@@ -39,8 +39,8 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def proxy(s3_of_ledgers: S3) -> Iterator[FaultyS3]:
-    with FaultyS3(s3_of_ledgers.port) as made:
+def proxy(s3: S3) -> Iterator[FaultyS3]:
+    with FaultyS3(s3.port) as made:
         yield made
 
 
@@ -84,24 +84,24 @@ def cycling(fates: list[Fate], when: Callable[[Request], bool]) -> Callable[[Req
     ids=lambda fate: fate.name,
 )
 def test_creates_that_are_answered_badly_land_each_batch_in_one_entry(
-    proxy: FaultyS3, s3_of_ledgers: S3, name: str, fate: Fate
+    proxy: FaultyS3, s3: S3, name: str, fate: Fate
 ) -> None:
     """Two of three creates are struck: more than the client itself sends again, so that the log has to."""
-    driver = ledger_at(proxy.endpoint, s3_of_ledgers, name, every=100)
+    driver = ledger_at(proxy.endpoint, s3, name, every=100)
     permit = started(driver)
     proxy.fate = cycling([fate, fate, Fate.ANSWERED], is_create)
     for number in range(1, 8):
         land(driver, permit, number)
     assert creates_of(proxy) > 7
-    assert visible(ledger_at(s3_of_ledgers.endpoint, s3_of_ledgers, name)) == records(7)
-    assert texts_of(s3_of_ledgers, name) == Counter(records(7))
+    assert visible(ledger_at(s3.endpoint, s3, name)) == records(7)
+    assert texts_of(s3, name) == Counter(records(7))
 
 
 def test_a_service_that_is_slow_for_every_kind_of_request_costs_time_and_nothing_else(
-    proxy: FaultyS3, s3_of_ledgers: S3, name: str
+    proxy: FaultyS3, s3: S3, name: str
 ) -> None:
     """Reads, lists, snapshots, archives and deletions are struck as well; whoever is told of an outage tries again."""
-    driver = ledger_at(proxy.endpoint, s3_of_ledgers, name)
+    driver = ledger_at(proxy.endpoint, s3, name)
     permit = started(driver)
     proxy.fate = cycling(
         [
@@ -117,7 +117,7 @@ def test_a_service_that_is_slow_for_every_kind_of_request_costs_time_and_nothing
     )
     for number in range(1, 13):
         _until_answered(driver, partial(land, driver, permit, number), number)
-    assert visible(ledger_at(s3_of_ledgers.endpoint, s3_of_ledgers, name)) == records(12)
+    assert visible(ledger_at(s3.endpoint, s3, name)) == records(12)
 
 
 def _until_answered(ledger: Ledger, act: Callable[[], None], number: int) -> None:
@@ -137,9 +137,9 @@ def _until_answered(ledger: Ledger, act: Callable[[], None], number: int) -> Non
 
 @pytest.mark.parametrize("fate", [Fate.TAKEN_503, Fate.REFUSED_503], ids=lambda fate: fate.name)
 def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does(
-    proxy: FaultyS3, s3_of_ledgers: S3, name: str, fate: Fate
+    proxy: FaultyS3, s3: S3, name: str, fate: Fate
 ) -> None:
-    driver = ledger_at(proxy.endpoint, s3_of_ledgers, name, every=100)
+    driver = ledger_at(proxy.endpoint, s3, name, every=100)
     permit = started(driver)
     land(driver, permit, 1)
     proxy.fate = cycling([fate], is_create)
@@ -147,7 +147,7 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
     with pytest.raises(CommitOutcomeUnknown, match=r"no answer came to its create .*SlowDown"):
         land(driver, permit, 2)
     assert creates_of(proxy) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * LANDING_TRIES, "it ends by itself"
-    successor = ledger_at(s3_of_ledgers.endpoint, s3_of_ledgers, name, every=100)
+    successor = ledger_at(s3.endpoint, s3, name, every=100)
     raised = raise_epoch(successor, new_stream(successor), Epoch(2))
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if fate is Fate.TAKEN_503 else 1)
@@ -155,15 +155,15 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
     for number in range(raised.before.landed_batch + 1, 5):
         land(successor, permit, number)
     assert visible(successor) == records(4)
-    assert texts_of(s3_of_ledgers, name) == Counter(records(4))
+    assert texts_of(s3, name) == Counter(records(4))
 
 
 @pytest.mark.parametrize("arrives_first", [False, True], ids=["after its successor", "before its successor"])
 def test_a_create_that_arrives_late_lands_once_or_never(
-    proxy: FaultyS3, s3_of_ledgers: S3, name: str, arrives_first: bool
+    proxy: FaultyS3, s3: S3, name: str, arrives_first: bool
 ) -> None:
     """The driver dies without an answer; its requests are still under way while the next epoch is raised."""
-    driver = ledger_at(proxy.endpoint, s3_of_ledgers, name, every=100)
+    driver = ledger_at(proxy.endpoint, s3, name, every=100)
     old = started(driver)
     land(driver, old, 1)
     proxy.fate = cycling([Fate.LATE], is_create)
@@ -173,7 +173,7 @@ def test_a_create_that_arrives_late_lands_once_or_never(
     assert len(proxy.late) > CREATE_TRIES
     if arrives_first:
         assert 200 in proxy.deliver()
-    successor = ledger_at(s3_of_ledgers.endpoint, s3_of_ledgers, name, every=100)
+    successor = ledger_at(s3.endpoint, s3, name, every=100)
     raised = raise_epoch(successor, new_stream(successor), Epoch(2))
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if arrives_first else 1)
@@ -182,6 +182,6 @@ def test_a_create_that_arrives_late_lands_once_or_never(
     for number in range(raised.before.landed_batch + 1, 5):
         land(successor, permit, number)
     assert visible(successor) == records(4)
-    assert texts_of(s3_of_ledgers, name) == Counter(records(4))
+    assert texts_of(s3, name) == Counter(records(4))
     with pytest.raises(Fenced):
         land(driver, old, 5)

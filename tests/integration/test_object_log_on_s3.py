@@ -45,23 +45,23 @@ def keys(s3: S3, prefix: str) -> list[str]:
 
 
 def test_a_ledger_on_s3_is_shared_by_processes_and_measured_and_nothing_is_written_beside_its_folder(
-    s3_of_ledgers: S3, name: str
+    s3: S3, name: str
 ) -> None:
-    before = set(keys(s3_of_ledgers, ""))
-    address = address_on(s3_of_ledgers, name)
+    before = set(keys(s3, ""))
+    address = address_on(s3, name)
     ledger = address.open()
     ledger.prepare()
     permit = started(ledger)
-    driver = address_on(s3_of_ledgers, name).open("a driver")
+    driver = address_on(s3, name).open("a driver")
     for number in (1, 2, 3):
         land(driver, permit, number)
-    assert visible(address_on(s3_of_ledgers, name).open()) == records(3)
-    fleet = ledger_fleet(ledger_key(spec_on(s3_of_ledgers, name), address))
+    assert visible(address_on(s3, name).open()) == records(3)
+    fleet = ledger_fleet(ledger_key(spec_on(s3, name), address))
     assert fleet.landed(address.space, {STREAM: None})[STREAM].landed_batch == 3
-    written = set(keys(s3_of_ledgers, "")) - before
+    written = set(keys(s3, "")) - before
     assert {key.split("/")[0] for key in written} == {name}
     entries = [key for key in written if key.endswith(".entry")]
-    sizes = [s3_of_ledgers.client().head_object(Bucket=BUCKET, Key=key)["ContentLength"] for key in entries]
+    sizes = [s3.client().head_object(Bucket=BUCKET, Key=key)["ContentLength"] for key in entries]
     assert [(size.table, size.table_bytes) for size in fleet.sizes(address.space)] == [("entries", sum(sizes))]
 
 
@@ -73,31 +73,31 @@ def test_a_bucket_without_conditional_writes_is_refused_and_holds_no_ledger(tmp_
         assert keys(older, "") == [f"{name}/{PROBE}"]
 
 
-def test_a_folder_of_others_is_refused_and_nothing_is_written(s3_of_ledgers: S3, name: str) -> None:
-    s3_of_ledgers.client().put_object(Bucket=BUCKET, Key=f"{name}/deep/er/report.csv", Body=b"of somebody else")
+def test_a_folder_of_others_is_refused_and_nothing_is_written(s3: S3, name: str) -> None:
+    s3.client().put_object(Bucket=BUCKET, Key=f"{name}/deep/er/report.csv", Body=b"of somebody else")
     with pytest.raises(LocationTaken, match=r"holds files that no ledger wrote.* \(deep\)"):
-        address_on(s3_of_ledgers, name).open().prepare()
-    assert keys(s3_of_ledgers, f"{name}/") == [f"{name}/deep/er/report.csv"]
+        address_on(s3, name).open().prepare()
+    assert keys(s3, f"{name}/") == [f"{name}/deep/er/report.csv"]
 
 
-def test_a_ledger_of_another_stream_is_refused_and_nothing_is_written(s3_of_ledgers: S3, name: str) -> None:
-    ledger = address_on(s3_of_ledgers, name).open()
+def test_a_ledger_of_another_stream_is_refused_and_nothing_is_written(s3: S3, name: str) -> None:
+    ledger = address_on(s3, name).open()
     ledger.prepare()
     started(ledger)
-    before = keys(s3_of_ledgers, name)
-    other = address_on(s3_of_ledgers, name).open()
+    before = keys(s3, name)
+    other = address_on(s3, name).open()
     other.prepare()
     with pytest.raises(LogOfAnother, match="is that of another stream, so shop/refunds cannot keep its own there"):
         raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1))
-    assert keys(s3_of_ledgers, name) == before
+    assert keys(s3, name) == before
 
 
-def test_a_bucket_that_is_not_there_is_told_in_one_sentence(s3_of_ledgers: S3) -> None:
-    spec = spec_on(s3_of_ledgers, "x")
+def test_a_bucket_that_is_not_there_is_told_in_one_sentence(s3: S3) -> None:
+    spec = spec_on(s3, "x")
     assert spec.ledger is not None
     nowhere = {**spec.ledger.to_document()["objectLog"], "location": "s3a://nowhere/orders"}
     changed = document({"spec.sink": {"files": {"path": "/out"}}, "spec.ledger": {"objectLog": nowhere}})
-    address = ledger_address(parse_stream(changed, "the test").spec, lambda reference: s3_of_ledgers.secret())
+    address = ledger_address(parse_stream(changed, "the test").spec, lambda reference: s3.secret())
     with pytest.raises(
         LedgerUnreachable,
         match=r"^The ledger at s3a://nowhere/orders cannot be reached: .*there is no bucket nowhere; make",
@@ -107,21 +107,21 @@ def test_a_bucket_that_is_not_there_is_told_in_one_sentence(s3_of_ledgers: S3) -
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_the_operators_own_login_opens_a_ledger_only_where_an_administrator_allows_it(
-    s3_of_ledgers: S3, name: str, monkeypatch: pytest.MonkeyPatch, allowed: bool
+    s3: S3, name: str, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     """The tenant names no login; the operator's process has one that is good for every bucket."""
-    for key, value in s3_of_ledgers.secret().items():
+    for key, value in s3.secret().items():
         monkeypatch.setenv(key, value)
-    prefix = f'[{{"namespaces": ["shop"], "prefixes": ["s3a://{BUCKET}"], "endpoint": "{s3_of_ledgers.endpoint}"}}]'
+    prefix = f'[{{"namespaces": ["shop"], "prefixes": ["s3a://{BUCKET}"], "endpoint": "{s3.endpoint}"}}]'
     locations = parse_locations(prefix) if allowed else NO_LOCATIONS
 
     def reach(namespace: str) -> None:
-        require_ledger_in_reach(ledger_of(spec_on(s3_of_ledgers, name)), namespace, {}, locations)
+        require_ledger_in_reach(ledger_of(spec_on(s3, name)), namespace, {}, locations)
 
     refused: list[Callable[[], Any]] = [lambda: reach("billing")]
     if allowed:
         reach("shop")
-        address_on(s3_of_ledgers, name, {}).open().prepare()
+        address_on(s3, name, {}).open().prepare()
     else:
         refused.append(lambda: reach("shop"))
     for act in refused:

@@ -25,16 +25,8 @@ from exactlyonce_spark.s3_settings import LOGIN_KEYS
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
+from tests.integration.conftest import BUCKET
 from tests.rig import Rig
-
-BUCKET = "lake"
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as service:
-        service.create_bucket(BUCKET)
-        yield service
 
 
 def on_s3(kafka: Kafka, postgres_18: Postgres, s3: S3, folder: Path, name: str) -> Rig:
@@ -46,7 +38,7 @@ def on_s3(kafka: Kafka, postgres_18: Postgres, s3: S3, folder: Path, name: str) 
         "pathStyle": True,
     }
     rig = Rig(kafka, postgres_18, folder, name, {"spec.checkpoint": {"s3": checkpoint}})
-    write_login(rig, s3.secret())
+    rig.write_login("lake", s3.secret())
     return rig
 
 
@@ -161,10 +153,3 @@ def command_lines() -> Iterator[str]:
 def store_of(rig: Rig, s3: S3) -> S3LogStore:
     service = S3Service.of(s3.endpoint, None, path_style=True, secret=s3.secret())
     return S3LogStore(rig.stream().spec.checkpoint.location, service)
-
-
-def write_login(rig: Rig, keys: dict[str, str]) -> None:
-    home = rig.secrets / "lake"
-    home.mkdir(parents=True, exist_ok=True)
-    for key, value in keys.items():
-        (home / key).write_text(value)
