@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import MOST_BYTES, CreateOutcome, Entry, ErasableStore
+from exactlyonce.checkpoint.store import MOST_BYTES, CreateOutcome, Entry, ErasableStore, FolderStore
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
 
@@ -20,7 +20,7 @@ def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableSto
     return open_folder(checkpoint.s3 or checkpoint.location, secret, MOST_BYTES)
 
 
-def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int | None = None) -> ErasableStore:
+def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int | None = None) -> FolderStore:
     """Return the store of a folder on S3, or of a path; nothing is connected to yet.
 
     No object of more than `most_bytes` is read from S3; a sink's own log of its files has no such limit.

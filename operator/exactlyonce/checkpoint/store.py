@@ -67,7 +67,7 @@ class Size:
 class LogStore(Protocol):
     """A folder of small files. Every method raises StoreUnreachable when the storage does not answer.
 
-    What is read over a network is bounded: a larger file raises FileTooLarge from whatever reads it, `create` included.
+    Where a store was opened with a limit, a larger file raises FileTooLarge from whatever reads it, `create` included.
     """
 
     @property
@@ -163,6 +163,10 @@ class ObjectStore(Protocol):
     def delete(self, paths: Sequence[str]) -> None:
         """Delete these files; one that is not there is as good as deleted."""
         ...
+
+
+class FolderStore(ErasableStore, ObjectStore, Protocol):
+    """A folder on a disk or on S3, with all that a checkpoint, an object log or a sink asks of it."""
 
 
 @runtime_checkable

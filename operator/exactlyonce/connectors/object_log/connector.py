@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.object_log.spec import ObjectLogLedger as LedgerInAFolder
 from exactlyonce.ledger.connector import Use
-from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS
+from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, bucket_of
 
 Parameters = tuple[tuple[str, str], ...]
 _LOCATION, _ENDPOINT, _REGION, _PATH_STYLE = "location", "endpoint", "region", "pathStyle"
@@ -85,17 +85,14 @@ def store_of(server: Parameters) -> ObjectStore:
         SecretMissing: if there is one half of a login.
     """
     named = dict(server)
-    location = named[_LOCATION]
-    if not location.startswith(S3_PREFIX):
-        return LocalLogStore(location)
-    # Their client takes a third of a second to import.
-    from exactlyonce.checkpoint.s3 import S3LogStore
-    from exactlyonce.checkpoint.s3_clients import S3Service
-
+    log = LedgerInAFolder.model_construct(
+        location=named[_LOCATION],
+        endpoint=named.get(_ENDPOINT),
+        region=named.get(_REGION),
+        path_style=named.get(_PATH_STYLE) == str(True),
+    )
     login = {key: named[key] for key in S3_SECRET_KEYS if key in named}
-    path_style = named[_PATH_STYLE] == str(True)
-    service = S3Service.of(named.get(_ENDPOINT), named.get(_REGION), path_style=path_style, secret=login)
-    return S3LogStore(location, service, MOST_BYTES)
+    return open_folder(log.folder, login, MOST_BYTES)
 
 
 def server_name(server: Parameters) -> str:
@@ -104,7 +101,7 @@ def server_name(server: Parameters) -> str:
     location = named[_LOCATION]
     if not location.startswith(S3_PREFIX):
         return "this machine"
-    return f"{named.get(_ENDPOINT, 'Amazon S3')} bucket {location.removeprefix(S3_PREFIX).partition('/')[0]}"
+    return f"{named.get(_ENDPOINT, 'Amazon S3')} bucket {bucket_of(location)}"
 
 
 LEDGER = ObjectLogConnector()
