@@ -15,7 +15,7 @@ from scripts.generated import ROOT
 
 _UNIT = (
     "batch|partition|driver|stream|server|task|store|pass|topic|generation|request|broker|launch|answer|executor|"
-    "second|minute|hour|day|restart"
+    "second|minute|hour|day|restart|secret|key"
 )
 _COUNTED = (
     "records|offsets|positions|rows|requests|questions|commits|drivers|transactions?|connections?|clients?|threads?|count|core-seconds|"

@@ -75,7 +75,7 @@ REFUSED_FILES = (
         "files in the checkpoint's bucket on another service",
         {"spec.sink": {"files": {**ON_S3, "endpoint": "https://s4:9000"}}, "spec.checkpoint": {"s3": CHECKPOINT}},
         "spec",
-        "sink.files and checkpoint.s3 name one bucket: give both the same endpoint, region and pathStyle",
+        "sink.files and checkpoint.s3 name the same bucket: give both the same endpoint, region and pathStyle",
     ),
     Refused(
         "a setting of Spark for the bucket of the files",

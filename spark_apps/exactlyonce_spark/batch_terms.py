@@ -51,8 +51,8 @@ def require_order(batch: BatchNumber, plan: ExecutedPlan) -> None:
     if plan.task_ranges is None or plan.stateful:
         raise PlanUnfit(
             f"Batch {batch}: source.format.onTombstone: Delete needs a query that keeps the order of the records: every task "
-            "reads exactly one Kafka range and nothing else (no join, aggregation, deduplication, union or repartition). "
-            "Change the transform, or set onTombstone: Skip."
+            "reads exactly one range of the source and nothing else (no join, aggregation, deduplication, union or "
+            "repartition). Change the transform, or set onTombstone: Skip."
         )
 
 

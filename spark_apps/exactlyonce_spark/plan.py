@@ -146,8 +146,8 @@ def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...] | N
     if tasks is None:
         if appeared := [str(key) for key in ends if key not in starts]:
             raise PlanRefused(
-                f"{', '.join(appeared)} appeared while the query ran, and the source's connector does not say where its first "
-                "batch begins; let task_ranges of its reader say so."
+                f"{', '.join(appeared)} appeared while the query ran, and this source does not say where their first batch "
+                "begins; the author of its connector has to implement SourceReader.task_ranges."
             )
         tasks = ()
     first: dict[Partition, int] = {}

@@ -15,7 +15,7 @@ from exactlyonce_spark.target import DeadLetter, TaskRange
 class ExecutedPlan:
     """What Spark's executed plan says: all ranges, the range each task reads, and whether the query keeps state.
 
-    `task_ranges` is None where a task is not exactly one Kafka range.
+    `task_ranges` is None where a task is not exactly one range of the source.
     """
 
     ranges: Ranges

@@ -160,7 +160,7 @@ def test_orphans_are_removed_once_somebody_agrees_and_readers_see_the_same(
 
     alone = lake.run("--remove-orphans")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "nothing was removed, since there is nobody to ask. Give --yes." in alone.stderr
+    assert "nothing was removed, because there is no terminal to ask for confirmation; give --yes." in alone.stderr
     monkeypatch.setattr(files_command, "_can_ask", lambda: True)
     for typed in ("n\n", "\n", ""):
         refused = lake.run("--remove-orphans", typed=typed)
@@ -177,7 +177,9 @@ def test_orphans_are_removed_once_somebody_agrees_and_readers_see_the_same(
 def test_what_cannot_be_listed_is_said_in_one_sentence(lake: Lake) -> None:
     unknown = lake.run()
     assert (unknown.exit_code, unknown.stdout) == (1, "")
-    assert "so nothing is known to have landed: it has never run, or its ledger is elsewhere" in unknown.stderr
+    assert (
+        ": the stream has never run, or this is not its ledger; compare spec.ledger and spec.streamId" in unknown.stderr
+    )
     for options in (("--orphans", "--remove-orphans"), ("--yes",), ("--orphans", "--yes")):
         assert lake.run(*options).exit_code == 2, "an error of use"
     lake.rig.overrides |= {"spec.sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders"}}}

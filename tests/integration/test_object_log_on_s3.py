@@ -14,7 +14,7 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, ledger_fleet, ledger_key
 from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored
-from exactlyonce.connectors.object_log.tenancy import LocationTaken, LogOfAnother
+from exactlyonce.connectors.object_log.tenancy import LocationNotEmpty, LogOfAnother
 from exactlyonce.control.checkpoint_stores import LocationOutOfReach, require_ledger_in_reach
 from exactlyonce.control.operator_locations import NO_LOCATIONS, parse_locations
 from exactlyonce.errors import LedgerUnreachable
@@ -75,7 +75,7 @@ def test_a_bucket_without_conditional_writes_is_refused_and_holds_no_ledger(tmp_
 
 def test_a_folder_of_others_is_refused_and_nothing_is_written(s3: S3, name: str) -> None:
     s3.client().put_object(Bucket=BUCKET, Key=f"{name}/deep/er/report.csv", Body=b"of somebody else")
-    with pytest.raises(LocationTaken, match=r"holds files that no ledger wrote.* \(deep\)"):
+    with pytest.raises(LocationNotEmpty, match=r"has no log\.json and is not empty \(deep\)"):
         address_on(s3, name).open().prepare()
     assert keys(s3, f"{name}/") == [f"{name}/deep/er/report.csv"]
 

@@ -241,7 +241,8 @@ def test_an_object_that_is_larger_than_any_of_ours_is_not_read_and_told_by_name(
         lambda: store.replace("large", b"before", b"ours"),
     ):
         with pytest.raises(
-            FileTooLarge, match=f"{location}/large has more than the 1000 bytes that a file there may have"
+            FileTooLarge,
+            match=f"{location}/large has more than the 1000 bytes that a file of a checkpoint or a ledger may have",
         ):
             act()
     assert len(S3LogStore(location, service_of(s3)).read("large")) == 1001

@@ -103,7 +103,8 @@ def test_columns_are_kept_under_a_name_of_their_content() -> None:
 def test_a_folder_that_takes_no_files_is_recognised_in_what_spark_tells() -> None:
     told = "Job aborted.\nCaused by: java.io.IOException: No space left on device\n\tat java.base/x"
     assert FAILURES.outage(told) == (
-        "The path of sink.files takes no files (No space left on device); nothing was landed by this."
+        "No file can be written to the path of sink.files (No space left on device); nothing was landed by this. Make the "
+        "path writable, or free space on it."
     )
     assert FAILURES.outage("java.io.IOException: Broken pipe") is None
 
@@ -125,12 +126,15 @@ def test_positions_of_any_source_are_taken_in_types_that_a_files_statistics_orde
             {"_stream": "string", "id": "long"},
             "needs _shard, _sequence, which the transform does not yield; select _stream",
         ),
-        ({"_stream": "string", "_shard": "string", "_sequence": "string"}, "the transform makes it string"),
+        ({"_stream": "string", "_shard": "string", "_sequence": "string"}, "the transform changes its type to string"),
         (
             {"_stream": "string", "_shard": "string", "_sequence": "decimal(38,2)"},
-            r"needs _sequence .* it decimal\(38,2\)",
+            r"needs the source\'s own _sequence, .* to decimal\(38,2\)",
         ),
-        ({"_stream": "string", "_shard": LIST, "_sequence": "long"}, "needs _shard .* another kind of array"),
+        (
+            {"_stream": "string", "_shard": LIST, "_sequence": "long"},
+            "needs the source's own _shard, .* to another kind of array",
+        ),
     ],
 )
 def test_positions_that_a_files_statistics_would_not_order_are_refused(columns: dict[str, Type], words: str) -> None:

@@ -91,6 +91,7 @@ def test_nothing_of_the_operator_opens_the_folder_of_a_sink() -> None:
 def test_a_bucket_that_does_not_answer_is_no_failure_of_the_batch(told: str) -> None:
     """So no number of such answers makes the batch a poison batch."""
     said = FAILURES.outage(f"Job aborted.\nCaused by: {told}\n\tat java.base/x")
-    assert (
-        said == f"S3 did not take or give what Spark asked for ({told.split(': ', 1)[1]}); nothing was landed by this."
+    assert said == (
+        f"S3 failed a request of Spark ({told.split(': ', 1)[1]}); nothing was landed by this. Check the bucket, the endpoint "
+        "and the login."
     )

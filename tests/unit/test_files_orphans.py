@@ -149,7 +149,9 @@ def test_a_ledger_without_the_stream_and_a_folder_without_its_marker_say_of_no_f
     lake.land(1, lake.write(1))
     with pytest.raises(StreamUnknown, match="does not know shop/other, so it cannot say"):
         lake.folder.orphans(lake.ledger, "shop/other")
-    with pytest.raises(StreamUnknown, match="does not know shop/other, so nothing is known to have landed"):
+    with pytest.raises(
+        StreamUnknown, match="does not know shop/other: the stream has never run, or this is not its ledger"
+    ):
         FILES.landed(lake.folder.sink, lake.ledger, "shop/other")
     lake.store.remove(MARKER)
     with pytest.raises(PathOfAnother, match=r"_exactlyonce/stream.json is missing or cannot be read"):

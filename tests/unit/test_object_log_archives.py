@@ -72,7 +72,8 @@ def test_an_archive_that_is_missing_or_changed_is_told_by_name_and_nothing_is_le
     path = next(path for path in store.objects if path.endswith(archives(store)[0]))
     content = store.objects.pop(path)
     with pytest.raises(
-        LogDamaged, match=rf"{archives(store) or path} is missing, which holds what batches made visible"
+        LogDamaged,
+        match=rf"{path}, which holds the committables of landed batches, is missing; restore it from a backup",
     ):
         visible(ledger_on(store))
     store.objects[path] = content.replace(b"record 1", b"record 9")
@@ -121,7 +122,7 @@ def test_an_entry_that_nobody_would_read_again_is_refused_and_not_written(
     before = entries(store)
     monkeypatch.setattr(logs, "MOST_BYTES", 200)
     with pytest.raises(
-        LedgerRefused, match=r"000000000004\.entry would have \d+ bytes, and no more than 200 are read again"
+        LedgerRefused, match=r"000000000004\.entry would have \d+ bytes, and an object of a ledger may have at most 200"
     ):
         land(ledger, permit, 1)
     assert entries(store) == before

@@ -11,7 +11,7 @@ import pytest
 from exactlyonce.api.resource import parse_stream, read_streams
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, ledger_fleet, ledger_key
-from exactlyonce.connectors.object_log.tenancy import LocationTaken, LogOfAnother
+from exactlyonce.connectors.object_log.tenancy import LocationNotEmpty, LogOfAnother
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.errors import LedgerUnreachable, SecretMissing
 from exactlyonce.launch.secrets import SECRETS_FOLDER
@@ -105,8 +105,8 @@ def test_a_folder_with_files_that_no_ledger_wrote_is_refused_and_stays_as_it_was
         (tmp_path / "reports" / name).write_text("of somebody else")
     before = content(tmp_path)
     with pytest.raises(
-        LocationTaken,
-        match=r"The location .*/reports of the ledger holds files that no ledger wrote.* \(april, june, march, …\); name an",
+        LocationNotEmpty,
+        match=r"The ledger's location .*/reports has no log\.json and is not empty \(april, june, march, …\); name an empty",
     ):
         address_on(tmp_path / "reports").open().prepare()
     assert content(tmp_path) == before
@@ -118,7 +118,7 @@ def test_a_ledger_whose_first_object_was_removed_is_not_begun_again_beside_its_e
     started(ledger)
     (tmp_path / "log.json").unlink()
     before = content(tmp_path)
-    with pytest.raises(LocationTaken, match=r"or restore log\.json from a backup"):
+    with pytest.raises(LocationNotEmpty, match=r"or restore log\.json from a backup"):
         address_on(tmp_path).open().prepare()
     assert content(tmp_path) == before
 

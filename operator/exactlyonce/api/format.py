@@ -76,8 +76,8 @@ class Format(Model):
     )
     on_tombstone: OnTombstone = Field(
         OnTombstone.FAIL,
-        description="How a record without a value is treated, which deletes its key in a compacted topic. Fail: it is "
-        "malformed, unless the format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it deletes "
+        description="How to treat a tombstone: a record without a value, which deletes its key in a compacted topic. Fail: it "
+        "is malformed, unless the format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it deletes "
         "the row of its key. The view `source` then has a column _deleted, true for a tombstone; of its other columns only "
         "those that begin with an underscore have values. The transform yields _deleted and takes the keys from _key, and a "
         "condition on other columns must not leave tombstones out (WHERE _deleted OR amount > 0). Kafka itself forgets "

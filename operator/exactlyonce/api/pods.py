@@ -90,7 +90,7 @@ class PodTemplate(Model):
 class Driver(Model):
     """The Spark driver."""
 
-    cores: Whole = Field(2, ge=1, le=256, description="The number of cores that Spark uses.")
+    cores: Whole = Field(2, ge=1, le=256, description="The number of cores that the driver uses.")
     memory: Memory = Field("1Gi", description="The heap size of the JVM, such as 2Gi.")
     memory_overhead: Memory | None = Field(
         None,

@@ -48,7 +48,7 @@ class Metadata(Model):
         "default", description="The stream's namespace."
     )
     annotations: dict[str, str] = Field(
-        {}, description="Annotations; those of exactlyonce.dev/… are requests of a person."
+        {}, description="Annotations; those that begin with exactlyonce.dev/ are requests from a person."
     )
 
 

@@ -120,7 +120,7 @@ class Backoff(Model):
     """How long to wait before a restart while nothing lands."""
 
     initial: Annotated[Duration, within("0s", "24h")] = Field(
-        timedelta(seconds=5), description="The first wait; each further one is twice as long."
+        timedelta(seconds=5), description="The first wait; each further one is twice as long, up to max."
     )
     max: Annotated[Duration, within("0s", "24h")] = Field(timedelta(minutes=5), description="The longest wait.")
 
@@ -212,8 +212,8 @@ class StreamSpec(Model):
     ledger: Ledger | None = Field(
         None,
         description="Where the record of what has landed is kept, for a sink that does not keep it in its own database: "
-        "exactly one place. Left out, it is in the folder ledger of the checkpoint's location. It can be changed only "
-        "while the stream is suspended.",
+        "exactly one place. Left out, it is an object log in the folder ledger of the checkpoint's location. It can be "
+        "changed only while the stream is suspended.",
     )
     checkpoint: Checkpoint = Field(
         description="Where Spark's logs are kept: in exactly one place. It can be changed only while the stream is suspended."
@@ -237,8 +237,8 @@ class StreamSpec(Model):
     )
     deletion_policy: DeletionPolicy = Field(
         DeletionPolicy.RETAIN,
-        description="What happens to the checkpoint and to the ledger's rows when the resource is deleted. Rows in the target "
-        "table always stay, and so does a checkpoint on a claim, which the operator does not reach.",
+        description="What happens to the checkpoint and to the ledger's rows when the resource is deleted. Rows and files "
+        "that have landed always stay, and so does a checkpoint on a claim, which the operator does not reach.",
     )
     history: Whole = Field(
         3, ge=0, le=100, description="How many ended drivers (pods, or folders of a local run) are kept for their logs."

@@ -231,8 +231,8 @@ class S3LogStore:
             if self._most_bytes is not None and len(content) > self._most_bytes:
                 body.close()
                 raise FileTooLarge(
-                    f"{self._location}/{path} has more than the {self._most_bytes} bytes that a file there may have, so this "
-                    "project did not write it; remove it, or restore what was there from a backup."
+                    f"{self._location}/{path} has more than the {self._most_bytes} bytes that a file of a checkpoint or a "
+                    "ledger may have, so no driver wrote it; remove it, or restore the original from a backup."
                 )
         return bytes(content)
 

@@ -1,4 +1,4 @@
-"""`exactlyonce files`: the files that count of a stream that writes files, and those that never will."""
+"""`exactlyonce files`: the files that a stream has landed, and those that no driver can land any more."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class _Opened:
         folder = file_sink(self.stream.spec).folder(self.stream.spec.sink.spec, self.secret())
         if self.in_pods and folder.location.startswith(("/", "file:")):
             raise FolderElsewhere(
-                f"{folder.location} is on a volume of the stream's pods, where orphans are looked for: run `exactlyonce files "
-                "FILE --orphans` where that volume is mounted."
+                f"{folder.location} is on a volume of the stream's pods, which this machine does not reach; run `exactlyonce "
+                "files FILE --orphans` where that volume is mounted."
             )
         return folder
 
@@ -62,14 +62,14 @@ class _Opened:
         ("files orders.yaml", "the address of each file to read"),
         ("files orders -n shop -o json", "with sizes, rows and source positions"),
         ("files orders.yaml --orphans", "what drivers that died have left behind"),
-        ("files orders.yaml --remove-orphans", "remove it, after a question"),
+        ("files orders.yaml --remove-orphans", "remove it, after confirmation"),
         ("files orders.yaml --remove-orphans --yes", "from a scheduled job"),
     ),
 )
 @TARGET
 @click.option("--orphans", is_flag=True, help="List the files that do not count and never will.")
-@click.option("--remove-orphans", is_flag=True, help="Remove them; every driver may go on meanwhile.")
-@click.option("-y", "--yes", is_flag=True, help="Remove without a question.")
+@click.option("--remove-orphans", is_flag=True, help="Remove the orphans; drivers may keep running.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking.")
 @NAME
 @STATE
 @SECRETS
@@ -80,18 +80,18 @@ def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: s
 
     The ledger alone says which files count. spark.read of the path needs no list, since it follows _spark_metadata; anything
     else that reads the folder itself would also read what drivers that died have left there. Give this list to it:
-    pyarrow.dataset.dataset(addresses), or DuckDB's read_parquet([...]). `-o json` adds the batch, the size, the rows and,
-    with includePositions, the first and the last source position of each partition in a file; rows are null for JSON and CSV,
-    which do not record them.
+    pyarrow.dataset.dataset(addresses), or DuckDB's read_parquet([...]). `-o json` adds the batch, the size and the number of
+    rows, which is null for JSON and CSV, because those formats do not record it. For Parquet files with includePositions it
+    also adds the first and the last source position per partition, unless a row group mixes partitions.
 
     An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
     What a driver may still land is never one, however old it is. Removing orphans changes nothing that a reader counts, may
     be interrupted and repeated, and is refused where the ledger is not the one that the folder was written with, or is behind
     what readers are shown.
 
-    For stream NAME of a cluster the ledger is asked from here, with the login in the stream's secret, which your kubeconfig
-    has to be allowed to get. Orphans on S3 are looked for with the login of sink.files.secretRef; where the stream names none,
-    with the one that your own AWS tools have.
+    For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig
+    needs the right to get that secret. It looks for orphans on S3 with the login of sink.files.secretRef, or with your own AWS
+    credentials where the stream names none.
     """
     if orphans and remove_orphans:
         raise click.UsageError("--remove-orphans lists the orphans too; leave --orphans out.")
@@ -141,7 +141,8 @@ def _require_agreement(found: Sequence[Orphan], folder: OutputFolder, *, agreed:
         click.echo(f"and {len(found) - _MOST_SHOWN} more", err=True)
     if not _can_ask():
         raise NotConfirmed(
-            f"{_sum(found)} in {folder.location}; nothing was removed, since there is nobody to ask. Give --yes."
+            f"{_sum(found)} in {folder.location}: nothing was removed, because there is no terminal to ask for confirmation; "
+            "give --yes."
         )
     if not click.confirm(f"{_sum(found)} in {folder.location}. Remove them?", err=True):
         raise NotConfirmed("Nothing was removed.")

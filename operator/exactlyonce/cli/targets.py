@@ -32,7 +32,7 @@ SECRETS = click.option(
     default=Path("secrets"),
     show_default=True,
     envvar="EXACTLYONCE_SECRETS",
-    help="The folder of secrets: one folder a secret, one file a key, as Kubernetes mounts them.",
+    help="The folder of secrets: one folder per secret, one file per key, as Kubernetes mounts them.",
 )
 TARGET = click.argument("target", metavar="FILE|NAME", shell_complete=files_and_streams)
 

@@ -235,7 +235,7 @@ class KubernetesLauncher:
     def _require_ours(self, kind: str, name: str, attempt: Epoch | None, owner_uid: str) -> Manifest:
         found = self._read(kind, name)
         if found is None:
-            raise LaunchFailed(f"{kind} {self.namespace}/{name} was there and is gone; it is recreated.")
+            raise LaunchFailed(f"{kind} {self.namespace}/{name} was there and is gone; the next try creates it.")
         if not self._is_ours(found, attempt, owner_uid):
             raise LaunchFailed(
                 f"{kind} {self.namespace}/{name} exists and is not this stream's; delete it, or give the stream another name."

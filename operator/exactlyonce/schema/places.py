@@ -73,7 +73,9 @@ class S3Place(Model):
     location: S3Location = Field(description="A folder of this stream alone: s3a://bucket/folder.")
     endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
     region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
+    path_style: Flag = Field(
+        False, description="Whether requests name the bucket in the path instead of in the host's name."
+    )
     secret_ref: SecretRef | None = Field(None, description=f"The login; the keys read are {', '.join(S3_SECRET_KEYS)}.")
 
     @property

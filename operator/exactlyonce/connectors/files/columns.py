@@ -89,8 +89,8 @@ def require_positions(columns: Mapping[str, Type], names: Mapping[str, str]) -> 
         type_ = columns[name]
         if type_ not in _POSITION_TYPES[part] and not (part == "position" and _is_whole_decimal(type_)):
             raise ColumnsUnfit(
-                f"sink.files.includePositions needs {name} as the source has it, and the transform makes it {_told(type_)}, "
-                "by which a file's statistics would not order positions; select it unchanged."
+                f"sink.files.includePositions needs the source's own {name}, and the transform changes its type to "
+                f"{_told(type_)}, which does not sort as positions do; select {name} unchanged."
             )
 
 

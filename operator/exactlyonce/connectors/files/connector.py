@@ -64,8 +64,8 @@ class FilesConnector:
         assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
         if ledger.look(stream_id) is None:
             raise StreamUnknown(
-                f"The ledger does not know {stream_id}, so nothing is known to have landed: it has never run, or its ledger "
-                "is elsewhere."
+                f"The ledger does not know {stream_id}: the stream has never run, or this is not its ledger; compare "
+                "spec.ledger and spec.streamId with those of the stream that runs."
             )
         with ledger.transaction() as transaction:
             committables = transaction.read_committables(stream_id)

@@ -72,7 +72,10 @@ def find_orphans(store: LogStore, ledger: Ledger, stream_id: str) -> tuple[Orpha
         stream = transaction.lock_stream(stream_id, Lock.SHARE)
         committables = transaction.read_committables(stream_id)
     if stream is None:
-        raise StreamUnknown(f"The stream {stream_id} was deleted from the ledger a moment ago; nothing was removed.")
+        raise StreamUnknown(
+            f"The stream {stream_id} was deleted from the ledger while its files were listed, so no file can be called an "
+            "orphan; nothing was changed."
+        )
     shown = (batch_of(path.removeprefix(f"{FOLDER}/")) for path in listed if path.startswith(f"{FOLDER}/"))
     require_not_ahead(max((batch for batch in shown if batch is not None), default=None), stream.landed_batch)
     manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]

@@ -33,8 +33,8 @@ FilesPath = Annotated[
     Field(min_length=1, max_length=1024),
     matches(
         f"{S3_LOCATION}|{_LOCAL}",
-        "write s3a://bucket/folder, an absolute path, or file:///path, of letters, digits and !_.*()=@+,- and, outside of S3, "
-        "spaces",
+        "write s3a://bucket/folder, an absolute path, or file:///path; letters, digits and !_.*()=@+,- are allowed, "
+        "and spaces outside of S3",
     ),
     NO_DOTS,
 ]
@@ -72,7 +72,7 @@ class ManifestKind(StrEnum):
 
 
 class FilesSink(Model):
-    """Files of rows; the ledger decides which of them count."""
+    """Rows in files; the ledger decides which files count."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     holds_ledger: ClassVar[bool] = False
@@ -93,7 +93,9 @@ class FilesSink(Model):
     )
     endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
     region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(False, description="Whether the bucket stands in the path and not in the host's name.")
+    path_style: Flag = Field(
+        False, description="Whether requests name the bucket in the path instead of in the host's name."
+    )
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, driver and executors use "
@@ -109,7 +111,7 @@ class FilesSink(Model):
     include_positions: Flag = Field(
         False,
         description="Whether each row carries its source position in _exactlyonce_origin, _exactlyonce_partition and "
-        "_exactlyonce_offset. The query has to yield the source's columns of it: with Kafka _topic, _partition and _offset.",
+        "_exactlyonce_offset. The query has to yield the source's position columns, for Kafka _topic, _partition and _offset.",
     )
     manifest: ManifestKind = Field(
         ManifestKind.SPARK_METADATA,

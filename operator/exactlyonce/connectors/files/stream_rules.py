@@ -53,7 +53,7 @@ STREAM_RULES = (
         f"!{_ONE_BUCKET} || ({_same('endpoint')} && {_same('region')} && "
         "self.sink.files.pathStyle == self.checkpoint.s3.pathStyle)",
         _is_one_service,
-        "sink.files and checkpoint.s3 name one bucket: give both the same endpoint, region and pathStyle",
+        "sink.files and checkpoint.s3 name the same bucket: give both the same endpoint, region and pathStyle",
     ),
     Rule(
         f"!has(self.sparkConf) || !{_ON_S3} || !self.sparkConf.exists(key, key.startsWith('{S3A_BUCKETS}' + {_BUCKET} + '.'))",

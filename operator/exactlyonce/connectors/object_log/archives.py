@@ -73,7 +73,7 @@ def read_archived(store: ObjectStore, folder: str, references: Iterable[tuple[in
             archive = Archive.parse(store.read(path), where)
         except FileMissing:
             raise LogDamaged(
-                f"{where} is missing, which holds what batches made visible; restore it from a backup."
+                f"{where}, which holds the committables of landed batches, is missing; restore it from a backup."
             ) from None
         found |= {BatchNumber(batch): text for batch, text in archive.texts.items()}
     return found

@@ -88,7 +88,7 @@ class ObjectLog:
         """Return which log this is, and make one where there is none: of two that do so at once, one decides for both.
 
         Raises:
-            LocationTaken: if there is none, and files that are no log's are in its place; nothing was written.
+            LocationNotEmpty: if there is none, and files that are no log's are in its place; nothing was written.
         """
         found = self.origin()
         if found is not None:
@@ -270,14 +270,16 @@ class ObjectLog:
         """Only who appended this entry writes its archives, so what is there already is the very same."""
         outcome = self._store.create(path, self._small_enough(path, content))
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
-            raise LogDamaged(f"{self._store.location}/{path} holds something else than was to be written there.")
+            raise LogDamaged(
+                f"{self._store.location}/{path} already exists with other content; restore the ledger's folder from a backup."
+            )
 
     def _small_enough(self, path: str, content: bytes) -> bytes:
         """Require that whoever reads an object does not refuse it for its size."""
         if len(content) > MOST_BYTES:
             raise LedgerRefused(
-                f"{self._store.location}/{path} would have {len(content)} bytes, and no more than {MOST_BYTES} are read again; "
-                "make batches smaller, or their files larger."
+                f"{self._store.location}/{path} would have {len(content)} bytes, and an object of a ledger may have at most "
+                f"{MOST_BYTES}; make batches smaller (limits of the source), or files larger (sink.files.targetFileSize)."
             )
         return content
 

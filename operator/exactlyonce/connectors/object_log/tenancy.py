@@ -10,7 +10,7 @@ from exactlyonce.errors import LedgerRefused
 _MOST_NAMES = 3
 
 
-class LocationTaken(LedgerRefused):
+class LocationNotEmpty(LedgerRefused):
     """The place of a log holds files that no log wrote, so no log is begun there."""
 
 
@@ -22,14 +22,14 @@ def require_empty(names: Sequence[str], origin: str, location: str) -> None:
     """Require that a folder without a log holds nothing; hidden files do not count.
 
     Raises:
-        LocationTaken: if it does. Where `origin` is among the names, somebody has made the log since it was looked for.
+        LocationNotEmpty: if it does. Where `origin` is among the names, somebody has made the log since it was looked for.
     """
     found = [name for name in names if not name.startswith(".")]
     if found and origin not in found:
         shown = ", ".join(found[:_MOST_NAMES]) + (", …" if len(found) > _MOST_NAMES else "")
-        raise LocationTaken(
-            f"The location {location} of the ledger holds files that no ledger wrote, or a ledger whose {origin} was removed "
-            f"({shown}); name an empty folder of this stream alone, or restore {origin} from a backup."
+        raise LocationNotEmpty(
+            f"The ledger's location {location} has no {origin} and is not empty ({shown}); name an empty folder of this stream "
+            f"alone, or restore {origin} from a backup if it was removed."
         )
 
 

@@ -22,7 +22,7 @@ LedgerSchema = Annotated[
 
 
 class LedgerInPostgres(Model):
-    """A ledger in a schema of a Postgres database; streams of any number may share it."""
+    """A ledger in a schema of a Postgres database; any number of streams may share it."""
 
     fixed_fields: ClassVar[tuple[str, ...]] = ("schema",)
 

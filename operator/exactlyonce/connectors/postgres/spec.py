@@ -60,7 +60,7 @@ def _is_a_list(value: object) -> object:
 
 
 class PostgresSink(Model):
-    """Rows of a Postgres table; the ledger stands in the same database."""
+    """Rows of a Postgres table; the ledger is in the same database."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     fixed_fields: ClassVar[tuple[str, ...]] = ("table", "ledgerSchema")

@@ -20,10 +20,16 @@ def _outage(text: str) -> str | None:
     """Recognise a folder that takes no more files, and a bucket that does not answer."""
     found = _FULL.search(text)
     if found is not None:
-        return f"The path of sink.files takes no files ({found[1].rstrip('.')}); nothing was landed by this."
+        return (
+            f"No file can be written to the path of sink.files ({found[1].rstrip('.')}); nothing was landed by this. Make the "
+            "path writable, or free space on it."
+        )
     found = _ON_S3.search(text)
     if found is not None:
-        return f"S3 did not take or give what Spark asked for ({found[1].rstrip('.')}); nothing was landed by this."
+        return (
+            f"S3 failed a request of Spark ({found[1].rstrip('.')}); nothing was landed by this. Check the bucket, the "
+            "endpoint and the login."
+        )
     return None
 
 
