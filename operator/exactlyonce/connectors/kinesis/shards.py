@@ -1,0 +1,149 @@
+"""The shards of a stream: which key belongs to which, which may be read now, and whether their map has no gap. Performs no I/O.
+
+A shard holds the records whose hash key lies within its range, both ends inclusive. The hash key is the MD5 of the partition
+key as an unsigned 128-bit integer, or the explicit hash key. A split closes one shard and opens two; a merge closes two and
+opens one. A closed shard is listed until its last record has expired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exactlyonce.connectors.kinesis.positions import SHARD_END
+from exactlyonce.errors import Refused, SourceRefused
+
+GREATEST_HASH_KEY = (1 << 128) - 1
+
+
+class ShardMapBroken(SourceRefused):
+    """The open shards of a stream leave out a range of hash keys, or two of them hold the same range."""
+
+
+class NoShardOfKey(Refused):
+    """A record's hash key lies within no shard that was open at its time."""
+
+
+class HashKeyInvalid(Refused):
+    """An explicit hash key is not an integer of 128 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard as ListShards shows it. `ending_sequence_number` is None while it is open."""
+
+    id: str
+    parents: tuple[str, ...]
+    starting_hash_key: int
+    ending_hash_key: int
+    starting_sequence_number: int
+    ending_sequence_number: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records may still be added."""
+        return self.ending_sequence_number is None
+
+    def holds_key(self, hash_key: int) -> bool:
+        """Whether records with this hash key belong here."""
+        return self.starting_hash_key <= hash_key <= self.ending_hash_key
+
+    def was_open_at(self, sequence_number: int) -> bool:
+        """Whether a record of this sequence number can have been added here."""
+        ended = self.ending_sequence_number is not None and sequence_number > self.ending_sequence_number
+        return self.starting_sequence_number <= sequence_number and not ended
+
+
+def children(shards: Iterable[Shard], shard_id: str) -> tuple[Shard, ...]:
+    """Return the shards that a split or merge made of a shard: two, one, or none while it is open."""
+    return tuple(shard for shard in shards if shard_id in shard.parents)
+
+
+def readable(shards: Iterable[Shard], positions: Mapping[str, int]) -> tuple[Shard, ...]:
+    """Return the listed shards that may be read now, in the order in which they are listed.
+
+    A shard may be read once both of its parents are read to their ends, so that a parent's last record comes before its
+    children's first. A parent that is not listed any more counts as read, unless `positions` says that it was not: its
+    children then wait, since what it held and was not read is lost, and somebody has to decide about that (see `vanished`).
+    A shard without a position is one that was never read. A shard at its own end is left out.
+    """
+    listed = tuple(shards)
+    ids = {shard.id for shard in listed}
+
+    def is_read(parent: str) -> bool:
+        return positions.get(parent, 0 if parent in ids else SHARD_END) == SHARD_END
+
+    return tuple(
+        shard for shard in listed if positions.get(shard.id) != SHARD_END and all(is_read(p) for p in shard.parents)
+    )
+
+
+def vanished(shards: Iterable[Shard], positions: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the shards that were not read to their ends and are listed no more; what they still held has expired."""
+    listed = {shard.id for shard in shards}
+    return tuple(sorted(name for name, at in positions.items() if name not in listed and at != SHARD_END))
+
+
+def require_whole_map(shards: Iterable[Shard]) -> None:
+    """Require that each hash key belongs to exactly one open shard.
+
+    Raises:
+        ShardMapBroken: naming the first range of hash keys that no shard holds, or that two hold.
+    """
+    next_key, last = 0, "the lowest hash key"
+    for shard in sorted((shard for shard in shards if shard.is_open), key=lambda shard: shard.starting_hash_key):
+        if shard.starting_hash_key > next_key:
+            raise _gap(next_key, shard.starting_hash_key - 1, last, shard.id)
+        if shard.starting_hash_key < next_key:
+            shared_end = min(next_key - 1, shard.ending_hash_key)
+            raise ShardMapBroken(
+                f"Hash keys {shard.starting_hash_key} to {shared_end} belong to two open shards, {last} and {shard.id}; "
+                "wait until the stream is ACTIVE, and check what ListShards answers if this goes on."
+            )
+        next_key, last = shard.ending_hash_key + 1, shard.id
+    if next_key <= GREATEST_HASH_KEY:
+        raise _gap(next_key, GREATEST_HASH_KEY, last, "the greatest hash key")
+
+
+def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
+    """Return the hash key by which a record belongs to a shard.
+
+    Raises:
+        HashKeyInvalid: if the explicit hash key is not an integer of 128 bits.
+    """
+    if explicit_hash_key is None:
+        return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
+    if not is_hash_key(explicit_hash_key):
+        raise HashKeyInvalid(
+            f"The explicit hash key {explicit_hash_key[:60]!r} is not an integer from 0 to 2^128 - 1; correct the producer."
+        )
+    return int(explicit_hash_key)
+
+
+def is_hash_key(text: str) -> bool:
+    """Whether a text is an explicit hash key: a decimal integer of at most 128 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= 39 and int(text) <= GREATEST_HASH_KEY
+
+
+def shard_of_key(shards: Iterable[Shard], hash_key: int, sequence_number: int | None = None) -> Shard:
+    """Return the shard that holds a hash key: the open one, or the one that was open when a record was added.
+
+    The shards that have ever held one key follow each other, parent and child, and so do their sequence numbers.
+
+    Raises:
+        NoShardOfKey: if none of them holds it, or none did at that time.
+    """
+    for shard in shards:
+        was_open = shard.is_open if sequence_number is None else shard.was_open_at(sequence_number)
+        if was_open and shard.holds_key(hash_key):
+            return shard
+    when = "no open shard" if sequence_number is None else f"no shard that held sequence number {sequence_number}"
+    raise NoShardOfKey(f"Hash key {hash_key} lies within the range of {when}; compare it with what ListShards answers.")
+
+
+def _gap(start: int, end: int, before: str, after: str) -> ShardMapBroken:
+    return ShardMapBroken(
+        f"No open shard holds hash keys {start} to {end}, between {before} and {after}; "
+        "wait until the stream is ACTIVE, and check what ListShards answers if this goes on."
+    )
