@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from exactlyonce.bounded_json import parse_json
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -180,7 +181,7 @@ class QueryMark:
     @classmethod
     def from_json(cls, text: str) -> QueryMark:
         """Parse what `to_json` renders."""
-        found = json.loads(text)
+        found = parse_json(text)
         source = Selection.from_json(json.dumps(found["source"]))
         return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"))
 

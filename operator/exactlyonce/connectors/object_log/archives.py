@@ -6,7 +6,7 @@ would be written again every hundred entries, and held in memory by whoever fold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from exactlyonce.checkpoint.store import FileMissing, ObjectStore
@@ -59,14 +59,16 @@ def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:
         yield part
 
 
-def read_archived(store: ObjectStore, folder: str, references: Iterable[tuple[int, int]]) -> dict[BatchNumber, str]:
-    """Return the committables that these references stand for; each is a number and a part.
+def read_archived(
+    store: ObjectStore, folder: str, stream_id: str, references: Mapping[tuple[int, int], int]
+) -> dict[BatchNumber, str]:
+    """Return the committables of a stream that these references stand for: by number and part, with how many.
 
     Raises:
-        LogDamaged: if an archive is missing or is not what was written there.
+        LogDamaged: if an archive is missing or is not the one that is referred to.
     """
     found: dict[BatchNumber, str] = {}
-    for number, part in sorted(references):
+    for (number, part), expected in sorted(references.items()):
         path = f"{folder}/{archive_name(number, part)}"
         where = f"{store.location}/{path}"
         try:
@@ -75,5 +77,12 @@ def read_archived(store: ObjectStore, folder: str, references: Iterable[tuple[in
             raise LogDamaged(
                 f"{where}, which holds the committables of landed batches, is missing; restore it from a backup."
             ) from None
+        # The checksum of an object says that it is whole, and not that it is this one.
+        seen = (archive.number, archive.part, archive.stream_id, len(archive.texts))
+        if seen != (number, part, stream_id, expected):
+            raise LogDamaged(
+                f"{where} is not the object that the ledger refers to: {expected} committables of this stream belong there; "
+                "restore it from a backup."
+            )
         found |= {BatchNumber(batch): text for batch, text in archive.texts.items()}
     return found

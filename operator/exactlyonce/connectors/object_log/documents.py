@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from exactlyonce.bounded_json import parse_json
 from exactlyonce.connectors.object_log.rows import changes_from_json, changes_to_json
 from exactlyonce.connectors.object_log.state import Changes, LedgerState
+from exactlyonce.connectors.object_log.values import count, fields, items, text, whole_number
 from exactlyonce.errors import LedgerRefused
 
 FORMAT = 1
 """The version of the format that this release writes, and the greatest that it reads."""
+
+MOST_VALUES = 1_000_000
+"""Of one object: rows of batches with 300,000 ranges. Parsed, they need 140 MB at most, and are let go once they are rows."""
+
+_LOG_ID = re.compile(r"[0-9a-f]{32}")
+
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a document raises that is not what its kind says."""
+
+_MOST_SHOWN = 120
+"""So many characters of a problem are shown: it may quote what somebody wrote there."""
 
 
 class LogDamaged(LedgerRefused):
@@ -37,7 +52,11 @@ class Origin:
     @classmethod
     def parse(cls, content: bytes, where: str) -> Origin:
         """Read the object's content, or raise LogDamaged."""
-        return cls(_parse(content, "log", where)["id"])
+        with _named(where):
+            log_id = text(_parse(content, "log", where)["id"])
+            if not _LOG_ID.fullmatch(log_id):  # it becomes a part of every path
+                raise ValueError("its id is not 32 hexadecimal digits")
+            return cls(log_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +88,10 @@ class Entry:
     @classmethod
     def parse(cls, content: bytes, where: str) -> Entry:
         """Read the object's content, or raise LogDamaged."""
-        found = _parse(content, "entry", where)
-        with_rows = _rows_of(found, "changes", where)
-        return cls(found["number"], found["id"], found["previous"], with_rows)
+        with _named(where):
+            found = _parse(content, "entry", where)
+            changes = changes_from_json(found["changes"])
+            return cls(count(found["number"]), text(found["id"]), text(found["previous"]), changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +117,10 @@ class Snapshot:
     @classmethod
     def parse(cls, content: bytes, where: str) -> Snapshot:
         """Read the object's content, or raise LogDamaged."""
-        found = _parse(content, "snapshot", where)
-        return cls(found["number"], found["id"], LedgerState().after(_rows_of(found, "rows", where)))
+        with _named(where):
+            found = _parse(content, "snapshot", where)
+            state = LedgerState().after(changes_from_json(found["rows"]))
+            return cls(count(found["number"]), text(found["id"]), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,52 +148,51 @@ class Archive:
     @classmethod
     def parse(cls, content: bytes, where: str) -> Archive:
         """Read the object's content, or raise LogDamaged."""
-        found = _parse(content, "committables", where)
-        texts = {int(batch): str(text) for batch, text in found["texts"]}
-        return cls(found["number"], found["part"], found["streamId"], texts)
+        with _named(where):
+            found = _parse(content, "committables", where)
+            pairs = [items(pair, 2) for pair in items(found["texts"])]
+            texts = {count(batch): text(told) for batch, told in pairs}
+            if len(texts) != len(pairs):
+                raise ValueError("it holds a batch twice")
+            return cls(count(found["number"]), count(found["part"]), text(found["streamId"]), texts)
 
 
 def _render(content: dict[str, Any]) -> bytes:
-    text = _canonical(content)
-    return f'{{"checksum":"{_checksum(text)}","content":{text}}}\n'.encode()
+    told = _canonical(content)
+    return f'{{"checksum":"{_checksum(told)}","content":{told}}}\n'.encode()
 
 
-def _parse(content: bytes, kind: str, where: str) -> dict[str, Any]:
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Refuse a document that is not what its kind says, whatever that raises, by the name of the object that holds it."""
     try:
-        document = json.loads(content)
-        found: dict[str, Any] = document["content"]
-        is_whole = document["checksum"] == _checksum(_canonical(found))
-        format_, found_kind = int(found["format"]), found["kind"]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise LogDamaged(f"{where} is no object of a ledger: {_shown(content)}; restore it from a backup.") from problem
-    if not is_whole:
+        yield
+    except _MALFORMED as problem:
+        told = " ".join(str(problem).split())[:_MOST_SHOWN]
+        raise LogDamaged(
+            f"{where} is no object of a ledger that this release can read ({type(problem).__name__}: {told}); restore it from "
+            "a backup, or run the release that wrote it."
+        ) from problem
+
+
+def _parse(content: bytes, kind: str, where: str) -> Mapping[str, Any]:
+    document = fields(parse_json(content, MOST_VALUES))
+    found = fields(document["content"])
+    if document["checksum"] != _checksum(_canonical(found)):
         raise LogDamaged(f"The checksum of {where} does not fit its content: it was changed; restore it from a backup.")
+    format_ = whole_number(found["format"])
     if format_ > FORMAT:
         raise LedgerRefused(
             f"{where} has the format {format_} and this release reads up to {FORMAT}; run the newer release."
         )
-    if found_kind != kind:
-        raise LogDamaged(f"{where} is a {found_kind} of a ledger where a {kind} belongs; restore it from a backup.")
+    if found["kind"] != kind:
+        raise LogDamaged(f"{where} is no {kind} of a ledger and stands where one belongs; restore it from a backup.")
     return found
-
-
-def _rows_of(found: dict[str, Any], name: str, where: str) -> Changes:
-    try:
-        return changes_from_json(found[name])
-    except (ValueError, KeyError, TypeError) as problem:
-        raise LogDamaged(
-            f"{where} holds a row that this release cannot read ({type(problem).__name__}: {problem}); run the release that "
-            "wrote it."
-        ) from problem
 
 
 def _canonical(content: Any) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _shown(content: bytes) -> str:
-    return f"{len(content)} bytes"
+def _checksum(told: str) -> str:
+    return hashlib.sha256(told.encode()).hexdigest()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -149,8 +149,8 @@ class ObjectLog:
         Raises:
             LogDamaged: if one of their objects is missing or is not what was written there.
         """
-        references = cast("Iterable[tuple[int, int]]", fold.state.rows(Table.ARCHIVE, stream_id))
-        return read_archived(self._store, self._path(fold.log_id), references)
+        references = cast("Mapping[tuple[int, int], int]", fold.state.rows(Table.ARCHIVE, stream_id))
+        return read_archived(self._store, self._path(fold.log_id), stream_id, references)
 
     def _folded(self, known: Fold) -> Fold:
         """Read what is newer than what is known."""
@@ -164,7 +164,10 @@ class ObjectLog:
         for number in names.entries_after(known.number, self.location):
             entry = self._read_entry(known.log_id, number)
             if (entry.number, entry.previous) != (number, entry_id):
-                raise LogDamaged(f"Entry {number} of {self.location} does not follow on entry {number - 1}.")
+                raise LogDamaged(
+                    f"{self._store.location}/{self._path(known.log_id, entry_name(number))} does not follow on entry "
+                    f"{number - 1}; restore it from a backup."
+                )
             state, entry_id = state.after(entry.changes), entry.entry_id
         return Fold(known.log_id, number, entry_id, state, max(known.snapshot, names.newest_snapshot))
 
@@ -183,6 +186,8 @@ class ObjectLog:
     def _at_snapshot(self, log_id: str, number: int) -> Fold:
         path = self._path(log_id, snapshot_name(number))
         snapshot = Snapshot.parse(self._store.read(path), f"{self._store.location}/{path}")
+        if snapshot.number != number:
+            raise LogDamaged(f"{self._store.location}/{path} is another snapshot; restore it from a backup.")
         return Fold(log_id, snapshot.number, snapshot.entry_id, snapshot.state, snapshot.number)
 
     def _read_entry(self, log_id: str, number: int) -> Entry:

@@ -7,11 +7,20 @@ run over one log while an operator is upgraded before its drivers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from exactlyonce.connectors.object_log.state import Changes, KeptBatch, KeptFailure, Key, Stand, Table
+from exactlyonce.connectors.object_log.values import (
+    count,
+    fields,
+    items,
+    moment,
+    optional,
+    text,
+    truth,
+    whole_number,
+)
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -24,7 +33,7 @@ from exactlyonce.ledger.rows import (
     Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges, key_of
 
 Json = Any
 
@@ -42,18 +51,33 @@ def changes_from_json(found: Json) -> dict[Key, Any]:
     """Return the changes that `changes_to_json` rendered.
 
     Raises:
-        ValueError, KeyError, TypeError: if the JSON is anything else.
+        ValueError, KeyError: if the JSON is anything else.
     """
     changes: dict[Key, Any] = {}
-    for table, stream_id, rest, row in found:
-        key = Key(Table(table), str(stream_id), tuple(rest))
-        changes[key] = None if row is None else _CODECS[key.table].decode(row)
+    for change in items(found):
+        table, stream_id, rest, row = items(change, 4)
+        codec = _CODECS[Table(text(table))]
+        known_by = items(rest, len(codec.known_by))
+        told = tuple(read(value) for read, value in zip(codec.known_by, known_by, strict=True))
+        changes[Key(Table(table), text(stream_id), told)] = optional(codec.decode, row)
     return changes
 
 
 class _Codec(NamedTuple):
+    """A row to JSON and back, and what tells it from the stream's other rows of the table."""
+
     encode: Callable[[Any], Json]
     decode: Callable[[Json], Any]
+    known_by: tuple[Callable[[Json], Hashable], ...] = ()
+
+
+def _partition_key(value: Json) -> int | str:
+    """A number, or a name that is none."""
+    if not isinstance(value, str):
+        return count(value)
+    if key_of(value) != value:
+        raise ValueError("the name of a partition is a number")
+    return value
 
 
 def _stream_to_json(row: StreamRow) -> Json:
@@ -74,20 +98,23 @@ def _stream_to_json(row: StreamRow) -> Json:
 
 
 def _stream_from_json(found: Json) -> StreamRow:
-    writer, landed = found.get("writer"), found.get("landedBatch")
+    row = fields(found)
+    cluster, uid = items(row["owner"], 2)
+    system_identifier, database_oid = items(row["database"], 2)
+    writer, landed = optional(count, row.get("writer")), optional(count, row.get("landedBatch"))
     return StreamRow(
-        stream_id=found["streamId"],
-        token=found["token"],
-        owner=Owner(*found["owner"]),
-        database=DatabaseIdentity(*found["database"]),
-        epoch=Epoch(found["epoch"]),
-        claim=found.get("claim"),
+        stream_id=text(row["streamId"]),
+        token=text(row["token"]),
+        owner=Owner(text(cluster), text(uid)),
+        database=DatabaseIdentity(text(system_identifier), whole_number(database_oid)),
+        epoch=Epoch(count(row["epoch"])),
+        claim=optional(text, row.get("claim")),
         writer=None if writer is None else Epoch(writer),
-        writer_released=found.get("writerReleased", False),
+        writer_released=truth(row.get("writerReleased", False)),
         landed_batch=None if landed is None else BatchNumber(landed),
-        generation=found.get("generation"),
-        checkpoint_path=found.get("checkpointPath"),
-        stateful=found.get("stateful", False),
+        generation=optional(count, row.get("generation")),
+        checkpoint_path=optional(text, row.get("checkpointPath")),
+        stateful=truth(row.get("stateful", False)),
     )
 
 
@@ -98,8 +125,15 @@ def _stand_to_json(stand: Stand) -> Json:
 
 
 def _stand_from_json(found: Json) -> Stand:
-    kept = found.get("fingerprint")
-    return Stand(found["offset"], found["originId"], None if kept is None else Fingerprint(*kept))
+    row = fields(found)
+    return Stand(count(row["offset"]), text(row["originId"]), optional(_fingerprint_from_json, row.get("fingerprint")))
+
+
+def _fingerprint_from_json(found: Json) -> Fingerprint:
+    offset, digest, timestamp, leader_epoch = items(found, 4)
+    return Fingerprint(
+        count(offset), text(digest), optional(whole_number, timestamp), optional(whole_number, leader_epoch)
+    )
 
 
 def _batch_to_json(kept: KeptBatch) -> Json:
@@ -119,19 +153,19 @@ def _batch_to_json(kept: KeptBatch) -> Json:
 
 
 def _batch_from_json(found: Json) -> KeptBatch:
-    landed_at = found.get("landedAt")
+    told = fields(found)
     row = BatchRow(
-        batch=BatchNumber(found["batch"]),
-        epoch=Epoch(found["epoch"]),
-        status=BatchStatus(found["status"]),
-        ranges=Ranges.from_json(json.dumps(found["ranges"])),
-        records_read=found.get("recordsRead"),
-        rows_written=found.get("rowsWritten"),
-        dead_letters=found.get("deadLetters"),
-        note=found.get("note", ""),
-        landed_at=None if landed_at is None else datetime.fromisoformat(landed_at),
+        batch=BatchNumber(count(told["batch"])),
+        epoch=Epoch(count(told["epoch"])),
+        status=BatchStatus(text(told["status"])),
+        ranges=Ranges.from_json(json.dumps(told["ranges"])),
+        records_read=optional(count, told.get("recordsRead")),
+        rows_written=optional(count, told.get("rowsWritten")),
+        dead_letters=optional(count, told.get("deadLetters")),
+        note=text(told.get("note", "")),
+        landed_at=optional(moment, told.get("landedAt")),
     )
-    return KeptBatch(row, datetime.fromisoformat(found["createdAt"]))
+    return KeptBatch(row, moment(told["createdAt"]))
 
 
 def _failure_to_json(kept: KeptFailure) -> Json:
@@ -150,32 +184,42 @@ def _failure_to_json(kept: KeptFailure) -> Json:
 
 
 def _failure_from_json(found: Json) -> KeptFailure:
-    begin, end = found["range"]
+    told = fields(found)
+    origin, key = items(told["partition"], 2)
+    begin, end = items(told["range"], 2)
     row = FailureRow(
-        batch=BatchNumber(found["batch"]),
-        partition=Partition(*found["partition"]),
-        from_offset=begin,
-        until_offset=end,
-        status=FailureStatus(found["status"]),
-        address=found["address"],
-        error=found["error"],
-        origin_gone=found.get("originGone", False),
+        batch=BatchNumber(count(told["batch"])),
+        partition=Partition(text(origin), _partition_key(key)),
+        from_offset=count(begin),
+        until_offset=count(end),
+        status=FailureStatus(text(told["status"])),
+        address=text(told["address"]),
+        error=text(told["error"]),
+        origin_gone=truth(told.get("originGone", False)),
     )
-    return KeptFailure(row, datetime.fromisoformat(found["changedAt"]), found.get("stretch"))
+    return KeptFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
 
 
-_STAND = _Codec(_stand_to_json, _stand_from_json)
-_AS_IT_IS = _Codec(lambda row: row, lambda row: row)
+def _ticket_from_json(found: Json) -> Ticket:
+    epoch, secret = items(found, 2)
+    return Ticket(Epoch(count(epoch)), text(secret))
+
+
+def _as_it_is(row: Any) -> Json:
+    return row
+
+
+_PARTITION = (text, _partition_key)
 
 _CODECS: dict[Table, _Codec] = {
     Table.STREAM: _Codec(_stream_to_json, _stream_from_json),
-    Table.QUERY: _Codec(QueryMark.to_json, QueryMark.from_json),
-    Table.TICKET: _Codec(lambda row: [row.epoch, row.secret], lambda row: Ticket(Epoch(row[0]), row[1])),
-    Table.POSITION: _STAND,
-    Table.RETIRED: _STAND,
-    Table.STRETCH: _AS_IT_IS,
-    Table.BATCH: _Codec(_batch_to_json, _batch_from_json),
-    Table.FAILURE: _Codec(_failure_to_json, _failure_from_json),
-    Table.COMMITTABLE: _AS_IT_IS,
-    Table.ARCHIVE: _AS_IT_IS,
+    Table.QUERY: _Codec(QueryMark.to_json, lambda found: QueryMark.from_json(text(found))),
+    Table.TICKET: _Codec(lambda row: [row.epoch, row.secret], _ticket_from_json),
+    Table.POSITION: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
+    Table.RETIRED: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
+    Table.STRETCH: _Codec(_as_it_is, count, _PARTITION),
+    Table.BATCH: _Codec(_batch_to_json, _batch_from_json, (count,)),
+    Table.FAILURE: _Codec(_failure_to_json, _failure_from_json, (count, *_PARTITION, count)),
+    Table.COMMITTABLE: _Codec(_as_it_is, text, (count,)),
+    Table.ARCHIVE: _Codec(_as_it_is, count, (count, count)),
 }
