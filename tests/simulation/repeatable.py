@@ -41,7 +41,8 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
         mock.patch.object(observe, "_hash_of_query", _remembered),
         mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
         mock.patch(
-            "exactlyonce.connectors.files.manifest.secrets.token_hex", lambda size: f"{tags.getrandbits(64):016x}"
+            "exactlyonce.connectors.files.manifest.secrets.token_hex",
+            lambda size: f"{tags.getrandbits(64):0{2 * size}x}",
         ),
         mock.patch.object(launching, "decide", listened_to),
         mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
