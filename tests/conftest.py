@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from testbed.kafka import Kafka
 from testbed.pgbouncer import PgBouncer, PgBouncerUnavailable, ensure_program
 from testbed.postgres import Postgres
+from tests.longest_first import longest_first
 from tests.rig import Rig
 
 _counter = itertools.count(1)
@@ -21,6 +23,14 @@ QUICK = Limits(connect_seconds=3, lock_seconds=20, patience_seconds=0.3, transac
 
 SASL_USER, SASL_PASSWORD = "reader", "plain-secret"
 QUOTING_USER, QUOTING_PASSWORD = "quoting", 'pass "word" with \\ in it'
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests that are marked with their seconds run first."""
+    marks = [(item, item.get_closest_marker("seconds")) for item in items]
+    known = [(item, float(mark.args[0]) if mark else 0.0) for item, mark in marks]
+    items[:] = longest_first(known, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.fixture(scope="session")

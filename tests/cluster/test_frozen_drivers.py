@@ -22,6 +22,7 @@ def is_ready(stream: WholeStream) -> bool:
     return conditions.get("Ready") == "True"
 
 
+@pytest.mark.seconds(135)
 def test_a_frozen_driver_is_noticed_and_replaced_by_an_operator_that_dies_meanwhile_and_every_id_lands_once(
     make_stream: MakeStream,
     make_operator: MakeOperator,

@@ -57,6 +57,7 @@ SAID_OF_EACH = {"Ready", "Reconciling", "Stalled"}
 """Conditions of every stream; others, such as Measured, come when there is something to say."""
 
 
+@pytest.mark.seconds(110)
 @pytest.mark.timeout(1500)
 def test_fuzzed_resources_are_refused_by_a_sentence_or_held_in_a_condition_while_another_stream_goes_on(
     make_stream: MakeStream, make_operator: MakeOperator, api: client.ApiClient, namespace: str, name: str

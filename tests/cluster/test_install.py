@@ -114,6 +114,7 @@ def release(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) ->
     cluster.kubectl("delete", "namespace", SYSTEM, "--wait=false")
 
 
+@pytest.mark.seconds(150)
 def test_the_commands_of_the_readme_lead_to_rows_in_postgres_and_on_without_the_operator(
     release: Release,
     reader: Reader,

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(1500)
 DOWN_SECONDS = 60 if EVERY_MODE else 20
 
 
+@pytest.mark.seconds(200)
 def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_server_and_the_database(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
     assert rig.sql("select count(*) from exactlyonce.streams") == [(1,)], "deletionPolicy is Retain: the ledger stays"
 
 
+@pytest.mark.seconds(140)
 def test_a_driver_on_a_lost_node_is_refused_while_its_successor_lands(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_driver_on_a_lost_node_is_refused_while_its_successor_lands(
     assert stream.phase == "Running"
 
 
+@pytest.mark.seconds(125)
 def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     make_stream: MakeStream, make_operator: MakeOperator, postgres_18: Postgres, name: str
 ) -> None:
@@ -170,6 +173,7 @@ def test_what_cannot_start_says_why_and_goes_on_once_it_is_mended(
     rig.assert_exactly_once()
 
 
+@pytest.mark.seconds(115)
 def test_a_database_that_is_down_for_a_while_and_a_password_that_has_changed_cost_time_only(
     make_stream: MakeStream, make_operator: MakeOperator, postgres_18: Postgres, name: str
 ) -> None:
@@ -205,6 +209,7 @@ def test_a_database_that_is_down_for_a_while_and_a_password_that_has_changed_cos
 NOWHERE = {"spec": {"nodeSelector": {"disk": "none-such"}}}
 
 
+@pytest.mark.seconds(130)
 def test_a_stream_without_its_secret_or_with_an_invalid_spec_says_so_keeps_its_driver_and_rests_when_asked(
     make_stream: MakeStream, make_operator: MakeOperator, name: str, without_rules: WithoutRules
 ) -> None:

@@ -49,6 +49,7 @@ def objects(s3: S3, location: str) -> Mapping[str, str]:
     return {entry["Key"]: entry["ETag"] for entry in listed}
 
 
+@pytest.mark.seconds(80)
 def test_a_stream_takes_nothing_from_the_location_of_another_namespace_and_is_not_told_its_token(
     make_stream: MakeStream,
     make_operator: MakeOperator,

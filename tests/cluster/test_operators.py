@@ -14,6 +14,7 @@ from tests.cluster.operators import MakeOperator, MakeStream, watching_drivers
 pytestmark = pytest.mark.timeout(1500)
 
 
+@pytest.mark.seconds(260)
 def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_has_two_drivers(
     make_stream: MakeStream,
     make_operator: MakeOperator,
@@ -52,6 +53,7 @@ def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_h
     rig.assert_exactly_once()
 
 
+@pytest.mark.seconds(70)
 def test_two_operators_that_both_act_never_land_a_record_twice(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
 ) -> None:

@@ -69,6 +69,7 @@ def scrape(documents: list[dict[str, Any]], operator: OperatorProcess) -> dict[s
     }
 
 
+@pytest.mark.seconds(100)
 def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_lands_again(
     make_stream: MakeStream,
     make_operator: MakeOperator,

@@ -40,6 +40,7 @@ def previous_tree(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.seconds(70)
 def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_attempt_is_of_the_new_release(
     cluster: Cluster, images: Images, previous_tree: Path, stream: WholeStream, namespace: str, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def init_container(stream: WholeStream, attempt: int) -> dict[str, Any]:
     return dict(found["state"]["terminated"])
 
 
+@pytest.mark.seconds(140)
 def test_a_stream_on_a_claim_says_what_its_volume_lacks_lands_once_halts_by_its_pods_verdict_and_leaves_its_folder(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str, volume: Path
 ) -> None:
