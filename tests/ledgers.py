@@ -39,14 +39,14 @@ def landed(server: Postgres, database: str) -> tuple[list[object], list[object]]
     return [row[0] for row in ids], [row[0] for row in batches]
 
 
-def new_stream(ledger: Ledger) -> NewStream:
+def new_stream(ledger: Ledger, token: str = "token-1") -> NewStream:
     """What the stream's row says when a raise makes it."""
-    return NewStream(STREAM, "token-1", Owner("cluster-1", "uid-1"), ledger.database_identity())
+    return NewStream(STREAM, token, Owner("cluster-1", "uid-1"), ledger.database_identity())
 
 
-def started(ledger: Ledger, epoch: int = 1) -> Permit:
+def started(ledger: Ledger, epoch: int = 1, token: str = "token-1") -> Permit:
     """A stream at position 0 of two partitions, its epoch claimed."""
-    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
+    raise_epoch(ledger, new_stream(ledger, token), Epoch(epoch))
     seed = Publication(
         epoch=Epoch(epoch),
         generation=1,

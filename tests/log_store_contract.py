@@ -23,6 +23,7 @@ from exactlyonce.checkpoint.store import (
     ErasableStore,
     FileMissing,
     LogStore,
+    OutputStore,
 )
 
 WRITERS = 4
@@ -178,6 +179,45 @@ class ErasableStoreContract(LogStoreContract):
         store.remove("g")
         store.remove("g")
         assert store.list("") == ()
+
+
+class OutputStoreContract(ABC):
+    """Claims about a folder with any number of files, which is read piece by piece."""
+
+    @abstractmethod
+    def open_output(self, folder: Path) -> OutputStore:
+        """Return the store of a folder, which is empty the first time."""
+
+    def test_walking_and_listing_yield_what_is_there_and_nothing_of_a_folder_that_is_not(self, tmp_path: Path) -> None:
+        store = self.open_output(tmp_path)
+        for path in ("day=1/a", "day=1/.a.crc", "b", "b-2/c"):
+            store.create(path, b"four")
+        assert dict(store.walk("")) == {"day=1/a": 4, "day=1/.a.crc": 4, "b": 4, "b-2/c": 4}
+        assert dict(store.walk("day=1")) == {"a": 4, ".a.crc": 4}
+        assert {(entry.name, entry.is_folder) for entry in store.entries("")} == {
+            ("b", False),
+            ("b-2", True),
+            ("day=1", True),
+        }
+        assert not list(store.walk("nothing"))
+        assert not list(store.entries("nothing"))
+
+    def test_deleted_files_are_gone_and_others_are_not(self, tmp_path: Path) -> None:
+        store = self.open_output(tmp_path)
+        for path in ("day=1/a", "day=1/b", "c"):
+            store.create(path, b"four")
+        for _ in range(2):
+            store.delete(["day=1/a", "c", "nothing"])
+        assert dict(store.walk("")) == {"day=1/b": 4}
+
+    def test_the_folders_above_are_read_as_folders_of_their_own(self, tmp_path: Path) -> None:
+        inner, outer = tmp_path / "lake" / "eu" / "orders", tmp_path / "lake"
+        self.open_output(outer).create("_exactlyonce/stream.json", b"whose it is")
+        above = {store.location.rpartition("/")[2]: store for store in self.open_output(inner).folders_above()}
+        assert list(above)[:2] == ["eu", "lake"]
+        assert above["lake"].read("_exactlyonce/stream.json") == b"whose it is"
+        with pytest.raises(FileMissing):
+            above["eu"].read("_exactlyonce/stream.json")
 
 
 class ConcurrentLogStoreContract(LogStoreContract):

@@ -84,6 +84,10 @@ class StoreUnreachable(Unreachable):
     """The checkpoint's storage did not answer or may not be read or written."""
 
 
+class StoreForbidden(StoreUnreachable):
+    """The storage answered that this login may not do what was asked."""
+
+
 class SecretMissing(Refused):
     """A secret that the resource names, or one of its keys, is not there."""
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.cli import files_command
 from exactlyonce.cli.main import main
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.place import Tenant, take_place
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
@@ -72,7 +72,7 @@ class Lake:
         )
         publish(self.ledger, self.stream_id, seed)
         self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(1), "claim-1")
-        identity = str(self.ledger.database_identity())
+        identity = self.ledger.identity()
         take_place(self.store, Tenant.of(FilesSink(path=str(self.path)), self.stream_id, identity))
 
     def next_driver(self, epoch: int) -> None:
@@ -84,7 +84,10 @@ class Lake:
 
     def write(self, batch: int) -> DataFile:
         """Write the file of a batch, as an attempt does."""
-        path = f"{Write.draw(self.permit.epoch, BatchNumber(batch)).name}-part-0.parquet"
+        view = self.ledger.look(self.stream_id)
+        assert view is not None
+        author = Author.of(view.stream)
+        path = f"{Write.draw(author, BatchNumber(batch)).name}-part-0.parquet"
         pyarrow.parquet.write_table(pa.table({"id": [batch]}), self.path / path)
         return DataFile(
             path, (self.path / path).stat().st_size, 1, 1, (PositionSpan("orders", 0, batch - 1, batch - 1),)
@@ -172,6 +175,20 @@ def test_orphans_are_removed_once_somebody_agrees_and_readers_see_the_same(
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", "0 orphans of 0 bytes.\n")
     assert lake.run().stdout == counted
     assert ids_in(counted.splitlines()) == Counter([1])
+
+
+def test_a_ledger_in_another_schema_of_the_same_database_calls_no_file_an_orphan(lake: Lake) -> None:
+    lake.start()
+    lake.land(1, lake.write(1))
+    before = lake.names()
+    lake.rig.overrides["spec.ledger"] = {"postgres": {"secretRef": {"name": "warehouse"}, "schema": "other"}}
+    other = lake.rig.open().ledger
+    other.prepare()
+    new = NewStream(lake.stream_id, "token", Owner("c", "u"), other.database_identity())
+    raise_epoch(other, new, Epoch(5))
+    refused = lake.run("--remove-orphans", "--yes")
+    assert (refused.exit_code, lake.names()) == (1, before)
+    assert "with another ledger, which alone knows what landed there" in refused.stderr
 
 
 def test_what_cannot_be_listed_is_said_in_one_sentence(lake: Lake) -> None:

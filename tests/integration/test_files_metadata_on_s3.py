@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from exactlyonce.checkpoint.s3 import ConditionsIgnored
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.s3_conditions import ConditionsIgnored
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.connectors.files.place import PathNotWritable, PathOfAnother, Tenant, take_place
@@ -40,7 +40,7 @@ def path() -> str:
     return f"s3a://{BUCKET}/orders-{next(_numbers)}"
 
 
-def opened(s3: S3, path: str, endpoint: str | None = None) -> ErasableStore:
+def opened(s3: S3, path: str, endpoint: str | None = None) -> FolderStore:
     return FILES.folder(FilesSink(path=path, endpoint=endpoint or s3.endpoint, path_style=True), s3.secret()).store
 
 
@@ -49,7 +49,7 @@ def landed() -> dict[BatchNumber, Manifest]:
     return {number: Manifest(number, 1, (DataFile(f"file-{number}", 1, number),), "columns") for number in numbers}
 
 
-def visible(store: ErasableStore) -> list[str]:
+def visible(store: FolderStore) -> list[str]:
     """What Spark reads: the latest compaction, and every entry after it."""
     names = {batch: entry.name for entry in store.list(FOLDER) if (batch := batch_of(entry.name)) is not None}
     latest = max(names)

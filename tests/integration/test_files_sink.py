@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION, ColumnsUnfit
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.place import FilesLost, PathOfAnother, Tenant
 from exactlyonce.connectors.files.spark_log import LogUnfit
@@ -115,8 +115,11 @@ class Stream:
         schema = self.columns(self.spark.range(0)).schema.jsonValue()
         columns = {column["name"]: column["type"] for column in schema["fields"]}
         sink = self.sink
-        tenant = Tenant.of(sink, STREAM, str(self.ledger.database_identity()))
-        return FilesTarget(self.store, SparkFileWriter(sink, self.renamed), tenant, self.permit.epoch, columns)
+        view = self.ledger.look(STREAM)
+        assert view is not None
+        author = Author.of(view.stream)
+        tenant = Tenant.of(sink, STREAM, self.ledger.identity())
+        return FilesTarget(self.store, SparkFileWriter(sink, self.renamed), tenant, author, columns)
 
     def driver(self) -> BatchLoop:
         """A driver that has recovered what its predecessor left."""
@@ -318,7 +321,7 @@ def test_files_are_cut_near_the_size_that_is_asked_for(stream: Stream) -> None:
     sizes: list[list[int]] = []
     for number in (1, 2):
         batch = Batch(stream.spark, BatchNumber(number), stream.columns)
-        written = writer.write(Write.draw(Epoch(1), BatchNumber(number)), batch.unread())
+        written = writer.write(Write.draw(Author(Epoch(1), "0" * 16), BatchNumber(number)), batch.unread())
         assert written.rows == sum(file.rows or 0 for file in written.files) == RECORDS * 400
         sizes.append([file.size_bytes for file in written.files])
         writer.learn(Manifest(BatchNumber(number), written.rows, written.files, ""))

@@ -13,7 +13,7 @@ from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, ledger_fleet, ledger_key
-from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored
+from exactlyonce.checkpoint.s3_conditions import PROBE, ConditionsIgnored
 from exactlyonce.connectors.object_log.tenancy import LocationNotEmpty, LogOfAnother
 from exactlyonce.control.checkpoint_stores import LocationOutOfReach, require_ledger_in_reach
 from exactlyonce.control.operator_locations import NO_LOCATIONS, parse_locations

@@ -26,8 +26,9 @@ from exactlyonce.checkpoint.generation import (
 )
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.locations import open_store
-from exactlyonce.checkpoint.s3 import PROBE, ConditionsIgnored, S3LogStore
+from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
+from exactlyonce.checkpoint.s3_conditions import PROBE, ConditionsIgnored
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, FileTooLarge
 from exactlyonce.connectors.kafka.codec import CODEC
@@ -36,7 +37,7 @@ from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.errors import SecretMissing, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
-from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract
+from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, OutputStoreContract
 from tests.object_store_contract import ObjectStoreContract
 
 BUCKET = "lake"
@@ -67,7 +68,7 @@ def open_at(endpoint: str, secret: dict[str, str], location: str) -> S3LogStore:
     return S3LogStore(location, S3Service.of(endpoint, None, path_style=True, secret=secret))
 
 
-class TestS3(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract):
+class TestS3(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract, OutputStoreContract):
     """The contract on a bucket, each folder a prefix of its own."""
 
     _s3: S3
@@ -81,6 +82,9 @@ class TestS3(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContr
         return opens(location)
 
     def open_objects(self, folder: Path) -> S3LogStore:
+        return self.open_store(folder)
+
+    def open_output(self, folder: Path) -> S3LogStore:
         return self.open_store(folder)
 
     def name_of_store(self, folder: Path) -> tuple[Callable[[str], S3LogStore], str]:

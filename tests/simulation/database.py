@@ -107,6 +107,10 @@ class MemoryLedger:
         """Return which database this is."""
         return self.database.identity
 
+    def identity(self) -> str:
+        """Return which ledger this is."""
+        return str(self.database.identity)
+
     def prepare(self) -> None:
         """There is no schema to make."""
 

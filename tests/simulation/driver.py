@@ -43,7 +43,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         )
         target: Target | ManifestTarget = world.target(attempt)
         if world.scenario.manifest:
-            target = target_of(world, attempt)
+            target = target_of(world, row)
             recover_manifests(ledger, permit, target)
         loop = BatchLoop(ledger, permit, target, world.topic, settings)
         query = Query(

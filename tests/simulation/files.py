@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
 
@@ -65,6 +65,24 @@ class MemoryStore:
         """Return every file below a folder with its size."""
         prefix = f"{folder}/" if folder else ""
         return {path[len(prefix) :]: len(content) for path, content in self.files.items() if path.startswith(prefix)}
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """Yield the entries of a folder."""
+        yield from self.list(folder)
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield every file below a folder."""
+        yield from self.tree(folder).items()
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files."""
+        for path in paths:
+            self._step(f"remove {path}")
+            self.files.pop(path, None)
+
+    def folders_above(self) -> tuple[MemoryStore, ...]:
+        """Nothing is above."""
+        return ()
 
     def copy(self, source: str, target: str) -> None:
         """Make `target` a copy of a file."""

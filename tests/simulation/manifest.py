@@ -8,10 +8,11 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from exactlyonce.connectors.files import orphans
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spark_log import COMPACT_INTERVAL, FOLDER, batch_of, name_of, parse
-from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.files.target import FilesTarget, WrittenFiles
 from tests.simulation.database import MemoryLedger
 from tests.simulation.files import MemoryStore
@@ -45,12 +46,6 @@ class Output(MemoryStore):
         if path.startswith(FOLDER):
             self.shown()
         return outcome
-
-    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
-        """Remove a file."""
-        self._step(f"remove {path}")
-        self.files.pop(path, None)
-        return True
 
     def counted(self, committable: str) -> tuple[Hashable, ...]:
         """Return the rows of the files that a committable names."""
@@ -91,14 +86,14 @@ class Writer:
         """The model's files are as large as they are."""
 
 
-def target_of(world: SimulatedWorld, epoch: Epoch) -> FilesTarget:
+def target_of(world: SimulatedWorld, stream: StreamRow) -> FilesTarget:
     """Return the target of a driver."""
-    return FilesTarget(world.output, Writer(world.output), tenant_of(world), epoch, COLUMNS)
+    return FilesTarget(world.output, Writer(world.output), tenant_of(world), Author.of(stream), COLUMNS)
 
 
 def tenant_of(world: SimulatedWorld) -> Tenant:
     """Return whose the folder is: an orphan is looked for with the ledger that it was written with, or not at all."""
-    return Tenant(STREAM_ID, str(MemoryLedger(world.database).database_identity()), "Parquet", (), "SparkMetadata")
+    return Tenant(STREAM_ID, MemoryLedger(world.database).identity(), "Parquet", (), "SparkMetadata")
 
 
 def note_what_is_shown(world: SimulatedWorld) -> None:
@@ -111,4 +106,4 @@ def note_what_is_shown(world: SimulatedWorld) -> None:
 def remove_orphans(world: SimulatedWorld) -> None:
     """Somebody removes what nobody will count, while drivers run."""
     for orphan in orphans.find_orphans(world.output, MemoryLedger(world.database), STREAM_ID):
-        world.output.remove(orphan.path)
+        world.output.delete([orphan.path])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
-from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.place import MARKER, PathOfAnother, Tenant, take_place
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
@@ -31,25 +33,32 @@ class Killed(BaseException):
 class Lake:
     """The folder of one stream, whose drivers are this class: every batch is one file of one record."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, partition_by: tuple[str, ...] = ()) -> None:
         self.ledger = MemoryLedger(MemoryDatabase())
         self.permit = started(self.ledger)
-        self.folder: FilesFolder = FILES.folder(FilesSink(path=str(path)), {})
-        take_place(self.store, Tenant.of(self.folder.sink, STREAM, str(self.ledger.database_identity())))
+        self.folder: FilesFolder = FILES.folder(FilesSink(path=str(path), partition_by=partition_by), {})
+        take_place(self.store, Tenant.of(self.folder.sink, STREAM, self.ledger.identity()))
 
     @property
-    def store(self) -> ErasableStore:
+    def store(self) -> FolderStore:
         """The store of the folder."""
         return self.folder.store
 
+    @property
+    def author(self) -> Author:
+        """The driver that has claimed the stream."""
+        view = self.ledger.look(STREAM)
+        assert view is not None
+        return Author.of(view.stream)
+
     def write(self, batch: int, *, unfinished: bool = False) -> DataFile:
         """Write a file as an attempt does, into its own folder or at its final place."""
-        write = Write.draw(self.permit.epoch, BatchNumber(batch))
+        write = Write.draw(self.author, BatchNumber(batch))
         path = f"{WRITING}/{write.name}/part-0.parquet" if unfinished else f"{write.name}-part-0.parquet"
         self.store.create(path, b"rows")
         return DataFile(path, 4, 1, 1)
 
-    def land(self, batch: int, *files: DataFile) -> None:
+    def land(self, batch: int, *files: DataFile, shown: bool = True) -> None:
         """Record a batch in the ledger and show it to readers."""
         number = BatchNumber(batch)
         manifest = Manifest(number, len(files), files, "columns")
@@ -60,7 +69,8 @@ class Lake:
 
         ranges = Ranges({P0: OffsetRange(batch - 1, batch), P1: OffsetRange(0, 0)})
         land_batch(self.ledger, self.permit, PlannedBatch(number, ranges, IDS), record)
-        SparkMetadata(self.store, self.folder.location).publish({number: manifest})
+        if shown:
+            SparkMetadata(self.store, self.folder.location).publish({number: manifest})
 
     def next_driver(self) -> None:
         """Fence the driver and claim the next epoch."""
@@ -103,16 +113,14 @@ def test_a_removal_that_dies_in_the_middle_is_finished_by_the_next_and_readers_s
     left = [lake.write(2) for _ in range(3)]
     lake.next_driver()
     counted, found = FILES.landed(lake.folder.sink, lake.ledger, STREAM), lake.folder.orphans(lake.ledger, STREAM)
-    remove, removed = lake.store.remove, list[str]()
+    delete = lake.store.delete
 
-    def dies(path: str) -> bool:
-        if removed:
-            raise Killed
-        removed.append(path)
-        return remove(path)
+    def dies(paths: Sequence[str]) -> None:
+        delete(paths[:1])
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(lake.store, "remove", dies)
+        patch.setattr(lake.store, "delete", dies)
         with pytest.raises(Killed):
             lake.folder.remove(found)
     assert len(lake.orphans()) == len(left) - 1
@@ -160,3 +168,46 @@ def test_a_ledger_without_the_stream_and_a_folder_without_its_marker_say_of_no_f
 
 def test_a_folder_that_does_not_exist_has_no_orphans(lake: Lake, tmp_path: Path) -> None:
     assert FILES.folder(FilesSink(path=str(tmp_path / "none")), {}).orphans(lake.ledger, STREAM) == ()
+
+
+def test_the_files_of_a_stream_below_this_ones_folder_are_never_its_orphans(lake: Lake) -> None:
+    """Its folder was taken before this stream looked at the folders above; its ledger and epochs are its own."""
+    lake.land(1, lake.write(1))
+    before = set(lake.files())
+    for folder in ("payments", "day=1"):
+        inner = FILES.folder(FilesSink(path=f"{lake.folder.location}/{folder}"), {})
+        inner.store.create(MARKER, b"{}")
+        for epoch in (1, 2):
+            inner.store.create(
+                f"{Write.draw(replace(lake.author, epoch=Epoch(epoch)), BatchNumber(1)).name}-part-0.parquet", b"rows"
+            )
+    lake.next_driver()
+    assert lake.orphans() == []
+    lake.folder.remove(lake.folder.orphans(lake.ledger, STREAM))
+    assert len(set(lake.files()) - before) == 6
+
+
+def test_only_files_where_this_streams_partitions_are_can_be_its_orphans(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", partition_by=("day", "hour"))
+    name = f"{Write.draw(lake.author, BatchNumber(1)).name}-part-0.parquet"
+    own = f"day=1/hour=2/{name}"
+    for folder in ("", "day=1/", "copy/", "hour=2/day=1/", "day=1/hour=2/minute=3/", "backup/day=1/hour=2/"):
+        lake.store.create(f"{folder}{name}", b"rows")
+    lake.store.create(own, b"rows")
+    lake.next_driver()
+    assert lake.orphans() == [own]
+
+
+def test_files_of_a_former_life_of_the_stream_are_no_orphans(lake: Lake) -> None:
+    """Deleting a stream leaves its files; a recreated one counts epochs and batches from the start."""
+    lake.land(1, lake.write(1))
+    lake.write(2)
+    before = lake.files()
+    lake.ledger.database.tables.rows.clear()
+    lake.permit = started(lake.ledger, token="token-2")
+    lake.next_driver()
+    lake.land(1, lake.write(1), shown=False)
+    left = lake.write(2)
+    lake.next_driver()
+    assert lake.orphans() == [left.path]
+    assert set(before) <= set(lake.files())

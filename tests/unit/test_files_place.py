@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, ManifestUnreadable, Write
+from exactlyonce.checkpoint.store import Entry
+from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest, ManifestUnreadable, Write
 from exactlyonce.connectors.files.orphans import orphans
 from exactlyonce.connectors.files.place import (
     MARKER,
@@ -20,9 +22,11 @@ from exactlyonce.connectors.files.place import (
     take_place,
 )
 from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.errors import StoreForbidden
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 
+DRIVER = Author(Epoch(3), "0123456789abcdef")
 TENANT = Tenant("shop/orders", "ledger-1", "Parquet", ("day",), "SparkMetadata")
 
 
@@ -92,6 +96,71 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         take_place(store_in(tmp_path / "file"), TENANT)
 
 
+def test_a_stream_starts_in_no_folder_of_another_and_takes_none_that_another_is_in(tmp_path: Path) -> None:
+    inner, outer, linked = tmp_path / "lake/eu/orders", tmp_path / "lake", tmp_path / "link"
+    take_place(store_in(outer), replace(TENANT, stream="shop/payments"))
+    linked.symlink_to(outer)
+    for path in (inner, linked / "eu/orders"):
+        with pytest.raises(PathOfAnother, match=rf"is inside {outer}, the folder of a stream") as refused:
+            take_place(store_in(path), TENANT)
+        assert "payments" not in str(refused.value)
+    assert names(tmp_path) == [f"lake/{MARKER}"]
+    (outer / MARKER).unlink()
+    take_place(store_in(inner), TENANT)
+    with pytest.raises(PathOfAnother, match=r"did not write \(_exactlyonce, eu\)"):
+        take_place(store_in(outer), replace(TENANT, stream="shop/payments"))
+    assert names(tmp_path) == [f"lake/eu/orders/{MARKER}"]
+    (outer / MARKER).write_bytes(TENANT.to_bytes())
+    with pytest.raises(PathOfAnother, match="is inside"):
+        take_place(store_in(inner), TENANT)
+
+
+def test_a_folder_above_that_may_not_be_read_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LocalLogStore.read
+
+    def within(self: LocalLogStore, path: str) -> bytes:
+        if self.location != str(tmp_path / "mine"):
+            raise StoreForbidden("403")
+        return read(self, path)
+
+    monkeypatch.setattr(LocalLogStore, "read", within)
+    take_place(store_in(tmp_path / "mine"), TENANT)
+    assert names(tmp_path) == [f"mine/{MARKER}"]
+
+
+def test_a_folder_that_has_lost_its_marker_is_nobodys_and_one_whose_marker_was_begun_is_empty(tmp_path: Path) -> None:
+    (tmp_path / MARKER).parent.mkdir()
+    take_place(store_in(tmp_path), TENANT)
+    store_in(tmp_path).create("1-1-part-0.parquet", b"rows")
+    (tmp_path / MARKER).unlink()
+    with pytest.raises(PathOfAnother, match=rf"or restore {MARKER} if it was removed"):
+        take_place(store_in(tmp_path), TENANT)
+    assert names(tmp_path) == ["1-1-part-0.parquet"]
+
+
+def test_a_folder_that_is_taken_is_not_listed_and_another_only_until_it_is_known_not_to_be_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    entries = LocalLogStore.entries
+
+    def counting(self: LocalLogStore, folder: str) -> Iterator[Entry]:
+        for entry in entries(self, folder):
+            listed.append(entry.name)
+            yield entry
+
+    monkeypatch.setattr(LocalLogStore, "entries", counting)
+    take_place(store_in(tmp_path / "own"), TENANT)
+    for number in range(50):
+        for folder in ("own", "other"):
+            store_in(tmp_path / folder).create(f"part-{number}", b"rows")
+    take_place(store_in(tmp_path / "own"), TENANT)
+    assert listed == []
+    with pytest.raises(PathOfAnother, match=r"did not write \(part-[0-9]+, part-[0-9]+, part-[0-9]+, …\)"):
+        take_place(store_in(tmp_path / "other"), TENANT)
+    assert len(listed) == 4
+
+
 def landed(*files: DataFile, batch: int = 3) -> Manifest:
     return Manifest(BatchNumber(batch), sum(file.rows or 0 for file in files), files, "schema")
 
@@ -106,10 +175,10 @@ def test_a_file_that_was_deleted_or_replaced_behind_the_manifest_is_named(tmp_pa
     require_files(store_in(tmp_path), manifests)
     (tmp_path / paths[0]).unlink()
     (tmp_path / paths[2]).write_bytes(b"other")
-    with pytest.raises(FilesLost, match=rf"1 files .* \({paths[0]}\), of batches 3:"):
+    with pytest.raises(FilesLost, match=rf"1 of them \({paths[0]}\), of 1 batches \(3\)"):
         require_files(store_in(tmp_path), manifests)
     (tmp_path / paths[2]).write_bytes(b"shorter than before")
-    with pytest.raises(FilesLost, match=r"of batches 3, 5: somebody deleted or replaced them"):
+    with pytest.raises(FilesLost, match=r"of 2 batches \(3, 5\). Somebody deleted or replaced them"):
         require_files(store_in(tmp_path), manifests)
 
 
@@ -128,21 +197,24 @@ def test_a_manifest_that_cannot_be_read_is_no_empty_one(text: str) -> None:
 
 
 def test_an_attempt_is_known_by_the_path_of_each_of_its_files() -> None:
-    write = Write.draw(Epoch(3), BatchNumber(17))
-    assert Write.of_path(f"{write.name}-part-00000.parquet") == write
-    assert Write.of_path(f".{write.name}-part-00000.parquet.crc") == write
-    assert Write.of_path(f"{WRITING}/{write.name}/_temporary/0/part-00000.parquet") == write
-    assert Write.of_path(f"{write.name}/part-00000.parquet") is None
-    assert Write.of_path("_spark_metadata/9.compact") is None
-    assert Write.of_path(f"day=1/hour=2/{write.name}-part-00000.parquet") == write
-    assert Write.of_path("day=1/part-00000.parquet") is None
-    assert Write.of_path(f"day={write.name}/part-00000.parquet") is None
-    assert write != Write.draw(Epoch(3), BatchNumber(17)), "two attempts of a batch never share a name"
+    write = Write.draw(DRIVER, BatchNumber(17))
+    days, hours = ("day",), ("day", "hour")
+    assert Write.of_path(f"{write.name}-part-00000.parquet", ()) == write
+    assert Write.of_path(f".{write.name}-part-00000.parquet.crc", ()) == write
+    assert Write.of_path(f"{WRITING}/{write.name}/_temporary/0/part-00000.parquet", days) == write
+    assert Write.of_path(f"{write.name}/part-00000.parquet", ()) is None
+    assert Write.of_path("_spark_metadata/9.compact", ()) is None
+    assert Write.of_path(f"day=1/hour=2/{write.name}-part-00000.parquet", hours) == write
+    for others in ((), days, ("hour", "day"), ("day", "hour", "minute"), ("da", "hour")):
+        assert Write.of_path(f"day=1/hour=2/{write.name}-part-00000.parquet", others) is None
+    assert Write.of_path("day=1/part-00000.parquet", days) is None
+    assert Write.of_path(f"day={write.name}/part-00000.parquet", days) is None
+    assert write != Write.draw(DRIVER, BatchNumber(17)), "two attempts of a batch never share a name"
 
 
 def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
-    def path(epoch: int, batch: int, random: str = "a") -> str:
-        return f"{epoch}-{batch}-{random * 16}-part-0.parquet"
+    def path(epoch: int, batch: int, random: str = "a", life: str = "e") -> str:
+        return f"{epoch}-{batch}-{life * 16}-{random * 16}-part-0.parquet"
 
     listed = {
         path(1, 4): 10,  # named by the manifest
@@ -151,16 +223,17 @@ def test_only_what_no_driver_can_land_any_more_is_an_orphan() -> None:
         path(2, 5, "c"): 13,  # a second attempt of a batch that has landed
         path(2, 6): 14,  # the driver may be writing it now
         path(3, 6): 15,  # of a driver that was started after the ledger was read
+        path(1, 3, "a", "f"): 19,  # of a former life of the stream
         "by-hand.parquet": 16,
-        f"{WRITING}/1-9-{'d' * 16}/x": 17,
+        f"{WRITING}/1-9-{'e' * 16}-{'d' * 16}/x": 17,
         f".{path(1, 4)}.crc": 18,  # the checksum of a file that is named
     }
     manifests = [
         landed(DataFile(path(1, 4), 10, 1), batch=4),
         landed(DataFile(path(2, 5, "b"), 12, 1), batch=5),
     ]
-    found = orphans(listed, manifests, Epoch(2), BatchNumber(5))
-    assert [orphan.path for orphan in found] == [path(1, 5), path(2, 5, "c"), f"{WRITING}/1-9-{'d' * 16}/x"]
+    found = orphans(listed, (), manifests, Author(Epoch(2), "e" * 16), BatchNumber(5))
+    assert [orphan.path for orphan in found] == [path(1, 5), path(2, 5, "c"), f"{WRITING}/1-9-{'e' * 16}-{'d' * 16}/x"]
     assert [orphan.size_bytes for orphan in found] == [11, 13, 17]
 
 

@@ -15,13 +15,18 @@ import pytest
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, LogStore
 from exactlyonce.errors import StoreUnreachable
-from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, LogStoreContract
+from tests.log_store_contract import (
+    ConcurrentLogStoreContract,
+    ErasableStoreContract,
+    LogStoreContract,
+    OutputStoreContract,
+)
 from tests.object_store_contract import ObjectStoreContract
 from tests.simulation.files import MemoryStore
 from tests.simulation.objects import MemoryObjects
 
 
-class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract):
+class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract, ObjectStoreContract, OutputStoreContract):
     """The contract on a folder of this machine."""
 
     def open_store(self, folder: Path) -> LocalLogStore:
@@ -31,6 +36,9 @@ class TestLocalDisk(ErasableStoreContract, ConcurrentLogStoreContract, ObjectSto
         return LocalLogStore, str(folder)
 
     def open_objects(self, folder: Path) -> LocalLogStore:
+        return LocalLogStore(str(folder))
+
+    def open_output(self, folder: Path) -> LocalLogStore:
         return LocalLogStore(str(folder))
 
 

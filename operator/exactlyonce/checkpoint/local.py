@@ -7,11 +7,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from exactlyonce.checkpoint.store import MOST_FILES, AlreadyExists, Created, CreateOutcome, Entry, FileMissing
-from exactlyonce.errors import StoreUnreachable
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, require_few
+from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.places import plain_path
 
 _CHUNK_BYTES = 1 << 20
@@ -35,15 +35,23 @@ class LocalLogStore:
         """The folder as the user named it."""
         return self._location
 
+    def folders_above(self) -> tuple[LocalLogStore, ...]:
+        """Return the folders that this one really is in, links resolved, without the root."""
+        return tuple(LocalLogStore(str(folder)) for folder in self._root.resolve().parents[:-1])
+
     def list(self, folder: str) -> tuple[Entry, ...]:
         """Return the entries of a folder; none when it does not exist."""
+        return tuple(sorted(self.entries(folder), key=lambda entry: entry.name))
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """Yield the entries of a folder."""
         with self._named("listed", folder):
             try:
-                with os.scandir(self._root / folder) as entries:
-                    found = [_entry(entry) for entry in entries]
+                listed = os.scandir(self._root / folder)
             except FileNotFoundError:
-                return ()
-        return tuple(sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name))
+                return
+            with listed:
+                yield from (found for entry in listed if (found := _entry(entry)) is not None)
 
     def read(self, path: str) -> bytes:
         """Return a file's content, or raise FileMissing."""
@@ -100,16 +108,24 @@ class LocalLogStore:
 
     def tree(self, folder: str) -> Mapping[str, int]:
         """Return every file below a folder with its size."""
-        top, found = self._root / folder, dict[str, int]()
+        found: dict[str, int] = {}
+        for path, size in self.walk(folder):
+            found[path] = size
+            require_few(len(found), f"{self._location}/{folder}".rstrip("/"))
+        return found
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield every file below a folder with its size."""
+        top = self._root / folder
         with self._named("listed", folder):
             for above, _, names in os.walk(top, onerror=_unless_missing):
                 for name in names:
                     path = Path(above) / name
-                    with suppress(FileNotFoundError):  # temporary files come and go
-                        found[path.relative_to(top).as_posix()] = path.stat().st_size
-                if len(found) > MOST_FILES:
-                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} files.")
-        return found
+                    try:
+                        size = path.stat().st_size
+                    except FileNotFoundError:
+                        continue  # temporary files come and go
+                    yield path.relative_to(top).as_posix(), size
 
     def names_after(self, folder: str, after: str) -> tuple[str, ...]:
         """Return the names of a folder's visible files that sort after `after`."""
@@ -118,8 +134,7 @@ class LocalLogStore:
                 names = os.listdir(self._root / folder)
             except FileNotFoundError:
                 return ()
-        if len(names) > MOST_FILES:
-            raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} files.")
+        require_few(len(names), f"{self._location}/{folder}".rstrip("/"))
         return tuple(sorted(name for name in names if name > after and not name.startswith(".")))
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -153,7 +168,8 @@ class LocalLogStore:
         except OSError as problem:
             reason = problem.strerror or str(problem)
             where = self._root / path
-            raise StoreUnreachable(
+            kind = StoreForbidden if isinstance(problem, PermissionError) else StoreUnreachable
+            raise kind(
                 f"The location {self._location} could not be {act} ({where}: {reason}); "
                 "make it a folder that this user may read and write."
             ) from problem

@@ -6,7 +6,6 @@ let two operators write one file, so the first write of a process to a service a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from exactlyonce.checkpoint.s3_answers import (
     CONDITION_FAILED,
     CONFLICTING,
     MISSING,
+    NOT_ALLOWED,
     UNKNOWN_CONDITION,
     WRONG_LOGIN,
     code_of,
@@ -32,8 +32,8 @@ from exactlyonce.checkpoint.s3_answers import (
     told_of,
 )
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
+from exactlyonce.checkpoint.s3_conditions import PROBE, conditions_ignored, require_conditions
 from exactlyonce.checkpoint.store import (
-    MOST_FILES,
     AlreadyExists,
     Created,
     CreateOutcome,
@@ -41,24 +41,17 @@ from exactlyonce.checkpoint.store import (
     FileMissing,
     FileTooLarge,
     Size,
+    require_few,
 )
-from exactlyonce.errors import Refused, StoreUnreachable
+from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.places import S3_PREFIX
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
-_MOST_PAGES = 1000
 _PART_BYTES = 1 << 20
 _MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
 
 _ONE_BY_ONE = TransferConfig(use_threads=False)
 """Copies run where they were asked for: a pass has a thread, and its bounds count it."""
-
-PROBE = ".exactlyonce-conditional-writes"
-"""A hidden object at the location by which a service proves that it honours conditions; not listed."""
-
-
-class ConditionsIgnored(Refused):
-    """The S3 service does not honour conditional writes, so checkpoints are not safe on it."""
 
 
 class S3LogStore:
@@ -84,32 +77,35 @@ class S3LogStore:
         """The folder as the user named it."""
         return self._location
 
+    def folders_above(self) -> tuple[S3LogStore, ...]:
+        """Return the folders that this one is in, without the bucket itself."""
+        names = self._location.removeprefix(S3_PREFIX).split("/")[:-1]
+        places = ("/".join(names[:count]) for count in range(len(names), 1, -1))
+        return tuple(S3LogStore(f"{S3_PREFIX}{place}", self._service, self._most_bytes) for place in places)
+
     def list(self, folder: str) -> tuple[Entry, ...]:
         """Return the entries of a folder; none when no key begins with its name."""
-        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         found: list[Entry] = []
+        for entry in self.entries(folder):
+            found.append(entry)
+            require_few(len(found), self._where(folder))
+        return tuple(sorted(found, key=lambda entry: entry.name))
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """Yield the entries of a folder, a page of 1,000 after another."""
+        prefix = self._below(folder)
         with self._named("listed", folder):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=prefix, Delimiter="/"
-            )
-            for number, page in enumerate(pages):
-                if number >= _MOST_PAGES:
-                    raise StoreUnreachable(
-                        f"{self._location}/{folder} has more than {number * 1000} entries, which no checkpoint has."
-                    )
+            for page in self._pages(prefix, Delimiter="/"):
                 files, folders = page.get("Contents", ()), page.get("CommonPrefixes", ())
-                found += [Entry(item["Key"][len(prefix) :], item["Size"], is_folder=False) for item in files]
+                found = [Entry(item["Key"][len(prefix) :], item["Size"], is_folder=False) for item in files]
                 found += [Entry(item["Prefix"][len(prefix) : -1], 0, is_folder=True) for item in folders]
-        # An object with the folder's own name is the mark of a folder, as Hadoop makes them.
-        kept = [entry for entry in found if entry.name and (folder or entry.name != PROBE)]
-        return tuple(sorted(kept, key=lambda entry: entry.name))
+                # An object with the folder's own name is the mark of a folder, as Hadoop makes them.
+                yield from (entry for entry in found if entry.name and (folder or entry.name != PROBE))
 
     def sizes(self) -> Iterator[Size]:
         """Return how much is below the location, one answer of up to 1,000 objects after another; hidden ones count."""
         with self._named("measured", ""):
-            for page in self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix
-            ):
+            for page in self._pages(self._prefix):
                 found = page.get("Contents", ())
                 yield Size(len(found), sum(item["Size"] for item in found))
 
@@ -145,30 +141,30 @@ class S3LogStore:
         return self._put(path, content, IfMatch=version)
 
     def tree(self, folder: str) -> Mapping[str, int]:
-        """Return every object below a folder with its size, a page of 1,000 after another."""
-        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        """Return every object below a folder with its size."""
         found: dict[str, int] = {}
+        for path, size in self.walk(folder):
+            found[path] = size
+            require_few(len(found), self._where(folder))
+        return found
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield every object below a folder with its size, a page of 1,000 after another."""
+        prefix = self._below(folder)
         with self._named("listed", folder):
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-            for page in pages:
-                found |= {item["Key"][len(prefix) :]: item["Size"] for item in page.get("Contents", ())}
-                if len(found) > MOST_FILES:
-                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} objects.")
-        # A key that ends with a slash is the mark of a folder, as Hadoop makes them.
-        return {path: size for path, size in found.items() if path and not path.endswith("/") and path != PROBE}
+            for page in self._pages(prefix):
+                found = ((item["Key"][len(prefix) :], item["Size"]) for item in page.get("Contents", ()))
+                # A key that ends with a slash is the mark of a folder, as Hadoop makes them.
+                yield from ((path, size) for path, size in found if path and path[-1] != "/" and path != PROBE)
 
     def names_after(self, folder: str, after: str) -> tuple[str, ...]:
         """Return the names of a folder's objects that sort after `after`: one request where there are at most 1,000."""
         prefix = f"{self._prefix}{folder}/"
         found: list[str] = []
         with self._named("listed", folder):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{after}"
-            )
-            for page in pages:
+            for page in self._pages(prefix, Delimiter="/", StartAfter=f"{prefix}{after}"):
                 found += [item["Key"][len(prefix) :] for item in page.get("Contents", ())]
-                if len(found) > MOST_FILES:
-                    raise StoreUnreachable(f"{self._location}/{folder} has more than {MOST_FILES} objects.")
+                require_few(len(found), self._where(folder))
         return tuple(sorted(name for name in found if name > after and not name.startswith(".")))
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -192,15 +188,14 @@ class S3LogStore:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""
         with self._named("removed", path):
             self._delete([self._prefix + path])
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=f"{self._prefix}{path}/"
-            )
-            for page in pages:
+            for page in self._pages(f"{self._prefix}{path}/"):
                 self._delete([item["Key"] for item in page.get("Contents", ())])
                 if page["IsTruncated"] and is_enough():
                     return False
-        if not self.list(""):
-            with self._named("removed", PROBE):
+        with self._named("removed", PROBE):
+            own = {self._prefix, self._prefix + PROBE}
+            first = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=len(own) + 1)
+            if {item["Key"] for item in first.get("Contents", ())} <= own:
                 self._delete([self._prefix + PROBE])
         return True
 
@@ -212,6 +207,16 @@ class S3LogStore:
         answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
         for error in answer.get("Errors", ()):
             raise ClientError({"Error": error}, "DeleteObjects")
+
+    def _below(self, folder: str) -> str:
+        return f"{self._prefix}{folder}/" if folder else self._prefix
+
+    def _where(self, path: str) -> str:
+        return f"{self._location}/{path}".rstrip("/")
+
+    def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
+        paginator = self._client.get_paginator("list_objects_v2")
+        yield from paginator.paginate(Bucket=self._bucket, Prefix=prefix, **more)
 
     def _get(self, path: str) -> tuple[bytes, str]:
         with self._named("read", path):
@@ -247,7 +252,7 @@ class S3LogStore:
                     if code in CONDITION_FAILED or (code in MISSING and "IfMatch" in condition):
                         return False
                     if code in UNKNOWN_CONDITION:
-                        raise self._ignores_conditions() from problem
+                        raise conditions_ignored(self._service, self._location) from problem
                     if code not in CONFLICTING or waited == _CONFLICT_TRIES - 1:
                         raise
                     time.sleep(_CONFLICT_SECONDS)  # S3 asks for this when two conditional writes meet
@@ -256,32 +261,18 @@ class S3LogStore:
         raise AssertionError("the last try returns or raises")
 
     def _require_conditions(self) -> None:
-        """Have the service prove once that it honours conditions, on an object that is there for nothing else."""
-        proven = (self._service.endpoint, self._bucket)
-        with _proofs_lock:
-            if proven in _proofs:
-                return
-        first = self._put(PROBE, b"", IfNoneMatch="*")
-        if (first and self._put(PROBE, b"", IfNoneMatch="*")) or self._put(PROBE, b"", IfMatch=f'"{"0" * 32}"'):
-            raise self._ignores_conditions()
-        with _proofs_lock:
-            _proofs.add(proven)
-
-    def _ignores_conditions(self) -> ConditionsIgnored:
-        return ConditionsIgnored(
-            f"{self._service.endpoint or 'The S3 service'} ignores If-None-Match or If-Match, so two operators could write one "
-            f"file at {self._location}; use a service, or a release of it, that has conditional writes."
-        )
+        require_conditions(self._service, self._location, self._bucket, self._put)
 
     @contextmanager
     def _named(self, act: str, path: str) -> Iterator[None]:
-        where = f"{self._location}/{path}".rstrip("/")
+        where = self._where(path)
         try:
             yield
         except ClientError as problem:
             if code_of(problem) in WRONG_LOGIN:
                 CLIENTS.forget_login(self._service)
-            raise StoreUnreachable(f"{where} could not be {act}: {told_of(problem, self._bucket)}") from problem
+            kind = StoreForbidden if code_of(problem) in NOT_ALLOWED else StoreUnreachable
+            raise kind(f"{where} could not be {act}: {told_of(problem, self._bucket)}") from problem
         except NoCredentialsError as problem:
             CLIENTS.forget_login(self._service)
             raise StoreUnreachable(
@@ -292,7 +283,3 @@ class S3LogStore:
             raise StoreUnreachable(
                 f"{where} could not be {act}: {silence_of(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
             ) from problem
-
-
-_proofs: set[tuple[str | None, str]] = set()
-_proofs_lock = threading.Lock()

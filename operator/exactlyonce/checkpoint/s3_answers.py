@@ -8,7 +8,7 @@ from botocore.parsers import ResponseParserError
 MISSING = {"NoSuchKey", "404", "NotFound"}
 CONDITION_FAILED = {"PreconditionFailed", "412"}
 CONFLICTING = {"ConditionalRequestConflict", "409"}
-_NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
+NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 UNKNOWN_CONDITION = {"NotImplemented", "501"}
@@ -23,7 +23,7 @@ def told_of(problem: ClientError, bucket: str) -> str:
             f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
             "names, or whom that role trusts."
         )
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         return (
             f"access is denied ({said or code}); the login needs s3:ListBucket on {bucket}, and s3:GetObject, "
             "s3:PutObject and s3:DeleteObject below it."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from exactlyonce.errors import RefusedOutside
+from exactlyonce.errors import RefusedOutside, StoreUnreachable
 
 MOST_FILES = 1_000_000
 """More files than any generation has: a location with more is not walked through."""
@@ -26,6 +26,19 @@ class FileTooLarge(RefusedOutside):
 
 class FileMissing(KeyError):
     """There is no file at that path."""
+
+
+def require_few(found: int, where: str) -> None:
+    """Require that a folder that is read whole has at most MOST_FILES files.
+
+    Raises:
+        StoreUnreachable: saying what to do.
+    """
+    if found > MOST_FILES:
+        raise StoreUnreachable(
+            f"{where} has more than {MOST_FILES:,} files, which no checkpoint and no ledger has, so it is not read; name a "
+            "folder of this stream alone, or remove what does not belong there."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +178,47 @@ class ObjectStore(Protocol):
         ...
 
 
-class FolderStore(ErasableStore, ObjectStore, Protocol):
+class OutputStore(Protocol):
+    """The part of a store that a sink of files uses: its folder has any number of files, so it is read piece by piece.
+
+    Every method raises StoreUnreachable when the storage does not answer.
+    """
+
+    @property
+    def location(self) -> str:
+        """The folder as the user names it."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; see `LogStore.read`."""
+        ...
+
+    def create(self, path: str, content: bytes) -> CreateOutcome:
+        """Create a file unless its name is taken; see `LogStore.create`."""
+        ...
+
+    def list(self, folder: str) -> tuple[Entry, ...]:
+        """Return the entries of a folder; see `LogStore.list`."""
+        ...
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """Yield the entries of a folder in any order, hidden ones too, asking the storage for more only as they are taken."""
+        ...
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield path and size in bytes of every file below a folder, as `LogStore.tree` does, however many there are."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete these files; one that is not there is as good as deleted."""
+        ...
+
+    def folders_above(self) -> tuple[OutputStore, ...]:
+        """Return the folders that this one is in, the nearest first; whether they may be read is not known."""
+        ...
+
+
+class FolderStore(ErasableStore, ObjectStore, OutputStore, Protocol):
     """A folder on a disk or on S3, with all that a checkpoint, an object log or a sink asks of it."""
 
 

@@ -95,6 +95,12 @@ class GuardedLedger:
         with opened.at_ledger.entered():
             return opened.ledger.database_identity()
 
+    def identity(self) -> str:
+        """Return which ledger this is."""
+        opened = self.opening.opened
+        with opened.at_ledger.entered():
+            return opened.ledger.identity()
+
     def prepare(self) -> None:
         """Make or migrate the schema."""
         opened = self.opening.opened

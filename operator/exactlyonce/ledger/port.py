@@ -191,6 +191,10 @@ class Ledger(Protocol):
         """Return which database this is."""
         ...
 
+    def identity(self) -> str:
+        """Return which ledger this is; a database may hold several, and each has another text."""
+        ...
+
     def prepare(self) -> None:
         """Make or migrate the ledger's schema; safe to call at every start and by several processes at once."""
         ...

@@ -35,9 +35,11 @@ def visible_before_the_ledger_knows() -> Iterator[None]:
 def orphans_of_running_drivers() -> Iterator[None]:
     """Every file that no manifest names is removed as an orphan, also one that a driver has just written."""
 
-    def all_unnamed(listed: Mapping[str, int], manifests: Any, *stand: Any) -> tuple[Orphan, ...]:
+    def all_unnamed(listed: Mapping[str, int], columns: Any, manifests: Any, *stand: Any) -> tuple[Orphan, ...]:
         named = {file.path for manifest in manifests for file in manifest.files}
-        return tuple(Orphan(path, size) for path, size in listed.items() if Write.of_path(path) and path not in named)
+        return tuple(
+            Orphan(path, size) for path, size in listed.items() if Write.of_path(path, columns) and path not in named
+        )
 
     with mock.patch.object(orphans, "orphans", all_unnamed):
         yield

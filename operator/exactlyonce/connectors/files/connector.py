@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.checkpoint.locations import open_folder
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.spec import FilesSink
@@ -20,7 +20,7 @@ class FilesFolder:
     """An `OutputFolder`."""
 
     sink: FilesSink
-    store: ErasableStore
+    store: FolderStore
 
     @property
     def location(self) -> str:
@@ -37,14 +37,11 @@ class FilesFolder:
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Remove orphans; an attempt's own folder goes as a whole, since nothing in it can land if one file cannot."""
-        for place in dict.fromkeys(_place(orphan.path) for orphan in orphans):
-            self.store.remove(place)
-
-
-def _place(path: str) -> str:
-    if not path.startswith(f"{WRITING}/"):
-        return path
-    return f"{WRITING}/{path.removeprefix(f'{WRITING}/').partition('/')[0]}"
+        paths = [orphan.path for orphan in orphans]
+        unfinished = [path.removeprefix(f"{WRITING}/") for path in paths if path.startswith(f"{WRITING}/")]
+        self.store.delete([path for path in paths if not path.startswith(f"{WRITING}/")])
+        for attempt in dict.fromkeys(path.partition("/")[0] for path in unfinished):
+            self.store.remove(f"{WRITING}/{attempt}")
 
 
 def address_of(sink: FilesSink, path: str) -> str:

@@ -6,13 +6,16 @@ rendered from it and follows it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.errors import Refused
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 
@@ -20,11 +23,29 @@ VERSION = 1
 WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
 
-_WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})")
+_WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class ManifestUnreadable(Refused):
     """The ledger holds a manifest that this release cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes files: the driver of an epoch, in a life of its stream.
+
+    A stream that was deleted, or whose ledger was lost, counts epochs and batches from the start again, so they alone do not
+    say whose a file is. A life begins with the stream's row in the ledger and ends with its token: at the latest when the row
+    is gone.
+    """
+
+    epoch: Epoch
+    life: str
+
+    @classmethod
+    def of(cls, stream: StreamRow) -> Author:
+        """Return the driver that has claimed a stream. Names of files are public and the token is not, so it is hashed."""
+        return cls(stream.epoch, hashlib.sha256(stream.token.encode()).hexdigest()[:16])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +55,39 @@ class Write:
     No two attempts share a name, not even two of one batch in one epoch, so no attempt ever touches another's files.
     """
 
-    epoch: Epoch
+    author: Author
     batch: BatchNumber
     random: str
 
     @classmethod
-    def draw(cls, epoch: Epoch, batch: BatchNumber) -> Write:
+    def draw(cls, author: Author, batch: BatchNumber) -> Write:
         """Return a new attempt."""
-        return cls(epoch, batch, secrets.token_hex(8))
+        return cls(author, batch, secrets.token_hex(8))
 
     @property
     def name(self) -> str:
-        """The name, such as 3-17-0123456789abcdef."""
-        return f"{self.epoch}-{self.batch}-{self.random}"
+        """The name, such as 3-17-fedcba9876543210-0123456789abcdef: epoch, batch, life and the attempt's own number."""
+        return f"{self.author.epoch}-{self.batch}-{self.author.life}-{self.random}"
 
     @classmethod
-    def of_path(cls, path: str) -> Write | None:
+    def of_path(cls, path: str, partition_by: Sequence[str]) -> Write | None:
         """Return the attempt that made the file at a path relative to the sink's; None for a file that no attempt made.
 
-        Its name begins the file's own name, or is that of the attempt's folder below WRITING.
+        Its name begins the file's own name, in the folders of the stream's own partitions, or is that of the attempt's folder
+        below WRITING.
         """
-        is_written = path.startswith(f"{WRITING}/")
-        part = path.removeprefix(f"{WRITING}/").split("/")[0] if is_written else path.split("/")[-1].removeprefix(".")
-        found = _WRITE.fullmatch(part) if is_written else _WRITE.match(part)
-        if found is None or (not is_written and part[found.end() :][:1] != "-"):
+        *folders, name = path.split("/")
+        if path.startswith(f"{WRITING}/"):
+            found = _WRITE.fullmatch(path.removeprefix(f"{WRITING}/").split("/")[0])
+        elif len(folders) == len(partition_by) and all(map(str.startswith, folders, (f"{it}=" for it in partition_by))):
+            found = _WRITE.match(name.removeprefix("."))
+            if found is not None and name.removeprefix(".")[found.end() :][:1] != "-":
+                return None
+        else:
             return None
-        return cls(Epoch(int(found[1])), BatchNumber(int(found[2])), found[3])
+        if found is None:
+            return None
+        return cls(Author(Epoch(int(found[1])), found[3]), BatchNumber(int(found[2])), found[4])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import islice
 
-from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER
 from exactlyonce.connectors.files.spec import FilesSink
-from exactlyonce.errors import ExactlyOnceError, Refused, RefusedOutside, StoreUnreachable
+from exactlyonce.errors import ExactlyOnceError, Refused, RefusedOutside, StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 
 MARKER = "_exactlyonce/stream.json"
@@ -51,46 +51,106 @@ class Tenant:
         """Render it; equal tenants give equal bytes."""
         return json.dumps(asdict(self), sort_keys=True).encode()
 
+    @classmethod
+    def parsed(cls, content: bytes) -> Tenant | None:
+        """Return what `to_bytes` rendered; None for anything else."""
+        try:
+            found = json.loads(content)
+        except ValueError:
+            return None
+        texts = ("stream", "ledger", "format", "manifest")
+        if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in texts):
+            return None
+        columns = found.get("partition_by")
+        if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+            return None
+        return cls(found["stream"], found["ledger"], found["format"], tuple(columns), found["manifest"])
 
-def take_place(store: LogStore, tenant: Tenant) -> None:
-    """Make the folder the tenant's, or find that it is; nothing is written to a folder of anybody else.
+
+def take_place(store: OutputStore, tenant: Tenant) -> None:
+    """Make the folder the tenant's, or find that it is; nothing is written to a folder of anybody else, or within it.
+
+    The marker is read first: a folder that is the tenant's may hold any number of files, and is not listed.
 
     Raises:
         PathNotWritable, PathOfAnother: if the tenant cannot use it.
     """
     try:
-        names = [entry.name for entry in store.list("") if not entry.name.startswith(".")]
-        first, *_ = MARKER.split("/")
-        if first not in names:
-            _require_empty(store.location, names)
-        outcome = store.create(MARKER, tenant.to_bytes())
+        found = _marker_of(store)
+        _require_none_above(store)
+        if found is None:
+            found = _marked(store, tenant)
     except StoreUnreachable as problem:
         raise PathNotWritable(
             f"The path {store.location} of the files sink cannot be written: {_reason(problem)}. Let the driver create and "
             "list files there."
         ) from problem
-    if isinstance(outcome, AlreadyExists) and outcome.content != tenant.to_bytes():
-        raise PathOfAnother(_difference(store.location, outcome.content, tenant))
+    if found != tenant.to_bytes():
+        raise PathOfAnother(_difference(store.location, found, tenant))
 
 
-def require_own(store: LogStore, stream: str, ledger: str) -> None:
-    """Require that the folder is this stream's, and that this ledger decides what counts there.
+def _marked(store: OutputStore, tenant: Tenant) -> bytes:
+    """Write the marker to a folder that holds nothing else, and return the one that is there then."""
+    names = _first_names(store)
+    if names:
+        found = _marker_of(store)  # another driver may have written it, and files, since it was looked for
+        if found is not None:
+            return found
+        raise PathOfAnother(_not_empty(store, names))
+    outcome = store.create(MARKER, tenant.to_bytes())
+    return outcome.content if isinstance(outcome, AlreadyExists) else tenant.to_bytes()
+
+
+def _marker_of(store: OutputStore) -> bytes | None:
+    try:
+        return store.read(MARKER)
+    except FileMissing:
+        return None
+
+
+def _require_none_above(store: OutputStore) -> None:
+    """Require that no folder above is a stream's: each could take the other's files for its own.
+
+    A login that reaches the sink's own folder alone is as it should be, so what it may not read is left out.
+    """
+    for above in store.folders_above():
+        try:
+            found = _marker_of(above)
+        except StoreForbidden:
+            continue
+        if found is not None:
+            raise PathOfAnother(
+                f"The path {store.location} is inside {above.location}, the folder of a stream that {MARKER} there names. Use "
+                "a path outside of it; or remove that file, if its stream is gone for good."
+            )
+
+
+def _first_names(store: OutputStore) -> list[str]:
+    """Return the first names in the folder, without hidden ones and without what a marker that was begun has left."""
+    names = (entry.name for entry in store.entries("") if not entry.name.startswith("."))
+    found = sorted(islice(names, _MOST_NAMES + 1))
+    begun, *_ = MARKER.split("/")
+    is_begun = found == [begun] and next(iter(store.walk(begun)), None) is None
+    return [] if is_begun else found
+
+
+def require_own(store: OutputStore, stream: str, ledger: str) -> Tenant:
+    """Require that the folder is this stream's, and that this ledger decides what counts there; return whose it is.
 
     Raises:
         PathOfAnother: if it is not, or nothing says so.
     """
-    try:
-        found = _parsed(store.read(MARKER))
-    except FileMissing:
-        found = None
+    content = _marker_of(store)
+    found = None if content is None else Tenant.parsed(content)
     if found is None:
         raise PathOfAnother(
             f"{store.location}/{MARKER} is missing or cannot be read, so nobody knows whose files these are; restore it first."
         )
-    if found.get("stream") != stream:
+    if found.stream != stream:
         raise PathOfAnother(_of_another_stream(store.location, stream))
-    if found.get("ledger") != ledger:
-        raise PathOfAnother(_of_another_ledger(store.location, stream))
+    if found.ledger != ledger:
+        raise PathOfAnother(_of_another_ledger(store.location, stream, ledger))
+    return found
 
 
 def _reason(problem: ExactlyOnceError) -> str:
@@ -98,55 +158,46 @@ def _reason(problem: ExactlyOnceError) -> str:
     return str(problem.__cause__ if isinstance(problem.__cause__, OSError) else problem).rstrip(".")
 
 
-def _require_empty(location: str, names: list[str]) -> None:
-    if FOLDER in names:
-        raise PathOfAnother(
-            f"The path {location} holds {FOLDER} of another query, whose batches would be taken for this stream's. Use a path "
-            "of this stream alone."
+def _not_empty(store: OutputStore, names: list[str]) -> str:
+    if next(store.entries(FOLDER), None) is not None:
+        return (
+            f"The path {store.location} holds {FOLDER} of another query, whose batches would be taken for this stream's. Use a "
+            "path of this stream alone."
         )
-    if names:
-        raise PathOfAnother(
-            f"The path {location} holds files that this stream did not write ({_some(names)}); readers would count them "
-            "with its rows. Use an empty path."
-        )
+    return (
+        f"The path {store.location} holds files that this stream did not write ({_some(names)}); readers would count them "
+        f"with its rows. Use an empty path, or restore {MARKER} if it was removed."
+    )
 
 
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[object]) -> str:
     """Return the first of some names, and whether there are more."""
-    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    return ", ".join(map(str, names[:_MOST_NAMES])) + (", …" if len(names) > _MOST_NAMES else "")
 
 
 def _difference(location: str, content: bytes, tenant: Tenant) -> str:
-    found = _parsed(content)
+    found = Tenant.parsed(content)
     if found is None:
         return (
             f"{location}/{MARKER} cannot be read, so nobody knows whose the path is; use a path of this stream alone."
         )
-    if found.get("stream") != tenant.stream:
+    if found.stream != tenant.stream:
         return _of_another_stream(location, tenant.stream)
-    if found.get("ledger") != tenant.ledger:
-        return _of_another_ledger(location, tenant.stream)
+    if found.ledger != tenant.ledger:
+        return _of_another_ledger(location, tenant.stream, tenant.ledger)
     changed = [
-        f"{word} was {found.get(field)!r} and is {now!r}"
-        for word, field, now in (
-            ("format", "format", tenant.format),
-            ("partitionBy", "partition_by", list(tenant.partition_by)),
-            ("manifest", "manifest", tenant.manifest),
+        f"{word} was {was!r} and is {now!r}"
+        for word, was, now in (
+            ("format", found.format, tenant.format),
+            ("partitionBy", list(found.partition_by), list(tenant.partition_by)),
+            ("manifest", found.manifest, tenant.manifest),
         )
-        if found.get(field) != now
+        if was != now
     ]
     return (
         f"The files that have landed in {location} were written otherwise: {'; '.join(changed)}. No reader could read them "
         "together. Set it back, or use another path."
     )
-
-
-def _parsed(content: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(content)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _of_another_stream(location: str, stream: str) -> str:
@@ -157,30 +208,30 @@ def _of_another_stream(location: str, stream: str) -> str:
     )
 
 
-def _of_another_ledger(location: str, stream: str) -> str:
+def _of_another_ledger(location: str, stream: str, ledger: str) -> str:
     return (
         f"The path {location} was written by {stream} with another ledger, which alone knows what landed there; {MARKER} "
-        "there says which. Use that ledger, or another path."
+        f"there says which. Use that ledger, or another path; if its content was moved to this ledger, write {ledger!r} there "
+        "as the value of ledger."
     )
 
 
-def require_files(store: LogStore, manifests: Mapping[BatchNumber, Manifest]) -> None:
+def require_files(store: OutputStore, manifests: Mapping[BatchNumber, Manifest]) -> None:
     """Require that every file that has landed is there with its size.
 
     Raises:
-        FilesLost: naming the batches and the first files.
+        FilesLost: naming the first batches and files.
     """
-    there = store.tree("")
-    lost = [
-        (batch, file.path)
-        for batch, manifest in sorted(manifests.items())
-        for file in manifest.files
-        if there.get(file.path) != file.size_bytes
-    ]
+    lost = {
+        file.path: (file.size_bytes, batch) for batch, manifest in sorted(manifests.items()) for file in manifest.files
+    }
+    for path, size in store.walk("") if lost else ():
+        if lost.get(path, (None, None))[0] == size:
+            del lost[path]
     if lost:
-        batches = ", ".join(str(batch) for batch in dict.fromkeys(batch for batch, _ in lost))
-        paths = [path for _, path in lost]
+        batches = list(dict.fromkeys(batch for _, batch in lost.values()))
         raise FilesLost(
-            f"{len(lost)} files that have landed are missing from {store.location} or have another size ({_some(paths)}), of "
-            f"batches {batches}: somebody deleted or replaced them. Restore them, or start the stream over at another path."
+            f"Files that have landed are missing from {store.location} or have another size: {len(lost)} of them "
+            f"({_some(list(lost))}), of {len(batches)} batches ({_some(batches)}). Somebody deleted or replaced them; restore "
+            "them, or start the stream over at another path."
         )

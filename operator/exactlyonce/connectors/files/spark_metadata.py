@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from exactlyonce.checkpoint.store import AlreadyExists, ErasableStore, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.spark_log import (
     COMPACT_INTERVAL,
@@ -38,7 +38,7 @@ class SparkMetadata:
 
     def __init__(
         self,
-        store: ErasableStore,
+        store: OutputStore,
         location: str,
         reached: Reached = lambda point, batch: None,
         clock: Callable[[], float] = time.monotonic,
@@ -119,9 +119,7 @@ class SparkMetadata:
             return
         oldest_kept = max(old) - COMPACT_INTERVAL
         self._compacted = [(batch, written) for batch, written in self._compacted if batch > max(old)]
-        for batch in sorted(self._batches()):
-            if batch < oldest_kept:
-                self._store.remove(f"{FOLDER}/{name_of(batch)}")
+        self._store.delete([f"{FOLDER}/{name_of(batch)}" for batch in sorted(self._batches()) if batch < oldest_kept])
 
     def _batches(self) -> list[BatchNumber]:
         found = (batch_of(entry.name) for entry in self._store.list(FOLDER))

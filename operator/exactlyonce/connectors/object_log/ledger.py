@@ -58,6 +58,10 @@ class ObjectLogLedger:
             origin = self._log.origin()
             return DatabaseIdentity("" if origin is None else origin.log_id, 0)
 
+    def identity(self) -> str:
+        """Return which ledger this is: a log is one ledger."""
+        return str(self.database_identity())
+
     def prepare(self) -> None:
         """Make the log, unless it is there.
 

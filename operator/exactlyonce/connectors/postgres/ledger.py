@@ -117,6 +117,10 @@ class PostgresLedger:
 
         return DatabaseIdentity(*self._pool.ask(question))
 
+    def identity(self) -> str:
+        """Return the database and the schema."""
+        return f"{self.database_identity()} schema {self.schema}"
+
     def forget(self, stream_id: str, owner: Owner) -> None:
         """Delete every row of a stream that belongs to `owner`; done again, it finds none. The target table is left as it is.
 

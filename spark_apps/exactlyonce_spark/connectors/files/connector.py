@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.locations import open_folder
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.columns import (
     POSITION_COLUMNS,
     ColumnsUnfit,
@@ -16,6 +16,7 @@ from exactlyonce.connectors.files.columns import (
     require_columns,
     require_positions,
 )
+from exactlyonce.connectors.files.manifest import Author
 from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.ledger.fence import Permit
@@ -31,9 +32,10 @@ class PreparedFolder:
     """A `PreparedSink`: the folder, which is looked at once the columns are known and before the first batch."""
 
     sink: FilesSink
-    store: ErasableStore
+    store: OutputStore
     ledger: Ledger
     permit: Permit
+    author: Author
     _renamed: dict[str, str] = field(default_factory=dict)
     _columns: dict[str, Type] = field(default_factory=dict)
 
@@ -59,10 +61,8 @@ class PreparedFolder:
         """Return the folder, which is the stream's and shows all that has landed."""
         from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 
-        tenant = Tenant.of(self.sink, self.permit.stream_id, str(self.ledger.database_identity()))
-        target = FilesTarget(
-            self.store, SparkFileWriter(self.sink, self._renamed), tenant, self.permit.epoch, self._columns
-        )
+        tenant = Tenant.of(self.sink, self.permit.stream_id, self.ledger.identity())
+        target = FilesTarget(self.store, SparkFileWriter(self.sink, self._renamed), tenant, self.author, self._columns)
         recover_manifests(self.ledger, self.permit, target)
         return target, NoTasks(self.permit.stream_id)
 
@@ -77,7 +77,7 @@ class FilesConnector:
         sink = spec.sink.spec
         assert isinstance(sink, FilesSink), "the registry gives each connector its own spec"
         store = open_folder(sink.place_on_s3 or sink.path, secrets(sink.secret_ref))
-        return PreparedFolder(sink, store, ledger, permit)
+        return PreparedFolder(sink, store, ledger, permit, Author.of(stream))
 
 
 SINK = FilesConnector()

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exactlyonce.checkpoint.store import ErasableStore, FileMissing
+from exactlyonce.checkpoint.store import FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.place import FilesLost, Tenant, require_files, take_place
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
-from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.target import ManifestTarget, Prepared
 
@@ -44,19 +44,19 @@ class FilesTarget(ManifestTarget):
     """The folder of one stream, for one driver. Nothing is written before `recover`."""
 
     def __init__(
-        self, store: ErasableStore, writer: FileWriter, tenant: Tenant, epoch: Epoch, columns: Mapping[str, Type]
+        self, store: OutputStore, writer: FileWriter, tenant: Tenant, author: Author, columns: Mapping[str, Type]
     ) -> None:
         self._store = store
         self._writer = writer
         self._tenant = tenant
-        self._epoch = epoch
+        self._author = author
         self._columns = columns
         shows = tenant.manifest == ManifestKind.SPARK_METADATA
         self._log = SparkMetadata(store, store.location, reached) if shows else None
 
     def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
         """Write the rows of a batch."""
-        written = self._writer.write(Write.draw(self._epoch, batch), rows)
+        written = self._writer.write(Write.draw(self._author, batch), rows)
         manifest = Manifest(batch, written.rows, written.files, schemas.digest(self._columns))
         return Prepared(manifest.to_json(), manifest.rows)
 
