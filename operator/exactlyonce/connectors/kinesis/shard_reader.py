@@ -1,0 +1,223 @@
+"""A shard is read on from a position, without a gap that nobody notices.
+
+An iterator says nothing of what has expired in front of it: a read behind a record that is gone starts at the oldest one
+that is left. So a read behind record S asks for S itself, which must come first. Within one chain of iterators nothing can
+expire unseen either: an iterator lives for five minutes, and where the records behind it come near their retention, S is asked
+for again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+
+from exactlyonce.connectors.kinesis.aggregation import RawRecord
+from exactlyonce.connectors.kinesis.answers import IteratorExpired, SequenceNumberRefused, ShardMissing
+from exactlyonce.connectors.kinesis.client import MOST_RECORDS, KinesisClient, Page, SeenTip
+from exactlyonce.connectors.kinesis.positions import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtShardEnd,
+    AtTrimHorizon,
+    InsideRecord,
+    position_after_record,
+    read_from,
+    to_text,
+)
+from exactlyonce.errors import Refused, SourceUnreachable
+
+_LEAST_RETENTION = timedelta(hours=24)  # Kinesis keeps records for a day at least
+_ITERATOR_LIVES = timedelta(minutes=5)
+_MARGIN = timedelta(hours=1)
+_SEEKS = 5
+_LOOKS_AT_TIP = 3
+_MOST_EMPTY_PAGES = 10_000
+
+
+class PositionExpired(Refused):
+    """The record in front of a position is not in the shard any more, so records behind it may be gone as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Records behind the position of the fetch before, in order, and the position behind them.
+
+    A record in which that position lies is among them, whole. `milliseconds_behind` is 0 only if nothing more was there.
+    """
+
+    records: tuple[RawRecord, ...]
+    position: int
+    milliseconds_behind: int
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the shard was split or merged, and nothing will ever follow."""
+        return self.position == SHARD_END
+
+
+def first_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, most: int = MOST_RECORDS) -> Page:
+    """Return the first page with records, or an empty one at the tip or the end of the shard.
+
+    Kinesis may answer empty pages before either, and the tip is looked at more than once, as much depends on it.
+    """
+    tips = 0
+    for _ in range(_MOST_EMPTY_PAGES):
+        page = client.records(stream, shard_id, iterator, most)
+        tips += not page.milliseconds_behind
+        if page.records or page.next_iterator is None or tips == _LOOKS_AT_TIP:
+            return page
+        iterator = page.next_iterator
+    raise SourceUnreachable(f"Shard {shard_id} of stream {stream} answers without records and without an end.")
+
+
+class ShardReader:
+    """Reads one shard of one stream on from a position; its iterator and what a page held too much stay between calls."""
+
+    def __init__(self, client: KinesisClient, stream: str, shard_id: str, position: int) -> None:
+        read_from(position)  # raises MalformedPosition
+        self._client = client
+        self._stream = stream
+        self._shard_id = shard_id
+        self._position = position
+        """Behind what was handed out."""
+        self._reached = position
+        """Behind what was read."""
+        self._held: deque[RawRecord] = deque()
+        self._iterator: str | None = None
+        self._behind = 0
+        self._asked_at = (0.0, 0.0)
+
+    @property
+    def position(self) -> int:
+        """Where the next fetch starts."""
+        return self._position
+
+    def fetch(self, most_bytes: int) -> Fetched:
+        """Return the next records, of about `most_bytes` and one at least; none if Kinesis gives an empty answer.
+
+        Makes one GetRecords, or none while records of the last one are left; more where it has to seek.
+
+        Raises:
+            PositionExpired: if records at the position may be gone.
+            OriginMissing, SourceRefused, SourceUnreachable: by situation.
+        """
+        if not self._held and self._reached != SHARD_END:
+            self._read()
+        taken = self._take(most_bytes)
+        if self._held:
+            self._position = position_after_record(taken[-1].sequence_number)
+        else:
+            self._position = self._reached
+        return Fetched(taken, self._position, max(self._behind, 1) if self._held else self._behind)
+
+    def _take(self, most_bytes: int) -> tuple[RawRecord, ...]:
+        taken: list[RawRecord] = []
+        size = 0
+        while self._held and (not taken or size + len(self._held[0].data) <= most_bytes):
+            taken.append(self._held.popleft())
+            size += len(taken[-1].data)
+        return tuple(taken)
+
+    def _read(self) -> None:
+        """Read one page, or seek first where there is no iterator or it can no longer be relied upon."""
+        for _ in range(_SEEKS):
+            try:
+                if self._iterator is None or self._may_skip():
+                    self._seek()
+                else:
+                    self._accept(self._page(self._iterator))
+                return
+            except IteratorExpired:
+                self._iterator = None
+        raise SourceUnreachable(f"Iterators of {self._where} expire as soon as they are made.")
+
+    def _note_time(self) -> None:
+        """Before a call: what is added while it is under way may be missing in its answer."""
+        self._asked_at = self._client.clock.elapsed_seconds(), self._client.clock.wall_seconds()
+
+    def _page(self, iterator: str) -> Page:
+        self._note_time()
+        return self._client.records(self._stream, self._shard_id, iterator)
+
+    def _accept(self, page: Page) -> None:
+        """Take a page that continues what was read."""
+        self._held.extend(page.records)
+        self._iterator, self._behind = page.next_iterator, page.milliseconds_behind
+        if page.next_iterator is None:
+            self._reached, self._behind = SHARD_END, 0
+        elif page.records:
+            self._reached = position_after_record(page.records[-1].sequence_number)
+        if not page.records and not self._behind and self._reached != SHARD_END:
+            created = self._client.described(self._stream).created
+            self._client.tips[self._stream, self._shard_id] = SeenTip(self._reached, created, *self._asked_at)
+
+    def _seek(self) -> None:
+        self._iterator = None
+        match read_from(self._reached):
+            case AtTrimHorizon():
+                self._accept(self._page(self._iterator_of(ShardIteratorType="TRIM_HORIZON")))
+            case AfterRecord(sequence_number):
+                self._seek_record(sequence_number, is_wanted=False)
+            case InsideRecord(sequence_number, _):
+                self._seek_record(sequence_number, is_wanted=True)
+            case AtShardEnd():
+                pass
+
+    def _seek_record(self, sequence_number: int, *, is_wanted: bool) -> None:
+        """Read from a record on, which must come first; it is handed out only if it `is_wanted`."""
+        try:
+            iterator = self._iterator_of(
+                ShardIteratorType="AT_SEQUENCE_NUMBER", StartingSequenceNumber=str(sequence_number)
+            )
+        except (ShardMissing, SequenceNumberRefused) as problem:
+            raise PositionExpired(f"{self._what}: {problem}") from problem
+        self._note_time()
+        page = first_page(self._client, self._stream, self._shard_id, iterator)
+        if not page.records or page.records[0].sequence_number != sequence_number:
+            if is_wanted or not self._was_at_tip():
+                raise self._expired(page)
+            self._accept(page)
+            return
+        first = 0 if is_wanted else 1
+        self._accept(Page(page.records[first:], page.next_iterator, page.milliseconds_behind))
+
+    def _was_at_tip(self) -> bool:
+        """Whether nothing was behind this position so lately that what came since cannot have expired."""
+        seen = self._client.tips.get((self._stream, self._shard_id))
+        if seen is None or seen.position != self._reached:
+            return False
+        clock = self._client.clock
+        # Whichever clock says more: one may have been set back, the other stands still in a suspended machine.
+        elapsed = max(clock.elapsed_seconds() - seen.elapsed_seconds, clock.wall_seconds() - seen.wall_seconds)
+        stream = self._client.describe(self._stream)
+        return stream.created == seen.created and timedelta(seconds=elapsed) < stream.retention
+
+    def _may_skip(self) -> bool:
+        """Whether the records that come next may be so old that some expire before they are read."""
+        clock = self._client.clock
+        elapsed = max(clock.elapsed_seconds() - self._asked_at[0], clock.wall_seconds() - self._asked_at[1])
+        oldest = timedelta(seconds=elapsed, milliseconds=self._behind) + _ITERATOR_LIVES + _MARGIN
+        if self._reached == TRIM_HORIZON or oldest < _LEAST_RETENTION:
+            return False
+        return oldest >= self._client.described(self._stream).retention
+
+    def _iterator_of(self, **start: str) -> str:
+        return self._client.iterator(self._stream, self._shard_id, **start)
+
+    def _expired(self, page: Page) -> PositionExpired:
+        found = f"the oldest record left is {page.records[0].sequence_number}" if page.records else "no record is left"
+        return PositionExpired(
+            f"{self._what}: {found}. The records between may have passed the stream's retention; how many is not known."
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"shard {self._shard_id} of stream {self._stream}"
+
+    @property
+    def _what(self) -> str:
+        return (
+            f"The record at which the position {to_text(self._reached)} of {self._where} stands is not there any more"
+        )

@@ -1,0 +1,356 @@
+"""Reading a shard on from a position: nothing is left out unnoticed, whatever Kinesis answers."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from exactlyonce.connectors.kinesis.aggregation import MAGIC, user_records
+from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.positions import (
+    SHARD_END,
+    TRIM_HORIZON,
+    UserRecord,
+    position_after_record,
+)
+from exactlyonce.connectors.kinesis.reading import (
+    PositionExpired,
+    RangeIncomplete,
+    ShardReader,
+    first_record,
+    read_range,
+    record_before,
+)
+from exactlyonce.errors import OriginMissing, SourceUnreachable
+from tests.kinesis_api import ITERATOR_SECONDS, SHARD, STREAM, KinesisApi, StoredShard, client_of, refusal
+
+LARGE = 1 << 30
+DAY_SECONDS = 24 * 3600.0
+
+
+@pytest.fixture
+def api() -> KinesisApi:
+    return KinesisApi()
+
+
+@pytest.fixture
+def client(api: KinesisApi) -> KinesisClient:
+    return client_of(api, api.time)
+
+
+def reader_at(client: KinesisClient, position: int) -> ShardReader:
+    return ShardReader(client, STREAM, SHARD, position)
+
+
+def texts(*names: object) -> list[bytes]:
+    return [str(name).encode() for name in names]
+
+
+def aggregated(*data: bytes) -> bytes:
+    """An aggregate of short user records, encoded by the test."""
+    records = b"".join(
+        b"\x1a" + bytes([4 + len(one)]) + b"\x08\x00\x1a" + bytes([len(one)]) + one for one in data if len(one) < 100
+    )
+    message = b"\x0a\x01k" + records
+    return MAGIC + message + hashlib.md5(message).digest()
+
+
+def read_all(reader: ShardReader, most_bytes: int = LARGE) -> list[bytes]:
+    """Fetch until nothing is left or the shard ends."""
+    found: list[bytes] = []
+    while True:
+        fetched = reader.fetch(most_bytes)
+        found += [record.data for record in fetched.records]
+        assert fetched.position == reader.position
+        if fetched.at_end or not (fetched.records or fetched.milliseconds_behind):
+            return found
+
+
+def range_of(client: KinesisClient, start: int, end: int) -> list[bytes]:
+    return [record.data for record in read_range(client, STREAM, SHARD, start, end)]
+
+
+def test_a_reader_goes_on_where_it_stood_and_reads_each_record_once(api: KinesisApi, client: KinesisClient) -> None:
+    api.put(*texts(*range(10)))
+    reader = reader_at(client, TRIM_HORIZON)
+    assert read_all(reader) == texts(*range(10))
+    numbers = api.put(*texts(10, 11))
+    assert read_all(reader) == texts(10, 11)
+    assert reader.position == position_after_record(numbers[-1])
+    assert api.calls["get_shard_iterator"] == 1
+
+
+def test_a_position_in_the_middle_starts_with_the_record_behind_it(api: KinesisApi, client: KinesisClient) -> None:
+    numbers = api.put(*texts(*range(6)))
+    assert read_all(reader_at(client, position_after_record(numbers[2]))) == texts(3, 4, 5)
+    assert read_all(reader_at(client, position_after_record(numbers[5]))) == []
+
+
+def test_a_position_inside_an_aggregate_starts_with_the_whole_record(api: KinesisApi, client: KinesisClient) -> None:
+    first, inside, _ = api.put(b"before", aggregated(b"a", b"b", b"c"), b"behind")
+    fetched = reader_at(client, UserRecord(inside, 2).position).fetch(LARGE)
+    assert fetched.records[0].sequence_number == inside
+    assert first not in [record.sequence_number for record in fetched.records]
+
+
+@pytest.mark.parametrize("position_of", [position_after_record, lambda number: UserRecord(number, 1).position])
+def test_a_position_whose_record_has_expired_is_refused(
+    api: KinesisApi, client: KinesisClient, position_of: object
+) -> None:
+    assert callable(position_of)
+    numbers = api.put(aggregated(b"a", b"b"), b"lost", b"left")
+    api.expire(2)
+    with pytest.raises(PositionExpired) as refused:
+        reader_at(client, position_of(numbers[0])).fetch(LARGE)
+    assert SHARD in str(refused.value)
+    assert STREAM in str(refused.value)
+    assert f"the oldest record left is {numbers[2]}" in str(refused.value)
+    api.expire(1)
+    with pytest.raises(PositionExpired, match="no record is left"):
+        reader_at(client, position_of(numbers[0])).fetch(LARGE)
+
+
+def test_the_position_in_a_shard_that_is_listed_no_more_has_expired(api: KinesisApi, client: KinesisClient) -> None:
+    (number,) = api.put(b"x")
+    del api.shards[SHARD]
+    with pytest.raises(PositionExpired, match="lists shard"):
+        reader_at(client, position_after_record(number)).fetch(LARGE)
+    api.is_missing = True
+    with pytest.raises(OriginMissing, match="There is no stream orders in Kinesis in eu-west-1"):
+        reader_at(client, position_after_record(number)).fetch(LARGE)
+
+
+def test_records_that_expire_behind_a_live_iterator_are_not_skipped_unnoticed(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    """Kinesis goes on at the oldest record that is left and says nothing of those before it."""
+    api.put(*texts(*range(6)))
+    api.time.seconds += DAY_SECONDS - 100
+    reader = reader_at(client, TRIM_HORIZON)
+    assert [record.data for record in reader.fetch(LARGE).records] == texts(0, 1, 2)
+    api.time.seconds += 90
+    assert read_all(reader) == texts(3, 4, 5), "none has expired yet"
+    reader = reader_at(client, TRIM_HORIZON)
+    reader.fetch(LARGE)
+    api.put(b"later")
+    api.time.seconds += 60
+    api.expire_by_age()
+    with pytest.raises(PositionExpired):
+        reader.fetch(LARGE)
+
+
+def test_a_stream_with_a_longer_retention_is_not_asked_twice_for_a_record(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    api.retention_hours = 168
+    api.put(*texts(*range(30)))
+    api.time.seconds += 3 * DAY_SECONDS
+    assert read_all(reader_at(client, TRIM_HORIZON)) == texts(*range(30))
+    assert api.calls["get_shard_iterator"] == 1
+
+
+def test_an_expired_iterator_is_replaced_at_the_same_position(api: KinesisApi, client: KinesisClient) -> None:
+    api.put(*texts(0, 1, 2, 3))
+    reader = reader_at(client, TRIM_HORIZON)
+    reader.fetch(LARGE)
+    api.time.seconds += ITERATOR_SECONDS + 1
+    assert read_all(reader) == texts(3)
+    assert api.calls["get_shard_iterator"] == 2
+
+
+def test_a_shard_that_was_idle_for_longer_than_the_retention_is_read_on(api: KinesisApi, client: KinesisClient) -> None:
+    """Its last record has expired; but nothing came after it, as the same process has seen."""
+    (number,) = api.put(b"old")
+    reader = reader_at(client, TRIM_HORIZON)
+    for _ in range(30):
+        read_all(reader)
+        api.time.seconds += 3600
+    api.expire_by_age()
+    api.put(b"new")
+    assert read_all(reader) == [b"new"]
+    api.expire(2)
+    api.put(b"newest")
+    of_another_process = reader_at(client_of(api, api.time), position_after_record(number))
+    with pytest.raises(PositionExpired):
+        read_all(of_another_process)
+
+
+def test_what_was_seen_longer_ago_than_the_retention_proves_nothing(api: KinesisApi, client: KinesisClient) -> None:
+    api.put(b"old")
+    reader = reader_at(client, TRIM_HORIZON)
+    read_all(reader)
+    api.put(b"lost")
+    api.time.seconds += DAY_SECONDS + 60
+    api.expire_by_age()
+    api.put(b"new")
+    with pytest.raises(PositionExpired):
+        read_all(reader)
+    with pytest.raises(PositionExpired):
+        read_all(reader)
+
+
+def test_what_was_seen_of_a_stream_proves_nothing_for_one_that_was_created_in_its_place(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    (number,) = api.put(b"old")
+    reader = reader_at(client, TRIM_HORIZON)
+    read_all(reader)
+    api.created = api.created.replace(year=2027)
+    api.shards[SHARD] = StoredShard()
+    api.put(b"of another stream")
+    with pytest.raises(PositionExpired):
+        read_all(reader_at(client, position_after_record(number)))
+
+
+def test_a_shard_ends_behind_its_last_record(api: KinesisApi, client: KinesisClient) -> None:
+    numbers = api.put(*texts(0, 1))
+    api.close_shard()
+    reader = reader_at(client, TRIM_HORIZON)
+    fetched = reader.fetch(LARGE)
+    assert [record.data for record in fetched.records] == texts(0, 1)
+    assert (fetched.position, fetched.at_end, fetched.milliseconds_behind) == (SHARD_END, True, 0)
+    assert reader.fetch(LARGE).records == ()
+    behind_all = reader_at(client, position_after_record(numbers[-1])).fetch(LARGE)
+    assert (behind_all.records, behind_all.at_end) == ((), True)
+    made = sum(api.calls.values())
+    assert reader_at(client, SHARD_END).fetch(LARGE).at_end
+    assert sum(api.calls.values()) == made, "the end is known without a call"
+
+
+def test_a_page_larger_than_asked_for_is_handed_out_in_parts_without_another_call(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    numbers = api.put(b"x" * 60, b"y" * 60, b"z" * 500)
+    api.close_shard()
+    reader = reader_at(client, TRIM_HORIZON)
+    parts = [reader.fetch(100) for _ in range(3)]
+    assert [[record.sequence_number for record in part.records] for part in parts] == [[n] for n in numbers]
+    assert [part.at_end for part in parts] == [False, False, True]
+    assert [part.milliseconds_behind > 0 for part in parts] == [True, True, False]
+    assert parts[0].position == position_after_record(numbers[0])
+    assert api.calls["get_records"] == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_kinesis_answers_each_record_is_read_once_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    api = KinesisApi(page_records=chance.randint(1, 5), empty_share=chance.random() * 0.7, chance=chance)
+    client = client_of(api, api.time, seed)
+    reader, put, found = reader_at(client, TRIM_HORIZON), [], []
+    for turn in range(40):
+        put += (new := texts(*(f"{turn}/{n}" for n in range(chance.randint(0, 4)))))
+        api.put(*new)
+        codes = ["ProvisionedThroughputExceededException", "ExpiredIteratorException", "InternalFailure"]
+        api.refusals = [refusal(chance.choice(codes), "Any") for _ in range(chance.choice([0, 0, 1, 3]))]
+        fetched = reader.fetch(chance.choice([1, 20, LARGE]))
+        found += [record.data for record in fetched.records]
+        if chance.random() < 0.2:
+            reader = reader_at(client, reader.position)
+        if chance.random() < 0.2:
+            api.time.seconds += 400
+    api.refusals = []
+    api.close_shard()
+    assert found + read_all(reader) == put
+    assert range_of(client, TRIM_HORIZON, SHARD_END) == put
+
+
+def test_a_range_gives_exactly_its_records_also_where_it_begins_and_ends_inside_aggregates(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    a, b, c = api.put(aggregated(b"a0", b"a1", b"a2"), b"b", aggregated(b"c0", b"c1"))
+    api.close_shard()
+    every = [b"a0", b"a1", b"a2", b"b", b"c0", b"c1"]
+    cuts = [
+        TRIM_HORIZON,
+        UserRecord(a, 1).position,
+        UserRecord(a, 2).position,
+        position_after_record(a),
+        position_after_record(b),
+        UserRecord(c, 1).position,
+        position_after_record(c),
+    ]
+    for start in range(len(cuts)):
+        for end in range(start, len(cuts)):
+            assert range_of(client, cuts[start], cuts[end]) == every[start:end]
+        assert range_of(client, cuts[start], SHARD_END) == every[start:]
+    assert range_of(client, SHARD_END, SHARD_END) == []
+
+
+def test_an_empty_range_asks_nothing(api: KinesisApi, client: KinesisClient) -> None:
+    assert range_of(client, TRIM_HORIZON, TRIM_HORIZON) == []
+    assert not api.calls
+
+
+def test_a_range_that_cannot_be_read_up_to_its_end_is_an_error_and_never_shorter(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    a, b, c = api.put(b"a", aggregated(b"b0", b"b1"), b"c")
+
+    def fails(start: int, end: int, said: str) -> None:
+        with pytest.raises(RangeIncomplete, match=said) as refused:
+            range_of(client, start, end)
+        assert f"shard {SHARD} of stream {STREAM}" in str(refused.value)
+
+    fails(TRIM_HORIZON, position_after_record(c + 1), "holds records up to after")
+    fails(TRIM_HORIZON, SHARD_END, "holds records up to after")
+    fails(TRIM_HORIZON, position_after_record(b - 1), "no record that ends there")
+    fails(TRIM_HORIZON, UserRecord(b, 5).position, "no record that ends there")
+    fails(UserRecord(b, 2).position, position_after_record(c), "behind its last user record")
+    fails(UserRecord(b, 7).position, UserRecord(b, 8).position, "behind its last user record")
+    fails(position_after_record(c), position_after_record(a), "ends before it starts")
+    api.close_shard()
+    fails(TRIM_HORIZON, position_after_record(c + 1), "holds records up to SHARD_END")
+    api.expire(1)
+    with pytest.raises(PositionExpired):
+        range_of(client, position_after_record(a), position_after_record(c))
+
+
+def test_a_malformed_aggregate_is_one_record_of_a_range(api: KinesisApi, client: KinesisClient) -> None:
+    broken = aggregated(b"a", b"b")[:-1] + b"\x00"
+    _, number, last = api.put(b"before", broken, b"behind")
+    assert range_of(client, TRIM_HORIZON, position_after_record(last)) == [b"before", broken, b"behind"]
+    assert range_of(client, position_after_record(number), position_after_record(last)) == [b"behind"]
+
+
+def test_the_record_before_a_position_is_that_record_or_none(api: KinesisApi, client: KinesisClient) -> None:
+    a, b, c = api.put(b"a", aggregated(b"b0", b"b1"), b"c")
+
+    def before(position: int) -> int | None:
+        found = record_before(client, STREAM, SHARD, position)
+        return None if found is None else found.sequence_number
+
+    assert before(position_after_record(c)) == c
+    assert before(UserRecord(b, 1).position) == b
+    assert [before(TRIM_HORIZON), before(SHARD_END), before(position_after_record(b - 1))] == [None, None, None]
+    api.expire(1)
+    assert before(position_after_record(a)) is None
+    oldest = first_record(client, STREAM, SHARD)
+    assert oldest is not None
+    assert oldest.sequence_number == b
+    api.expire(2)
+    assert first_record(client, STREAM, SHARD) is None
+    del api.shards[SHARD]
+    assert before(position_after_record(c)) is None
+
+
+def test_silence_is_not_the_same_as_no_record(api: KinesisApi, client: KinesisClient) -> None:
+    (number,) = api.put(b"a")
+    api.refusals = [refusal("InternalFailure", "Any", status=500)] * 1000
+    with pytest.raises(SourceUnreachable):
+        record_before(client, STREAM, SHARD, position_after_record(number))
+    with pytest.raises(SourceUnreachable):
+        first_record(client, STREAM, SHARD)
+
+
+def test_iterators_that_expire_as_they_are_made_end_in_an_error(api: KinesisApi, client: KinesisClient) -> None:
+    api.refusals = [refusal("ExpiredIteratorException", "GetRecords")] * 1000
+    with pytest.raises(SourceUnreachable, match="expire as soon as they are made"):
+        reader_at(client, TRIM_HORIZON).fetch(LARGE)
+
+
+def test_the_encoder_of_these_tests_makes_aggregates(client: KinesisClient, api: KinesisApi) -> None:
+    api.put(aggregated(b"a", b"b"))
+    (record,) = reader_at(client, TRIM_HORIZON).fetch(LARGE).records
+    assert [one.malformed for one in user_records(record)] == [None, None]
