@@ -1,0 +1,44 @@
+"""Which shards a batch's end names beside those that it starts with. Performs no I/O; no pyspark here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from exactlyonce.connectors.kinesis.positions import SHARD_END
+from exactlyonce.connectors.kinesis.shards import Shard, children
+
+
+def waiting_parents(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
+    """Return the shards that have been read to their end and of which no child has appeared yet."""
+    listed = tuple(shards)
+    ended = (shard for shard, position in starts.items() if position == SHARD_END)
+    return frozenset(shard for shard in ended if not any(child.id in starts for child in children(listed, shard)))
+
+
+def appearing(shards: Iterable[Shard], starts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the children that the next batch's end has to name: their parents have all been read to their ends.
+
+    A parent without a position was read before, or lies before the stream's start. A shard none of whose parents is known
+    is no child of what is read, so it is left alone.
+    """
+    return tuple(
+        shard.id
+        for shard in shards
+        if shard.id not in starts
+        and any(parent in starts for parent in shard.parents)
+        and all(starts.get(parent, SHARD_END) == SHARD_END for parent in shard.parents)
+    )
+
+
+def forgotten(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
+    """Return the shards that a batch's end may leave out: read to their end, expired, and their children are named."""
+    listed = tuple(shards)
+    ids = {shard.id for shard in listed}
+    return frozenset(
+        shard
+        for shard, position in starts.items()
+        if position == SHARD_END
+        and shard not in ids
+        and (followers := children(listed, shard))
+        and all(child.id in starts for child in followers)
+    )

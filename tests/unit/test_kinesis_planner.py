@@ -1,0 +1,288 @@
+"""Where the batches of a Kinesis stream end: shares, aggregates, reshards, and what is read how often."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce_spark.connectors.kinesis import planner as planning
+from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
+from tests.kinesis_in_memory import KinesisInMemory, ManualClock, aggregated, position_of, texts_of
+
+MEBIBYTE = 1024 * 1024
+
+
+def stream(shards: int = 2, page_records: int = 5) -> KinesisInMemory:
+    kinesis = KinesisInMemory(page_records)
+    for number in range(shards):
+        kinesis.open_shard(f"shard-{number}")
+    return kinesis
+
+
+def starts_of(kinesis: KinesisInMemory) -> dict[str, int]:
+    return dict.fromkeys(kinesis.shards, TRIM_HORIZON)
+
+
+def planner_of(
+    kinesis: KinesisInMemory, records: int = 1000, size_bytes: int = MEBIBYTE, clock: ManualClock | None = None
+) -> Planner:
+    clock = clock or ManualClock()
+    return Planner(kinesis.reader, kinesis.listed, BatchLimit(records, size_bytes), clock.clock())
+
+
+def taken(kinesis: KinesisInMemory, planner: Planner, starts: Mapping[str, int], ends: Mapping[str, int]) -> list[str]:
+    """What the tasks of a batch yield: from what was handed to them, or, where it was not, from the range."""
+    found = []
+    for shard, end in ends.items():
+        start = starts.get(shard, TRIM_HORIZON)
+        if start == end:
+            continue
+        handed = planner.fetched(shard, start, end)
+        if handed is None:
+            found += [user.data.decode() for user in kinesis.range(shard, start, end)]
+        else:
+            found += texts_of(handed, start, end)
+    return found
+
+
+def run(
+    kinesis: KinesisInMemory, planner: Planner, starts: Mapping[str, int], batches: int = 100
+) -> tuple[dict[str, int], list[list[str]]]:
+    """Plan batches as Spark does, until nothing more is there."""
+    stands, landed = dict(starts), []
+    for _ in range(batches):
+        ends = planner.ends(stands)
+        if ends == stands:
+            break
+        landed.append(taken(kinesis, planner, stands, ends))
+        stands = ends
+    return stands, landed
+
+
+def test_every_record_is_planned_once_and_read_from_kinesis_once() -> None:
+    kinesis, clock = stream(3), ManualClock()
+    planner = planner_of(kinesis, records=7, clock=clock)
+    put, stands = Counter[str](), starts_of(kinesis)
+    landed: Counter[str] = Counter()
+    for turn in range(20):
+        for number in range(turn):
+            name = f"{turn}/{number}"
+            kinesis.put(f"shard-{number % 3}", name if number % 4 else aggregated([f"{name}a", f"{name}b", f"{name}c"]))
+            put.update([name] if number % 4 else [f"{name}a", f"{name}b", f"{name}c"])
+        clock.wait(2)
+        stands, batches = run(kinesis, planner, stands)
+        landed.update(text for batch in batches for text in batch)
+        assert all(len(batch) <= 7 for batch in batches)
+    planner.close()
+    assert sorted(landed.elements()) == sorted(put.elements())
+    assert set(kinesis.read.values()) == {1}, "no record was read from Kinesis a second time"
+
+
+def test_a_limit_is_shared_between_shards_and_what_one_leaves_the_others_get() -> None:
+    assert shared(12, {"a": 1, "b": None, "c": 20}) == {"a": 1, "b": 5, "c": 6}
+    assert sum(shared(2, dict.fromkeys("abcd", None)).values()) == 2
+    kinesis = stream(3)
+    kinesis.put("shard-0", "only one")
+    for shard in ("shard-1", "shard-2"):
+        kinesis.put(shard, *(f"{shard}/{number}" for number in range(50)))
+    planner, starts = planner_of(kinesis, records=21), starts_of(kinesis)
+    found = Counter(text.split("/")[0] for text in taken(kinesis, planner, starts, planner.ends(starts)))
+    assert found == {"only one": 1, "shard-1": 10, "shard-2": 10}
+
+
+def test_a_limit_below_the_number_of_shards_serves_every_shard_in_turn() -> None:
+    kinesis = stream(4)
+    for shard in kinesis.shards:
+        kinesis.put(shard, *(f"{shard}/{number}" for number in range(3)))
+    planner = planner_of(kinesis, records=1)
+    _, batches = run(kinesis, planner, starts_of(kinesis))
+    assert [len(batch) for batch in batches] == [1] * 12
+    assert len({text.split("/")[0] for batch in batches[:4] for text in batch}) == 4
+
+
+def test_a_batch_that_ends_inside_an_aggregate_is_followed_by_one_that_goes_on_inside_it() -> None:
+    kinesis = stream(1)
+    texts = [f"user record {number}" for number in range(10)]
+    kinesis.put("shard-0", "before", aggregated(texts), "behind")
+    planner = planner_of(kinesis, records=4)
+    _, batches = run(kinesis, planner, starts_of(kinesis))
+    assert batches == [["before", *texts[:3]], texts[3:7], [*texts[7:], "behind"]]
+    assert set(kinesis.read.values()) == {1}
+
+
+def test_a_query_that_starts_inside_an_aggregate_takes_what_is_left_of_it() -> None:
+    kinesis = stream(1)
+    kinesis.put("shard-0", "before", aggregated(["a", "b", "c"]), "behind")
+    starts = {"shard-0": position_of(kinesis.records["shard-0"][1], 2)}
+    planner = planner_of(kinesis)
+    ends = planner.ends(starts)
+    assert taken(kinesis, planner, starts, ends) == ["c", "behind"]
+    assert ends["shard-0"] > position_of(kinesis.records["shard-0"][2])
+
+
+def test_a_limit_in_bytes_ends_a_batch_and_a_record_beyond_it_is_taken_alone() -> None:
+    kinesis = stream(1)
+    kinesis.put("shard-0", "x" * 300, "y" * 300, "z" * 5000, "w" * 10)
+    planner = planner_of(kinesis, size_bytes=700)
+    _, batches = run(kinesis, planner, starts_of(kinesis))
+    assert [[len(text) for text in batch] for batch in batches] == [[300, 300], [5000], [10]]
+
+
+def test_children_appear_empty_in_the_batch_after_the_one_in_which_all_their_parents_ended() -> None:
+    kinesis = stream(2)
+    kinesis.put("shard-0", "a0", "a1")
+    kinesis.put("shard-1", *(f"b{number}" for number in range(4)))
+    for parent in ("shard-0", "shard-1"):
+        kinesis.close(parent)
+    kinesis.open_shard("shard-2", "shard-0", "shard-1")
+    kinesis.put("shard-2", "c0")
+    planner, stands = planner_of(kinesis, records=4), dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON)
+    story = []
+    while (ends := planner.ends(stands)) != stands:
+        story.append((taken(kinesis, planner, stands, ends), ends.get("shard-2")))
+        stands = ends
+    assert [texts for texts, _ in story[:2]] == [["a0", "a1", "b0", "b1"], ["b2", "b3"]]
+    assert [child for _, child in story[:3]] == [None, None, TRIM_HORIZON], (
+        "named before it is read, behind its parents"
+    )
+    assert story[2][0] == []
+    assert story[3][0] == ["c0"]
+    assert stands["shard-0"] == stands["shard-1"] == SHARD_END
+
+
+def test_a_parent_that_has_not_ended_keeps_the_child_of_a_merge_waiting() -> None:
+    kinesis = stream(2)
+    kinesis.close("shard-0")
+    kinesis.put("shard-1", *(str(number) for number in range(9)))
+    kinesis.close("shard-1")
+    kinesis.open_shard("shard-2", "shard-0", "shard-1")
+    planner, stands = planner_of(kinesis, records=3), dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON)
+    while "shard-2" not in stands:
+        before, stands = stands, planner.ends(stands)
+        assert stands != before
+    assert before == {"shard-0": SHARD_END, "shard-1": SHARD_END}
+
+
+def test_a_shard_that_ended_and_expired_is_left_out_once_its_children_are_named() -> None:
+    kinesis, clock = stream(1), ManualClock()
+    kinesis.put("shard-0", "a")
+    kinesis.split("shard-0", "shard-1", "shard-2")
+    planner = planner_of(kinesis, clock=clock)
+    stands, _ = run(kinesis, planner, starts_of(kinesis))
+    assert set(stands) == {"shard-0", "shard-1", "shard-2"}, "still listed"
+    kinesis.unlisted.add("shard-0")
+    clock.wait(planning._LIST_SECONDS + 1)
+    stands, _ = run(kinesis, planner, stands)
+    assert set(stands) == {"shard-1", "shard-2"}
+
+
+def test_an_ancestor_without_a_position_is_not_read() -> None:
+    kinesis = stream(1)
+    kinesis.split("shard-0", "shard-1", "shard-2")
+    kinesis.split("shard-1", "shard-3", "shard-4")
+    planner = planner_of(kinesis)
+    stands, _ = run(kinesis, planner, {"shard-1": SHARD_END, "shard-2": TRIM_HORIZON})
+    assert set(stands) == {"shard-1", "shard-2", "shard-3", "shard-4"}
+
+
+def test_a_shard_that_was_read_to_its_tip_rests_so_that_other_consumers_can_read_it() -> None:
+    kinesis, clock = stream(1), ManualClock()
+    kinesis.put("shard-0", "a")
+    planner = planner_of(kinesis, clock=clock)
+    stands = planner.ends(starts_of(kinesis))
+    began = clock.seconds
+    while clock.seconds < began + 10 * planning.IDLE_SECONDS:
+        assert planner.ends(stands) == stands
+    assert kinesis.fetches["shard-0"] <= 12
+
+
+def test_a_query_for_what_is_there_now_reads_all_of_that_with_children_and_then_nothing_more() -> None:
+    kinesis, clock = stream(2), ManualClock()
+    before = [f"before/{number}" for number in range(12)]
+    kinesis.put("shard-0", *before[:6])
+    kinesis.split("shard-0", "shard-2", "shard-3")
+    kinesis.put("shard-1", *before[6:9])
+    kinesis.put("shard-2", *before[9:])
+    planner = planner_of(kinesis, records=2, clock=clock)
+    planner.read_until_now()
+    stands, landed = dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON), []
+    for turn in range(1000):
+        ends = planner.ends(stands)
+        if ends == stands:
+            break
+        landed += taken(kinesis, planner, stands, ends)
+        stands = ends
+        clock.wait(5)
+        kinesis.put(f"shard-{1 + turn % 3}", *(f"after/{turn}/{number}" for number in range(4)))
+    assert turn < 900, "a query for what is there now ends though records keep coming"
+    assert Counter(text for text in landed if text.startswith("before")) == Counter(before)
+
+
+def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "PARTITION_HELD_BYTES", 60)
+    monkeypatch.setattr(planning, "HELD_BYTES", 100)
+    kinesis = stream(3)
+    for shard in kinesis.shards:
+        kinesis.put(shard, *(f"{shard}/{number:03}" for number in range(40)))
+    planner, stands = planner_of(kinesis, records=80), starts_of(kinesis)
+    ends = planner.ends(stands)
+    assert planner.fetched("shard-0", stands["shard-0"], ends["shard-0"]) is None
+    assert planner._held_bytes() <= 200
+    stands, batches = run(kinesis, planner, stands)
+    assert all(len(batch) <= 80 for batch in batches)
+    assert Counter(text for batch in batches for text in batch) == Counter(
+        f"{shard}/{number:03}" for shard in kinesis.shards for number in range(40)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_put_split_and_limited_each_user_record_is_planned_once_and_alike_from_both_ways(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(planning, "PARTITION_HELD_BYTES", chance.choice([40, 300, MEBIBYTE]))
+    monkeypatch.setattr(planning, "HELD_BYTES", chance.choice([80, 600, MEBIBYTE]))
+    kinesis, clock = stream(chance.randint(1, 4), chance.randint(1, 6)), ManualClock()
+    limits = {"records": chance.choice([1, 3, 10, 1000]), "size_bytes": chance.choice([1, 60, 500, MEBIBYTE])}
+    planner, stands = planner_of(kinesis, **limits, clock=clock), starts_of(kinesis)
+    put: Counter[str] = Counter()
+    landed: Counter[str] = Counter()
+
+    def plan() -> bool:
+        nonlocal stands
+        ends = planner.ends(stands)
+        for shard, end in ends.items():
+            start = stands.get(shard, TRIM_HORIZON)
+            texts = [user.data.decode() for user in kinesis.range(shard, start, end)]
+            handed = planner.fetched(shard, start, end) if start < end else ()
+            assert handed is None or texts_of(handed, start, end) == texts, "the payload and the range are the same"
+            landed.update(texts)
+        moved, stands = ends != stands, ends
+        return moved
+
+    for turn in range(25):
+        open_shards = [shard.id for shard in kinesis.shards.values() if shard.is_open]
+        shard, texts = chance.choice(open_shards), [f"{turn}/{number}" for number in range(chance.randint(1, 8))]
+        put.update(texts)
+        kinesis.put(shard, *([aggregated(texts)] if chance.random() < 0.4 else texts))
+        if chance.random() < 0.1:
+            kinesis.split(shard, f"shard-{len(kinesis.shards)}", f"shard-{len(kinesis.shards) + 1}")
+        if chance.random() < 0.2:  # another driver
+            planner.close()
+            planner = planner_of(kinesis, **limits, clock=clock)
+        clock.wait(chance.choice([0.0, 2.0]))
+        if chance.random() < 0.5:
+            plan()
+    clock.wait(400)
+    for _ in range(500):
+        clock.wait(2)
+        if not plan():
+            break
+    planner.close()
+    assert sorted(landed.elements()) == sorted(put.elements())
