@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -188,12 +189,51 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert Manifest.from_json(manifest.batch, manifest.to_json()) == manifest
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":1,"rows":1,"schema":"x","files":[{"path":"a"}]}'])
-def test_a_manifest_that_cannot_be_read_is_no_empty_one(text: str) -> None:
+FILE = {"path": "a", "size": 1, "modified": 2, "rows": 3}
+DOCUMENT = {"version": 1, "rows": 3, "schema": "x", "files": [FILE]}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "1", "null", '"text"', "[" * 100_000])
+def test_what_is_no_manifest_is_no_empty_one(text: str) -> None:
     with pytest.raises(ManifestUnreadable, match="batch 3 in the ledger cannot be read"):
         Manifest.from_json(BatchNumber(3), text)
     with pytest.raises(ManifestUnreadable, match="has version 2, and this release reads version 1"):
         Manifest.from_json(BatchNumber(3), '{"version":2}')
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": "1"}, "version is no whole number"),
+        ({"rows": "3"}, "rows is no whole number"),
+        ({"rows": 1.5}, "rows is no whole number"),
+        ({"rows": float("inf")}, "rows is no whole number"),
+        ({"rows": True}, "rows is no whole number"),
+        ({"rows": -1}, "rows is no whole number"),
+        ({"schema": 7}, "schema is no text"),
+        ({"files": {}}, "files is no list"),
+        ({"files": "abc"}, "files is no list"),
+        ({"files": None}, "files is no list"),
+        ({"files": [[]]}, "path is missing"),
+        ({"files": ["a"]}, "path is missing"),
+        ({"files": [FILE | {"path": 1}]}, "path is no text"),
+        ({"files": [FILE | {"path": ""}]}, "is no path below the sink's"),
+        ({"files": [FILE | {"path": "/etc/passwd"}]}, "is no path below the sink's"),
+        ({"files": [FILE | {"path": "day=1/../../b"}]}, "is no path below the sink's"),
+        ({"files": [FILE | {"size": None}]}, "size is no whole number"),
+        ({"files": [FILE | {"modified": "now"}]}, "modified is no whole number"),
+        ({"files": [FILE | {"rows": "all"}]}, "rows is no whole number"),
+        ({"files": [FILE | {"spans": {}}]}, "spans is no list"),
+        ({"files": [FILE | {"spans": [["orders", 0, 5]]}]}, "is no span of positions"),
+        ({"files": [FILE | {"spans": [["orders", [0], 5, 9]]}]}, "is no span of positions"),
+        ({"files": [FILE | {"spans": [["orders", 0, 9, 5]]}]}, "is no span of positions"),
+        ({"files": [FILE | {"spans": [7]}]}, "is no span of positions"),
+    ],
+)
+def test_a_manifest_with_a_part_of_another_kind_is_refused_by_name(changes: dict[str, object], words: str) -> None:
+    Manifest.from_json(BatchNumber(3), json.dumps(DOCUMENT))
+    with pytest.raises(ManifestUnreadable, match=f"batch 3 in the ledger cannot be read \\(.*{words}"):
+        Manifest.from_json(BatchNumber(3), json.dumps(DOCUMENT | changes))
 
 
 def test_an_attempt_is_known_by_the_path_of_each_of_its_files() -> None:

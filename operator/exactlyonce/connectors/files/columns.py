@@ -130,14 +130,18 @@ def to_json(columns: Mapping[str, Type]) -> str:
     return json.dumps(list(columns.items()), separators=(",", ":"), sort_keys=True)
 
 
-def from_json(text: str) -> dict[str, Type]:
-    """Parse what `to_json` renders."""
-    return dict(json.loads(text))
+def from_json(content: bytes, name: str) -> dict[str, Type] | None:
+    """Parse what `to_json` rendered; None for anything but the columns of this name."""
+    return dict(json.loads(content)) if _digest(content) == name else None
 
 
 def digest(columns: Mapping[str, Type]) -> str:
     """Return the name of these columns, under which they are kept beside the files."""
-    return hashlib.sha256(to_json(columns).encode()).hexdigest()[:16]
+    return _digest(to_json(columns).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _kind(type_: Type) -> str:

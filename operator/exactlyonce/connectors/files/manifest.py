@@ -133,16 +133,17 @@ class Manifest:
         """
         try:
             document = json.loads(text)
-            if document["version"] != VERSION:
+            version = _whole(document, "version")
+            if version != VERSION:
                 raise ManifestUnreadable(
-                    f"The manifest of batch {batch} has version {document['version']}, and this release reads version "
-                    f"{VERSION}; use the release that wrote it."
+                    f"The manifest of batch {batch} has version {version}, and this release reads version {VERSION}; use the "
+                    "release that wrote it."
                 )
-            files = tuple(_file_from(file) for file in document["files"])
-            return cls(batch, int(document["rows"]), files, str(document["schema"]))
-        except (ValueError, KeyError, TypeError) as problem:
+            files = tuple(_file_from(file) for file in _list(document, "files"))
+            return cls(batch, _whole(document, "rows"), files, _text(document, "schema"))
+        except (ValueError, RecursionError) as problem:
             raise ManifestUnreadable(
-                f"The manifest of batch {batch} in the ledger cannot be read ({problem!r}); restore it from a backup."
+                f"The manifest of batch {batch} in the ledger cannot be read ({problem}); restore it from a backup."
             ) from problem
 
 
@@ -158,13 +159,48 @@ def _file_document(file: DataFile) -> dict[str, Any]:
     return document
 
 
-def _file_from(document: dict[str, Any]) -> DataFile:
-    spans = tuple(PositionSpan(str(span[0]), span[1], int(span[2]), int(span[3])) for span in document.get("spans", []))
-    rows = document["rows"]
-    return DataFile(
-        str(document["path"]),
-        int(document["size"]),
-        int(document["modified"]),
-        None if rows is None else int(rows),
-        spans,
-    )
+def _file_from(document: Any) -> DataFile:
+    path = _text(document, "path")
+    if not path or {"", ".", ".."} & set(path.split("/")):
+        raise ValueError(f"{path!r} is no path below the sink's")
+    rows = None if _value(document, "rows") is None else _whole(document, "rows")
+    spans = tuple(_span_from(span) for span in (_list(document, "spans") if "spans" in document else ()))
+    return DataFile(path, _whole(document, "size"), _whole(document, "modified"), rows, spans)
+
+
+def _span_from(found: Any) -> PositionSpan:
+    match found:
+        case [str(origin), int(partition) | str(partition), int(first), int(last)] if first <= last:
+            return PositionSpan(origin, partition, first, last)
+        case _:
+            raise ValueError(f"{found!r} is no span of positions")
+
+
+def _value(document: Any, name: str) -> Any:
+    if not isinstance(document, dict) or name not in document:
+        raise ValueError(f"{name} is missing")
+    return document[name]
+
+
+def _text(document: Any, name: str) -> str:
+    match _value(document, name):
+        case str(found):
+            return found
+        case _:
+            raise ValueError(f"{name} is no text")
+
+
+def _whole(document: Any, name: str) -> int:
+    match _value(document, name):
+        case int(found) if not isinstance(found, bool) and found >= 0:
+            return found
+        case _:
+            raise ValueError(f"{name} is no whole number from 0 on")
+
+
+def _list(document: Any, name: str) -> list[Any]:
+    match _value(document, name):
+        case [*found]:
+            return found
+        case _:
+            raise ValueError(f"{name} is no list")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exactlyonce.checkpoint.store import FileMissing, OutputStore
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
@@ -74,7 +74,7 @@ class FilesTarget(ManifestTarget):
         require_files(self._store, manifests)
         if self._log is not None:
             self._log.recover(manifests, landed)
-        self._store.create(self._path_of(schemas.digest(self._columns)), schemas.to_json(self._columns).encode())
+        self._keep_columns()
 
     def publish(self, batch: BatchNumber, committable: str) -> None:
         """Show Spark's readers a batch that has landed."""
@@ -86,15 +86,27 @@ class FilesTarget(ManifestTarget):
 
     def _landed_columns(self, manifest: Manifest) -> dict[str, Type]:
         """Columns are kept under a name of their content, by every driver before its first batch."""
-        path = self._path_of(manifest.schema)
         try:
-            return schemas.from_json(self._store.read(path).decode())
+            found = schemas.from_json(self._store.read(_path_of(manifest.schema)), manifest.schema)
         except FileMissing:
-            raise FilesLost(
-                f"{self._store.location}/{path} is missing, which tells the columns of the files that have landed: somebody "
-                "deleted it. Restore it, or start the stream over at another path."
-            ) from None
+            found = None
+        if found is None:
+            raise self._columns_lost(manifest.schema)
+        return found
 
-    @staticmethod
-    def _path_of(digest: str) -> str:
-        return f"{SCHEMAS}/{digest}.json"
+    def _keep_columns(self) -> None:
+        """Keep the columns of what this driver lands, which later ones have to fit."""
+        name, content = schemas.digest(self._columns), schemas.to_json(self._columns).encode()
+        outcome = self._store.create(_path_of(name), content)
+        if isinstance(outcome, AlreadyExists) and outcome.content != content:
+            raise self._columns_lost(name)
+
+    def _columns_lost(self, name: str) -> FilesLost:
+        return FilesLost(
+            f"{self._store.location}/{_path_of(name)}, which tells the columns of the files that have landed, is missing or "
+            "was changed. Restore it, or start the stream over at another path."
+        )
+
+
+def _path_of(name: str) -> str:
+    return f"{SCHEMAS}/{name}.json"
