@@ -67,8 +67,12 @@ def test_addresses_are_what_readers_without_spark_take() -> None:
 
 
 def test_half_a_login_is_told_before_anything_is_asked() -> None:
-    with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone"):
-        FILES.folder(FilesSink(path="s3a://lake/orders"), {"AWS_ACCESS_KEY_ID": "key"})
+    for sink, words in (
+        (FilesSink(path="s3a://lake/orders"), "The secret for S3"),
+        (FilesSink(path="s3a://lake/orders", secret_ref={"name": "lake-login"}), "The secret lake-login"),
+    ):
+        with pytest.raises(SecretMissing, match=f"{words} holds AWS_ACCESS_KEY_ID alone, .* give it both"):
+            FILES.folder(sink, {"AWS_ACCESS_KEY_ID": "key"})
 
 
 def test_nothing_of_the_operator_opens_the_folder_of_a_sink() -> None:

@@ -140,7 +140,7 @@ def test_a_ledger_of_before_calls_no_file_that_readers_are_shown_an_orphan(lake:
     rows.clear()
     rows.update(backup)
     lake.next_driver()
-    with pytest.raises(LogUnfit, match="names files up to batch 2, and the latest batch in the ledger is 1"):
+    with pytest.raises(LogUnfit, match="names files up to batch 2, and the ledger ends with batch 1"):
         lake.orphans()
 
 

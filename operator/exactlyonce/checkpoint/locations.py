@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import MOST_BYTES, CreateOutcome, Entry, ErasableStore, FolderStore
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
+
+if TYPE_CHECKING:
+    from exactlyonce.checkpoint.s3_clients import S3Service
 
 
 def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableStore:
@@ -30,12 +34,10 @@ def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int
     """
     if isinstance(place, str):
         return LocalLogStore(place)
-    # Their client takes a third of a second to import.
+    # Its client takes a third of a second to import.
     from exactlyonce.checkpoint.s3 import S3LogStore
-    from exactlyonce.checkpoint.s3_clients import S3Service
 
-    service = S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret)
-    return S3LogStore(place.location, service, most_bytes)
+    return S3LogStore(place.location, _service_of(place, secret), most_bytes)
 
 
 class StoreInPods:
@@ -84,9 +86,14 @@ def names_login(place: S3Place, secret: Mapping[str, str]) -> bool:
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
+    return _service_of(place, secret).has_login
+
+
+def _service_of(place: S3Place, secret: Mapping[str, str]) -> S3Service:
     from exactlyonce.checkpoint.s3_clients import S3Service  # a third of a second, as above
 
-    return S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret).has_login
+    name = None if place.secret_ref is None else place.secret_ref.name
+    return S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret, secret_name=name)
 
 
 def store_name(checkpoint: Checkpoint) -> str:

@@ -31,7 +31,15 @@ class S3Service:
     read_seconds: float = 10.0
 
     @classmethod
-    def of(cls, endpoint: str | None, region: str | None, *, path_style: bool, secret: Mapping[str, str]) -> S3Service:
+    def of(
+        cls,
+        endpoint: str | None,
+        region: str | None,
+        *,
+        path_style: bool,
+        secret: Mapping[str, str],
+        secret_name: str | None = None,
+    ) -> S3Service:
         """Return the service that a resource and its secret name.
 
         Raises:
@@ -41,7 +49,8 @@ class S3Service:
         halves = [key for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if key in values]
         if len(halves) == 1:
             raise SecretMissing(
-                f"A secret of a location on S3 holds {halves[0]} alone; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                f"The secret {secret_name or 'for S3'} holds {halves[0]} alone, which is half a login to S3; give it both "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
             )
         return cls(endpoint, region, path_style, login=tuple(sorted(values.items())))
 

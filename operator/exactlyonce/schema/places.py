@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import Field
 
@@ -65,6 +65,58 @@ Location = Annotated[
 ]
 Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
 Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
+
+
+class Described(Protocol):
+    """A model that names a folder, on S3 or elsewhere, and has the fields of the service beside it."""
+
+    @property
+    def endpoint(self) -> str | None:
+        """The service's address."""
+        ...
+
+    @property
+    def region(self) -> str | None:
+        """The bucket's region."""
+        ...
+
+    @property
+    def path_style(self) -> bool:
+        """Whether requests name the bucket in the path."""
+        ...
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """The login."""
+        ...
+
+
+def only_on_s3(field: str) -> Rule:
+    """Return the rule that a model describes an S3 service only where its folder, in `field`, is on S3."""
+    return Rule(
+        f"self.{field}.startsWith('{S3_PREFIX}') || "
+        "(!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
+        lambda it: is_on_s3(getattr(it, field)) or not (it.secret_ref or it.endpoint or it.region or it.path_style),
+        f"secretRef, endpoint, region and pathStyle belong to a {field} on s3a://",
+    )
+
+
+def is_on_s3(location: str) -> bool:
+    """Return whether a location is a folder of a bucket."""
+    return location.startswith(S3_PREFIX)
+
+
+def place_on_s3(location: str, described: Described) -> S3Place | None:
+    """Return the folder of a bucket that a model names; None for a path. Its parts were checked where they were written."""
+    if not is_on_s3(location):
+        return None
+    return S3Place.model_construct(
+        location=location,
+        endpoint=described.endpoint,
+        region=described.region,
+        path_style=described.path_style,
+        secret_ref=described.secret_ref,
+    )
 
 
 class S3Place(Model):

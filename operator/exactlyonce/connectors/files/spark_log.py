@@ -98,12 +98,16 @@ def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None) ->
     Raises:
         LogUnfit: if it does.
     """
-    if latest is not None and (landed is None or latest > landed):
-        raise LogUnfit(
-            f"{FOLDER} names files up to batch {latest}, and the latest batch in the ledger is {landed}: the ledger was "
-            f"restored to an earlier moment, or another query wrote to this path. Batches after {landed} would be visible "
-            f"twice. Use another path, or remove the entries after {landed} from {FOLDER} and the files they name."
-        )
+    if latest is None or (landed is not None and latest <= landed):
+        return
+    known, beyond = "holds no batch that has landed", "all entries"
+    if landed is not None:
+        known, beyond = f"ends with batch {landed}", f"the entries after {landed}"
+    raise LogUnfit(
+        f"{FOLDER} names files up to batch {latest}, and the ledger {known}: the ledger was restored to an earlier moment or "
+        "lost, or another query wrote to this path. What the ledger does not know would land again and be visible twice. Use "
+        f"another path, or remove {beyond} from {FOLDER} and the files that they name."
+    )
 
 
 def _line(file: DataFile, location: str) -> str:

@@ -16,16 +16,17 @@ from exactlyonce.schema.model import Flag, Model, SecretRef
 from exactlyonce.schema.places import (
     NO_DOTS,
     S3_LOCATION,
-    S3_PREFIX,
     S3_SECRET_KEYS,
     Endpoint,
     Region,
     S3Place,
+    is_on_s3,
+    only_on_s3,
+    place_on_s3,
     plain_path,
 )
 
 _LOCAL = r"(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+"
-_ON_S3 = f"self.path.startsWith('{S3_PREFIX}')"
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 FilesPath = Annotated[
@@ -125,31 +126,18 @@ class FilesSink(Model):
             lambda it: not any(column.startswith("_exactlyonce_") for column in it.partition_by),
             "partitionBy may not name a column of the source position",
         ),
-        Rule(
-            f"{_ON_S3} || (!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
-            lambda it: it.is_on_s3 or not (it.secret_ref or it.endpoint or it.region or it.path_style),
-            "secretRef, endpoint, region and pathStyle belong to a path on s3a://",
-        ),
+        only_on_s3("path"),
     )
 
     @property
     def is_on_s3(self) -> bool:
         """Whether the files are in a bucket."""
-        return self.path.startswith(S3_PREFIX)
+        return is_on_s3(self.path)
 
     @property
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
-        if not self.is_on_s3:
-            return None
-        # Its parts were checked where they were written.
-        return S3Place.model_construct(
-            location=self.path,
-            endpoint=self.endpoint,
-            region=self.region,
-            path_style=self.path_style,
-            secret_ref=self.secret_ref,
-        )
+        return place_on_s3(self.path, self)
 
     @property
     def folder(self) -> str:

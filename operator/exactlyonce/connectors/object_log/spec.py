@@ -6,11 +6,17 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import Flag, Model, SecretRef
-from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, Endpoint, Location, Region, S3Place
-
-_ON_S3 = f"self.location.startsWith('{S3_PREFIX}')"
+from exactlyonce.schema.places import (
+    S3_SECRET_KEYS,
+    Endpoint,
+    Location,
+    Region,
+    S3Place,
+    is_on_s3,
+    only_on_s3,
+    place_on_s3,
+)
 
 
 class ObjectLogLedger(Model):
@@ -33,13 +39,7 @@ class ObjectLogLedger(Model):
         "without it an administrator has to allow the operator to use its own login there.",
     )
 
-    rules = (
-        Rule(
-            f"{_ON_S3} || (!has(self.secretRef) && !has(self.endpoint) && !has(self.region) && !self.pathStyle)",
-            lambda it: it.is_on_s3 or not (it.secret_ref or it.endpoint or it.region or it.path_style),
-            "secretRef, endpoint, region and pathStyle belong to a location on s3a://",
-        ),
-    )
+    rules = (only_on_s3("location"),)
 
     @classmethod
     def in_folder(cls, folder: S3Place | str) -> ObjectLogLedger:
@@ -57,20 +57,12 @@ class ObjectLogLedger(Model):
     @property
     def is_on_s3(self) -> bool:
         """Whether the log's objects are in a bucket."""
-        return self.location.startswith(S3_PREFIX)
+        return is_on_s3(self.location)
 
     @property
     def folder(self) -> S3Place | str:
         """The folder that the log is in."""
-        if not self.is_on_s3:
-            return self.location
-        return S3Place.model_construct(
-            location=self.location,
-            endpoint=self.endpoint,
-            region=self.region,
-            path_style=self.path_style,
-            secret_ref=self.secret_ref,
-        )
+        return place_on_s3(self.location, self) or self.location
 
 
 LEDGER = ObjectLogLedger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,7 @@ class SparkFileWriter:
             )
         hadoop.remove(folder)
         if not self.sink.is_on_s3:
-            for file in files:
-                _flush(Path(self.sink.folder, file.path))
+            _flush(Path(self.sink.folder), [file.path for file in files])
         return WrittenFiles(files, count)
 
     def learn(self, manifest: Manifest) -> None:
@@ -83,12 +82,18 @@ class SparkFileWriter:
 
     def _files(self, write: Write, folder: str, hadoop: _Hadoop) -> Iterator[DataFile]:
         footers = Footers(hadoop.session, self.sink.format, with_spans=self.sink.include_positions)
+        # S3 has no folders: making one would be several requests, and an object that no reader needs.
+        made = {""}
         for status in hadoop.files_below(folder):
             rows, spans = footers.read(status)
             path = hadoop.relative(status.getPath())
             if rows == 0:
                 continue
             final = _final(path, write)
+            above = final.rpartition("/")[0]
+            if above not in made and not self.sink.is_on_s3:
+                hadoop.make_folder(above)
+                made.add(above)
             moved = hadoop.move(path, final)
             if moved.getLen() != status.getLen():
                 raise RowsMissing(
@@ -104,9 +109,11 @@ def _final(path: str, write: Write) -> str:
     return "/".join([*folders, f"{write.name}-{name}"])
 
 
-def _flush(path: Path) -> None:
-    """Wait for the disk: the ledger's entry must not outlive a file that it names when the machine crashes."""
-    for place in (path, path.parent):
+def _flush(root: Path, paths: Sequence[str]) -> None:
+    """Wait for the disk: no crash of the machine may leave the ledger's entry without a file that it names, or its folder."""
+    files = [root / path for path in paths]
+    folders = {above for file in files for above in file.parents if above == root or root in above.parents}
+    for place in (*files, *sorted(folders, reverse=True)):
         descriptor = os.open(place, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -136,10 +143,13 @@ class _Hadoop:
         """Return a path as it is below the location."""
         return str(path.toString()).removeprefix(f"{self._prefix}/")
 
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it."""
+        self._files.mkdirs(self._path(f"{self._prefix}/{folder}"))
+
     def move(self, source: str, target: str) -> Any:
         """Rename a file to a name that nobody else uses, and return its status there: on S3 it is a copy, made now."""
         final = self._path(f"{self._prefix}/{target}")
-        self._files.mkdirs(final.getParent())
         if not self._files.rename(self._path(f"{self._prefix}/{source}"), final):
             raise RowsMissing(
                 f"{source} could not be renamed to {target}; nothing of its batch has landed and it runs again."
