@@ -11,14 +11,17 @@ import re
 from typing import Any
 
 MOST_VALUES = 250_000
-"""Brackets and commas of one text; that many positions of partitions, or ranges of a third as many. About 50 MB at most."""
+"""Brackets and commas of one text; that many positions of partitions, or ranges of a third as many. Some 60 MB at most."""
+
+_FEW = 10_000
+"""So few are not told from those inside of strings."""
 
 # Possessive, and a string may lack its end: so the time is linear, whatever the text is.
 _STRING_OR_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL)
 
 
 class JsonRefused(ValueError):
-    """A text is no JSON, or has more values or levels than any that belongs there."""
+    """A text is no JSON, or has more values or levels than any that belongs there; `str()` says what it is."""
 
 
 def parse_json(content: str | bytes, most_values: int = MOST_VALUES) -> Any:
@@ -29,25 +32,29 @@ def parse_json(content: str | bytes, most_values: int = MOST_VALUES) -> Any:
     """
     try:
         text = content if isinstance(content, str) else content.decode()
-        if _has_at_most(text, most_values):
+        if values_in(text, most_values) <= most_values:
             return json.loads(text)
     except RecursionError:
-        raise JsonRefused("it is nested too deeply") from None
+        raise JsonRefused("JSON that is nested too deeply") from None
     except ValueError as problem:
-        raise JsonRefused("it is not JSON") from problem
-    raise JsonRefused(f"it has more than {most_values} values")
+        raise JsonRefused("not JSON") from problem
+    raise JsonRefused(f"JSON with more than {most_values} values")
 
 
-def _has_at_most(text: str, most: int) -> bool:
-    """Whether so many values begin in a text; brackets and commas inside of strings begin none."""
-    if sum(text.count(mark) for mark in "[{,") <= most:
-        return True
+def values_in(text: str, most: int) -> int:
+    """Return how many brackets and commas a text has outside of strings, or `most` + 1 where there are more.
+
+    Of a JSON text, it has at most twice as many values, and one. Few of them may count those inside of strings, too.
+    """
+    found = sum(text.count(mark) for mark in "[{,")
+    if found <= min(_FEW, most):
+        return found
     found = strings = 0
     for token in _STRING_OR_MARK.finditer(text):
         if token[0][0] == '"':
             strings += 1
         else:
             found += 1
-        if max(found, strings - 2 * found) > most:
-            return False
-    return True
+        if found > most or strings > 2 * found + _FEW:  # a JSON text has no more strings than values and their names
+            return most + 1
+    return found

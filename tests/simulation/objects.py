@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, FileTooLarge
 from exactlyonce.errors import StoreUnreachable
 
 
@@ -36,13 +36,16 @@ class MemoryObjects:
         self.under_way: list[tuple[str, bytes]] = []
         self.hooks = hooks or ObjectHooks()
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """Return an object's content."""
         self._ask("read", path)
         try:
-            return self.objects[path]
+            content = self.objects[path]
         except KeyError:
             raise FileMissing(path) from None
+        if most_bytes is not None and len(content) > most_bytes:
+            raise FileTooLarge(path)
+        return content
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
         """Create an object unless its name is taken."""

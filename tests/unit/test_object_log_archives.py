@@ -6,6 +6,7 @@ import pytest
 
 from exactlyonce.checkpoint.store import FileTooLarge
 from exactlyonce.connectors.object_log import archives as archiving
+from exactlyonce.connectors.object_log import fold
 from exactlyonce.connectors.object_log import log as logs
 from exactlyonce.connectors.object_log.documents import LogDamaged
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
@@ -120,7 +121,7 @@ def test_an_entry_that_nobody_would_read_again_is_refused_and_not_written(
     ledger = ledger_on(store)
     permit = started(ledger)
     before = entries(store)
-    monkeypatch.setattr(logs, "MOST_BYTES", 200)
+    monkeypatch.setattr(fold, "MOST_BYTES", 200)
     with pytest.raises(
         LedgerRefused, match=r"000000000004\.entry would have \d+ bytes, and an object of a ledger may have at most 200"
     ):
@@ -133,21 +134,24 @@ def test_a_snapshot_that_nobody_would_read_again_is_not_written_and_batches_land
 ) -> None:
     ledger = ledger_on(store, every=5)
     permit = started(ledger)
-    refuse = ObjectLog._small_enough
+    tried = []
+    refuse = fold.require_readable
 
-    def small(self: ObjectLog, path: str, content: bytes) -> bytes:
-        if path.endswith(".snapshot"):
-            monkeypatch.setattr(logs, "MOST_BYTES", 10)
-        try:
-            return refuse(self, path, content)
-        finally:
-            monkeypatch.setattr(logs, "MOST_BYTES", 1 << 20)
+    def small(where: str, content: bytes) -> bytes:
+        if not where.endswith(".snapshot"):
+            return refuse(where, content)
+        tried.append(where)
+        with monkeypatch.context() as patch:
+            patch.setattr(fold, "MOST_BYTES", 10)
+            return refuse(where, content)
 
-    monkeypatch.setattr(ObjectLog, "_small_enough", small)
+    monkeypatch.setattr(logs, "require_readable", small)
     for number in range(1, 12):
         land(ledger, permit, number)
     assert (snapshots(store), visible(ledger_on(store))) == ([], records(11))
-    assert "could not be kept short" in caplog.text
+    assert "could not be kept short; it is tried again in 5 entries" in caplog.text
+    assert "keep fewer batches (ledgerRetention.batches.count)" in caplog.text
+    assert len(tried) == 2, "of fourteen entries, the fifth and the tenth"
 
 
 def test_an_entry_after_ours_that_is_too_large_to_read_leaves_our_outcome_unknown(store: MemoryObjects) -> None:
@@ -155,10 +159,10 @@ def test_an_entry_after_ours_that_is_too_large_to_read_leaves_our_outcome_unknow
     started(ledger)
     read = store.read
 
-    def too_large(path: str) -> bytes:
+    def too_large(path: str, most_bytes: int | None = None) -> bytes:
         if path.endswith("5.entry"):
             raise FileTooLarge("entry 5 is too large")
-        return read(path)
+        return read(path, most_bytes)
 
     def next_one_is_there(label: str) -> None:
         if label.startswith("created") and label.endswith("4.entry"):
@@ -190,10 +194,10 @@ def test_a_store_that_is_gone_while_archives_are_read_is_an_unreachable_ledger(s
         land(ledger, permit, number)
     read = store.read
 
-    def gone(path: str) -> bytes:
+    def gone(path: str, most_bytes: int | None = None) -> bytes:
         if path.endswith(".committables"):
             raise StoreUnreachable("no answer")
-        return read(path)
+        return read(path, most_bytes)
 
     store.read = gone  # type: ignore[method-assign]
     with pytest.raises(Exception, match="The ledger at s3a://lake/orders/ledger cannot be reached: no answer"):

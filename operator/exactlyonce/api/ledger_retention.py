@@ -19,7 +19,11 @@ class BatchRetention(Model):
     """Rows of batches that are too many or too old are deleted, whichever comes first."""
 
     count: Whole = Field(
-        10_000, ge=FEWEST_BATCHES, le=10_000_000, description="How many of the latest batches are kept."
+        10_000,
+        ge=FEWEST_BATCHES,
+        le=10_000_000,
+        description="How many of the latest batches are kept; an object log keeps fewer where they have more than 100,000 "
+        "ranges of partitions together.",
     )
     age: Age = Field(
         timedelta(days=30),

@@ -10,10 +10,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from exactlyonce.bounded_json import JsonRefused, parse_json
+
 OFFSET_LOG_VERSIONS = (1, 2)
 COMMIT_LOG_VERSIONS = (1, 2)
 DEFAULT_WATERMARK_POLICY = "min"  # MultipleWatermarkPolicy.DEFAULT_POLICY_NAME
 NO_OFFSET = "-"  # OffsetSeqLog.SERIALIZED_VOID_OFFSET: this source had no offset in this batch
+
+_MOST_LINES = 100
+"""More than that of an offset file are not told apart: it has one for each source, and a stream has one source."""
 
 
 class FileEmpty(ValueError):
@@ -69,7 +74,7 @@ def parse_offsets(content: bytes) -> OffsetFile:
     Raises:
         FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
     """
-    lines = text_of(content).split("\n")
+    lines = text_of(content).split("\n", _MOST_LINES)
     version = version_of(lines[0], OFFSET_LOG_VERSIONS, "offset log")
     if len(lines) < 3:
         raise FileTorn(f"it has {len(lines)} lines; a version, the batch's metadata and one line a source belong there")
@@ -87,7 +92,7 @@ def parse_commit(content: bytes) -> int:
     Raises:
         FileEmpty, FileTorn, VersionUnsupported: by what is wrong with it.
     """
-    lines = text_of(content).split("\n")
+    lines = text_of(content).split("\n", 2)
     version = version_of(lines[0], COMMIT_LOG_VERSIONS, "commit log")
     if len(lines) < 2:
         raise FileTorn("its metadata line is missing")
@@ -151,9 +156,9 @@ def version_of(line: str, known: tuple[int, ...], log: str) -> int:
 
 def _json_object(text: str) -> dict[str, object]:
     try:
-        value = json.loads(text)
-    except ValueError as problem:
-        raise FileTorn(f"{text[:40]!r} is not JSON") from problem
+        value = parse_json(text)
+    except JsonRefused as problem:
+        raise FileTorn(f"{text[:40]!r} is {problem}") from problem
     if not isinstance(value, dict):
         raise FileTorn(f"{text[:40]!r} is not a JSON object")
     return value

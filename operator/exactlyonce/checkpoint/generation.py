@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from exactlyonce.api.ledger import LEDGER_FOLDER
+from exactlyonce.bounded_json import parse_json
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.state import Readable, read_generation
@@ -170,7 +171,7 @@ def write_seed(
 
 def _parse_marker(store: LogStore, content: bytes) -> Marker:
     try:
-        entry = json.loads(content)
+        entry = parse_json(content)
         return Marker(str(entry["streamId"]), str(entry["token"]))
     except (ValueError, KeyError, TypeError) as problem:
         raise MarkerUnreadable(

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, Entry, FileMissing, require_few
+from exactlyonce.checkpoint.store import (
+    AlreadyExists,
+    Created,
+    CreateOutcome,
+    Entry,
+    FileMissing,
+    FileTooLarge,
+    require_few,
+)
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.places import plain_path
 
@@ -53,13 +61,20 @@ class LocalLogStore:
             with listed:
                 yield from (found for entry in listed if (found := _entry(entry)) is not None)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """Return a file's content, or raise FileMissing."""
         with self._named("read", path):
             try:
-                return (self._root / path).read_bytes()
+                with (self._root / path).open("rb") as file:
+                    content = file.read(-1 if most_bytes is None else most_bytes + 1)
             except (FileNotFoundError, IsADirectoryError):
                 raise FileMissing(path) from None
+        if most_bytes is not None and len(content) > most_bytes:
+            raise FileTooLarge(
+                f"{self._location}/{path} has more than the {most_bytes} bytes that such a file may have, so no driver wrote "
+                "it; remove it, or restore the original from a backup."
+            )
+        return content
 
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it, at once."""

@@ -109,9 +109,9 @@ class S3LogStore:
                 found = page.get("Contents", ())
                 yield Size(len(found), sum(item["Size"] for item in found))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """Return a file's content, or raise FileMissing."""
-        return self._get(path)[0]
+        return self._get(path, most_bytes or self._most_bytes)[0]
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
         """Create a file unless its name is taken.
@@ -132,7 +132,7 @@ class S3LogStore:
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file that holds `expected`, if it is still the same object then."""
         try:
-            found, version = self._get(path)
+            found, version = self._get(path, self._most_bytes)
         except FileMissing:
             return False
         if found != expected:
@@ -218,26 +218,26 @@ class S3LogStore:
         paginator = self._client.get_paginator("list_objects_v2")
         yield from paginator.paginate(Bucket=self._bucket, Prefix=prefix, **more)
 
-    def _get(self, path: str) -> tuple[bytes, str]:
+    def _get(self, path: str, most_bytes: int | None) -> tuple[bytes, str]:
         with self._named("read", path):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
-                return self._bounded(path, answer["Body"]), answer["ETag"]
+                return self._bounded(path, answer["Body"], most_bytes), answer["ETag"]
             except ClientError as problem:
                 if code_of(problem) in MISSING:
                     raise FileMissing(path) from None
                 raise
 
-    def _bounded(self, path: str, body: Any) -> bytes:
+    def _bounded(self, path: str, body: Any, most_bytes: int | None) -> bytes:
         """Read an answer to its end, and no further than the limit: what the service says of its length is not relied on."""
         content = bytearray()
         while part := body.read(_PART_BYTES):
             content += part
-            if self._most_bytes is not None and len(content) > self._most_bytes:
+            if most_bytes is not None and len(content) > most_bytes:
                 body.close()
                 raise FileTooLarge(
-                    f"{self._location}/{path} has more than the {self._most_bytes} bytes that a file of a checkpoint or a "
-                    "ledger may have, so no driver wrote it; remove it, or restore the original from a backup."
+                    f"{self._location}/{path} has more than the {most_bytes} bytes that such a file of a checkpoint or "
+                    "a ledger may have, so no driver wrote it; remove it, or restore the original from a backup."
                 )
         return bytes(content)
 

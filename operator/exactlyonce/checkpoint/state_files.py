@@ -8,12 +8,12 @@ Sources, all of Spark 4.2.0: HDFSBackedStateStoreProvider (`N.delta`, `N.snapsho
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 from dataclasses import dataclass
 from typing import Any
 
+from exactlyonce.bounded_json import parse_json
 from exactlyonce.checkpoint.files import FileTorn
 
 DEFAULT_STORE = "default"
@@ -80,7 +80,7 @@ def parse_unique_ids(content: bytes) -> dict[tuple[int, int], frozenset[str]] | 
     """
     _, _, body = content.partition(b"\n")
     try:
-        found = json.loads(body).get("stateUniqueIds")
+        found = parse_json(body).get("stateUniqueIds")
         if not found:
             return None
         return {
@@ -120,7 +120,7 @@ def _versioned(content: bytes, version: str) -> dict[str, Any]:
     if head.decode(errors="replace") != version:
         raise FileTorn(f"its first line is {head[:40]!r}, not {version}")
     try:
-        found = json.loads(body)
+        found = parse_json(body)
     except ValueError as problem:
         raise FileTorn("its second line is not JSON") from problem
     if not isinstance(found, dict):

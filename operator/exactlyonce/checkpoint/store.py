@@ -153,8 +153,12 @@ class ObjectStore(Protocol):
         """The folder as the user names it."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content; see `LogStore.read`."""
+    def read(self, path: str, most_bytes: int | None = None) -> bytes:
+        """Return a file's content, if it has no more than so many bytes; see `LogStore.read`.
+
+        Raises:
+            FileTooLarge: if it has more.
+        """
         ...
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
@@ -218,7 +222,7 @@ class OutputStore(Protocol):
         ...
 
 
-class FolderStore(ErasableStore, ObjectStore, OutputStore, Protocol):
+class FolderStore(ObjectStore, ErasableStore, OutputStore, Protocol):
     """A folder on a disk or on S3, with all that a checkpoint, an object log or a sink asks of it."""
 
 

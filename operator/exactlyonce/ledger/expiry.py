@@ -8,15 +8,13 @@ changes no decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import methodcaller
 from typing import assert_never
 
 from exactlyonce.api.ledger_retention import FEWEST_BATCHES, LedgerRetention
 from exactlyonce.ledger.fence import Permit
-from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import BatchStatus, Excess, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
@@ -82,19 +80,33 @@ def delete_expired(
     assert landed is not None, "an epoch is claimed after a generation was published"
     batches = failures = letters = 0
     for excess in excess_of(retention, landed):
-        batches += _delete(ledger, methodcaller("delete_batches", stream_id, excess, fewest, MOST_ROWS - batches))
+        batches += _delete_batches(ledger, stream_id, excess, fewest, MOST_ROWS - batches)
     for status in FailureStatus:
         age = age_of_failures(retention, status)
         if age is not None:
-            failures += _delete(ledger, methodcaller("delete_failures", stream_id, status, age, MOST_ROWS - failures))
+            failures += _delete_failures(ledger, stream_id, status, age, MOST_ROWS - failures)
     letters_age = retention.dead_letters.age
     if letters_age is not None:
-        letters = _delete(ledger, methodcaller("delete_dead_letters", stream_id, letters_age, MOST_ROWS))
+        letters = _delete_dead_letters(ledger, stream_id, letters_age, MOST_ROWS)
     return Deleted(batches, failures, letters)
 
 
+# Each is run again where a batch landed meanwhile in a ledger without locks.
+
+
 @rerun_after_lost_race
-def _delete(ledger: Ledger, delete: Callable[[LedgerTransaction], int]) -> int:
-    """Run one deletion, and run it again where a batch landed meanwhile in a ledger without locks."""
+def _delete_batches(ledger: Ledger, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
     with ledger.transaction(lasting=False) as transaction:
-        return delete(transaction)
+        return transaction.delete_batches(stream_id, excess, fewest, most)
+
+
+@rerun_after_lost_race
+def _delete_failures(ledger: Ledger, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
+    with ledger.transaction(lasting=False) as transaction:
+        return transaction.delete_failures(stream_id, status, age, most)
+
+
+@rerun_after_lost_race
+def _delete_dead_letters(ledger: Ledger, stream_id: str, age: timedelta, most: int) -> int:
+    with ledger.transaction(lasting=False) as transaction:
+        return transaction.delete_dead_letters(stream_id, age, most)

@@ -10,9 +10,12 @@ connector/kafka-0-10-sql) and the same shape with pairs for ranges (`{"topic": {
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NewType
+
+from exactlyonce.bounded_json import JsonRefused, parse_json
 
 BatchNumber = NewType("BatchNumber", int)
 """The number of a micro-batch; a stream's numbers only go up, over all its generations."""
@@ -189,7 +192,7 @@ class Ranges(Mapping[Partition, OffsetRange]):
         ranges = {}
         for partition, value in _entries(text):
             if not isinstance(value, list) or len(value) != 2:
-                raise MalformedPositions(f"{partition} has {value!r} where a pair [from, until] belongs")
+                raise MalformedPositions(f"{partition} has {reprlib.repr(value)} where a pair [from, until] belongs")
             ends = [_whole_number(end, partition) for end in value]
             ranges[partition] = OffsetRange(ends[0], ends[1])
         return cls(ranges)
@@ -214,14 +217,16 @@ def _by_topic(values: Mapping[Partition, Any]) -> dict[str, dict[str, Any]]:
 
 def _entries(text: str) -> Iterator[tuple[Partition, Any]]:
     try:
-        topics = json.loads(text)
-    except ValueError as problem:
-        raise MalformedPositions(f"not JSON: {text[:80]!r}") from problem
+        topics = parse_json(text)
+    except JsonRefused as problem:
+        raise MalformedPositions(f"{problem}: {text[:80]!r}") from problem
     if not isinstance(topics, dict):
         raise MalformedPositions(f"not a map of topics: {text[:80]!r}")
     for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
-            raise MalformedPositions(f"topic {topic!r} has {partitions!r} where a map of partitions belongs")
+            raise MalformedPositions(
+                f"topic {topic!r} has {reprlib.repr(partitions)} where a map of partitions belongs"
+            )
         for partition, value in partitions.items():
             if not partition:
                 raise MalformedPositions(f"{topic!r} has a partition without a name")
@@ -230,5 +235,5 @@ def _entries(text: str) -> Iterator[tuple[Partition, Any]]:
 
 def _whole_number(value: object, partition: Partition) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedPositions(f"{partition} has {value!r} where an offset belongs")
+        raise MalformedPositions(f"{partition} has {reprlib.repr(value)} where an offset belongs")
     return value

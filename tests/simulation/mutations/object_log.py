@@ -9,7 +9,8 @@ from unittest import mock
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome
 from exactlyonce.connectors.object_log import log
 from exactlyonce.connectors.object_log.documents import Entry, Snapshot
-from exactlyonce.connectors.object_log.log import Fold, ObjectLog
+from exactlyonce.connectors.object_log.fold import Fold
+from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.object_log.names import entry_name, snapshot_name
 from exactlyonce.connectors.object_log.state import Key, Table
 from exactlyonce.connectors.object_log.transaction import LogTransaction
@@ -74,10 +75,10 @@ def a_fold_misses_the_tail() -> Iterator[None]:
 def unknown_creates_taken_for_failed() -> Iterator[None]:
     """The object log: a create without an answer has failed, so the rules are run again under another id."""
 
-    def once(self: ObjectLog, fold: Fold, entry: Entry) -> None:
+    def once(self: ObjectLog, fold: Fold, entry: Entry, content: bytes) -> None:
         path = f"{self._folder}/{fold.log_id}/{entry_name(entry.number)}"
         try:
-            outcome = self._store.create(path, entry.render())
+            outcome = self._store.create(path, content)
         except StoreUnreachable as problem:
             raise LostRace("taken for failed") from problem
         if isinstance(outcome, AlreadyExists):

@@ -37,7 +37,7 @@ class KafkaCodec:
             raise FileTorn("its first byte is not zero")
         if len(content) == 1:
             raise FileTorn("it ends after its first byte")
-        lines = text_of(content[1:]).split("\n")
+        lines = text_of(content[1:]).split("\n", 2)
         version_of(lines[0], (1,), "Kafka source log")
         return self.parse_entry(lines[1] if len(lines) > 1 else "")
 

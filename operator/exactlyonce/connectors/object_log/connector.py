@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from threading import Lock
+from weakref import WeakValueDictionary
 
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
@@ -23,8 +24,7 @@ _LOCATION, _ENDPOINT, _REGION, _PATH_STYLE = "location", "endpoint", "region", "
 class ObjectLogAddress:
     """The folder of a log, and the login.
 
-    `server` holds both: a log is asked alone, since no request to a store is about two of them. Whatever one process opens at
-    an address shares one log, so that each entry is read once.
+    `server` holds both: a log is asked alone, since no request to a store is about two of them.
     """
 
     server: Parameters = field(repr=False)
@@ -46,11 +46,7 @@ class ObjectLogAddress:
 
     def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> ObjectLogLedger:
         """Return the ledger. Each request has the same limit for every use, and none waits for another transaction."""
-        return ObjectLogLedger(self._log)
-
-    @cached_property
-    def _log(self) -> ObjectLog:
-        return ObjectLog(store_of(self.server))
+        return ObjectLogLedger(log_at(self.server))
 
 
 class ObjectLogConnector:
@@ -74,8 +70,20 @@ class ObjectLogConnector:
 
     def fleet(self, server: Parameters, shown: str) -> ObjectLogFleet:
         """Return one log as the monitor asks it."""
-        store = store_of(server)
-        return ObjectLogFleet(ObjectLog(store), store, server_name(server))
+        return ObjectLogFleet(log_at(server), store_of(server), server_name(server))
+
+
+_LOGS: WeakValueDictionary[Parameters, ObjectLog] = WeakValueDictionary()
+_GUARD = Lock()
+
+
+def log_at(server: Parameters) -> ObjectLog:
+    """Return the log in a folder: the one that this process has open there, so that each entry is read and kept once."""
+    with _GUARD:
+        found = _LOGS.get(server)
+        if found is None:
+            found = _LOGS[server] = ObjectLog(store_of(server))
+        return found
 
 
 def store_of(server: Parameters) -> ObjectStore:

@@ -53,7 +53,7 @@ class Origin:
     def parse(cls, content: bytes, where: str) -> Origin:
         """Read the object's content, or raise LogDamaged."""
         with _named(where):
-            log_id = text(_parse(content, "log", where)["id"])
+            log_id = text(_parse(content, "log", where, 10)["id"])
             if not _LOG_ID.fullmatch(log_id):  # it becomes a part of every path
                 raise ValueError("its id is not 32 hexadecimal digits")
             return cls(log_id)
@@ -175,8 +175,8 @@ def _named(where: str) -> Iterator[None]:
         ) from problem
 
 
-def _parse(content: bytes, kind: str, where: str) -> Mapping[str, Any]:
-    document = fields(parse_json(content, MOST_VALUES))
+def _parse(content: bytes, kind: str, where: str, most_values: int = MOST_VALUES) -> Mapping[str, Any]:
+    document = fields(parse_json(content, most_values))
     found = fields(document["content"])
     if document["checksum"] != _checksum(_canonical(found)):
         raise LogDamaged(f"The checksum of {where} does not fit its content: it was changed; restore it from a backup.")

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
-from exactlyonce.connectors.object_log.log import Fold, LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.fold import Fold
+from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
 from exactlyonce.ledger.port import Lock

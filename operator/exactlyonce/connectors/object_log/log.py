@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import cast
 
-from exactlyonce.checkpoint.store import MOST_BYTES, AlreadyExists, FileMissing, FileTooLarge, ObjectStore
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, FileTooLarge, ObjectStore
 from exactlyonce.connectors.object_log.archives import ARCHIVED_FROM_BYTES, archives_of, read_archived, references_to
 from exactlyonce.connectors.object_log.documents import Entry, LogDamaged, Origin, Snapshot
+from exactlyonce.connectors.object_log.fold import ORIGIN_BYTES, Fold, LogTooLarge, Weight, require_readable
 from exactlyonce.connectors.object_log.names import Names, archive_name, entry_name, snapshot_name
 from exactlyonce.connectors.object_log.state import Changes, LedgerState, Table
 from exactlyonce.connectors.object_log.tenancy import require_empty
@@ -36,17 +37,6 @@ log = logging.getLogger("exactlyonce.object_log")
 
 class LogMissing(LedgerRefused):
     """There is no log where one is expected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """What a log adds up to: its state after entry `number`, and the newest snapshot up to there that was seen."""
-
-    log_id: str
-    number: int
-    entry_id: str
-    state: LedgerState = field(hash=False)
-    snapshot: int = 0
 
 
 class ObjectLog:
@@ -70,6 +60,8 @@ class ObjectLog:
         self._archived_from_bytes = archived_from_bytes
         self._reached = reached
         self._known: Fold | None = None
+        self._refused_at: int | None = None
+        """The entry at which a snapshot was too large, so that the next one is not tried at each entry."""
 
     @property
     def location(self) -> str:
@@ -79,7 +71,7 @@ class ObjectLog:
     def origin(self) -> Origin | None:
         """Return which log this is; None where there is none."""
         try:
-            content = self._store.read(self._path(ORIGIN))
+            content = self._store.read(self._path(ORIGIN), ORIGIN_BYTES)
         except FileMissing:
             return None
         return Origin.parse(content, f"{self.location}/{ORIGIN}")
@@ -107,15 +99,20 @@ class ObjectLog:
         Raises:
             LogMissing: if there is no log.
             LogDamaged: if entries are missing or do not follow on each other, however often they are listed.
+            LogTooLarge: if there is more of it than is read.
         """
-        problem: LogDamaged | None = None
+        problem: LedgerRefused | None = None
         for _ in range(FOLD_TRIES):
+            known = self._known
             try:
-                fold = self._folded(self._known or self._latest_snapshot())
-            except (FileMissing, LogDamaged) as found:
-                # Pruned, or recreated, since it was known; or listed while it was: the next try begins at a snapshot.
-                problem = found if isinstance(found, LogDamaged) else None
+                fold = self._folded(known or self._latest_snapshot())
+            except (FileMissing, LogDamaged, LogTooLarge) as found:
+                # Pruned, or recreated, since it was known; or listed while it was; or what is known has grown entry by entry
+                # past snapshots that it did not need. The next try begins at a snapshot.
+                problem = found if isinstance(found, LedgerRefused) else None
                 self._known = None
+                if isinstance(found, LogTooLarge) and known is None:
+                    raise
             else:
                 self._known = fold
                 return fold  # another thread may have set what is known since
@@ -129,8 +126,10 @@ class ObjectLog:
             CommitOutcomeUnknown: if that could not be settled; a request may still be under way.
         """
         entry = Entry(fold.number + 1, secrets.token_hex(16), fold.entry_id, changes)
+        content = entry.render()
+        weight = fold.weight.and_of(content, self.location)
         self._reached("log.before-create")
-        self._create(fold, entry)
+        self._create(fold, entry, content)
         self._reached("log.created")
         try:
             self._require_in_log(fold, entry)
@@ -139,9 +138,13 @@ class ObjectLog:
         except (StoreUnreachable, FileTooLarge, LogDamaged) as problem:
             raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
         self._reached("log.verified")
-        self._known = Fold(fold.log_id, entry.number, entry.entry_id, fold.state.after(changes), fold.snapshot)
-        if entry.number - fold.snapshot >= self._snapshot_every:
-            self._keep_short(self._known)
+        made = replace(
+            fold, number=entry.number, entry_id=entry.entry_id, state=fold.state.after(changes), weight=weight
+        )
+        self._known = made
+        was_refused = self._refused_at is not None and made.number - self._refused_at < self._snapshot_every
+        if made.is_long(self._snapshot_every) and not was_refused:
+            self._keep_short(made)
 
     def committables(self, fold: Fold, stream_id: str) -> Mapping[BatchNumber, str]:
         """Return the committables of a stream that the state of `fold` has no more and refers to.
@@ -160,16 +163,16 @@ class ObjectLog:
             raise LogDamaged(f"{self.location} no longer holds entry {known.number}: it was removed or replaced.")
         if names.newest_snapshot > known.number:
             known = self._at_snapshot(known.log_id, names.newest_snapshot)
-        state, entry_id, number = known.state, known.entry_id, known.number
+        state, entry_id, number, weight = known.state, known.entry_id, known.number, known.weight
         for number in names.entries_after(known.number, self.location):
-            entry = self._read_entry(known.log_id, number)
+            content, where = self._read(known.log_id, entry_name(number))
+            weight = weight.and_of(content, self.location)
+            entry = Entry.parse(content, where)
             if (entry.number, entry.previous) != (number, entry_id):
-                raise LogDamaged(
-                    f"{self._store.location}/{self._path(known.log_id, entry_name(number))} does not follow on entry "
-                    f"{number - 1}; restore it from a backup."
-                )
+                raise LogDamaged(f"{where} does not follow on entry {number - 1}; restore it from a backup.")
             state, entry_id = state.after(entry.changes), entry.entry_id
-        return Fold(known.log_id, number, entry_id, state, max(known.snapshot, names.newest_snapshot))
+        newest = max(known.snapshot, names.newest_snapshot)
+        return replace(known, number=number, entry_id=entry_id, state=state, snapshot=newest, weight=weight)
 
     def _latest_snapshot(self) -> Fold:
         """Begin at the newest snapshot, or at nothing; what is older is never looked at."""
@@ -184,15 +187,20 @@ class ObjectLog:
         return self._at_snapshot(log_id, newest) if newest else Fold(log_id, 0, log_id, LedgerState())
 
     def _at_snapshot(self, log_id: str, number: int) -> Fold:
-        path = self._path(log_id, snapshot_name(number))
-        snapshot = Snapshot.parse(self._store.read(path), f"{self._store.location}/{path}")
+        content, where = self._read(log_id, snapshot_name(number))
+        weight = Weight().and_of(content, self.location)
+        snapshot = Snapshot.parse(content, where)
         if snapshot.number != number:
-            raise LogDamaged(f"{self._store.location}/{path} is another snapshot; restore it from a backup.")
-        return Fold(log_id, snapshot.number, snapshot.entry_id, snapshot.state, snapshot.number)
+            raise LogDamaged(f"{where} is another snapshot; restore it from a backup.")
+        return Fold(log_id, number, snapshot.entry_id, snapshot.state, number, weight, weight)
 
-    def _read_entry(self, log_id: str, number: int) -> Entry:
-        path = self._path(log_id, entry_name(number))
-        return Entry.parse(self._store.read(path), f"{self._store.location}/{path}")
+    def _read(self, log_id: str, name: str) -> tuple[bytes, str]:
+        """Read an object; return its content and what a person calls it."""
+        path = self._path(log_id, name)
+        return self._store.read(path), self._where(path)
+
+    def _where(self, path: str) -> str:
+        return f"{self._store.location}/{path}"
 
     def _path(self, *parts: str) -> str:
         return "/".join(part for part in (self._folder, *parts) if part)
@@ -202,10 +210,10 @@ class ObjectLog:
         after = first.partition(".")[0]  # a number alone sorts before all names of that number
         return Names.of(self._store.names_after(self._path(log_id), after))
 
-    def _create(self, fold: Fold, entry: Entry) -> None:
+    def _create(self, fold: Fold, entry: Entry, content: bytes) -> None:
         """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
         path = self._path(fold.log_id, entry_name(entry.number))
-        content = self._small_enough(path, entry.render())
+        require_readable(self._where(path), content)
         problem: StoreUnreachable | None = None
         for _ in range(CREATE_TRIES):
             try:
@@ -234,7 +242,7 @@ class ObjectLog:
             return
         if entry.number + 1 not in names.entries:
             raise self._unknown(entry, "what followed on it is pruned")
-        if self._read_entry(fold.log_id, entry.number + 1).previous != entry.entry_id:
+        if Entry.parse(*self._read(fold.log_id, entry_name(entry.number + 1))).previous != entry.entry_id:
             raise LostRace(
                 f"Entry {entry.number} of {self.location} was written by somebody else first, and pruned since."
             )
@@ -243,23 +251,27 @@ class ObjectLog:
         """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
         folder = self._path(fold.log_id)
         try:
-            state = self._archived(fold)
+            fold = replace(fold, state=self._archived(fold))
             # Whether or not the snapshot comes to be, what was archived is not archived again.
-            self._known = Fold(fold.log_id, fold.number, fold.entry_id, state, fold.snapshot)
+            self._known = fold
             path = f"{folder}/{snapshot_name(fold.number)}"
-            content = self._small_enough(path, Snapshot(fold.number, fold.entry_id, state).render())
+            content = Snapshot(fold.number, fold.entry_id, fold.state).render()
+            require_readable(self._where(path), content)
             self._reached("log.before-snapshot")
             self._store.create(path, content)
-            self._known = Fold(fold.log_id, fold.number, fold.entry_id, state, fold.number)
+            weight = Weight().and_of(content, self.location)
+            self._known = replace(fold, snapshot=fold.number, weight=weight, base=weight)
             self._reached("log.snapshot-created")
             pruned = self._names(fold.log_id, "").behind_two_snapshots()
             self._reached("log.before-prune")
             self._store.delete([f"{folder}/{name}" for name in pruned])
             self._reached("log.pruned")
         except ExactlyOnceError as problem:
-            log.warning(
-                "The object log at %s could not be kept short; the next entry tries again: %s", self.location, problem
-            )
+            again = "the next entry tries again"
+            if isinstance(problem, LogTooLarge):
+                self._refused_at = fold.number
+                again = f"it is tried again in {self._snapshot_every} entries"
+            log.warning("The object log at %s could not be kept short; %s: %s", self.location, again, problem)
 
     def _archived(self, fold: Fold) -> LedgerState:
         """Write committables of which there are many to objects of their own, and return the state that refers to them."""
@@ -273,20 +285,11 @@ class ObjectLog:
 
     def _write_archive(self, path: str, content: bytes) -> None:
         """Only who appended this entry writes its archives, so what is there already is the very same."""
-        outcome = self._store.create(path, self._small_enough(path, content))
+        outcome = self._store.create(path, require_readable(self._where(path), content))
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
             raise LogDamaged(
-                f"{self._store.location}/{path} already exists with other content; restore the ledger's folder from a backup."
+                f"{self._where(path)} already exists with other content; restore the ledger's folder from a backup."
             )
-
-    def _small_enough(self, path: str, content: bytes) -> bytes:
-        """Require that whoever reads an object does not refuse it for its size."""
-        if len(content) > MOST_BYTES:
-            raise LedgerRefused(
-                f"{self._store.location}/{path} would have {len(content)} bytes, and an object of a ledger may have at most "
-                f"{MOST_BYTES}; make batches smaller (limits of the source), or files larger (sink.files.targetFileSize)."
-            )
-        return content
 
     def _unknown(self, entry: Entry, why: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(f"Whether entry {entry.number} of {self.location} took effect is not known: {why}.")

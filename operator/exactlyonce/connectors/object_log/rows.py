@@ -200,6 +200,18 @@ def _failure_from_json(found: Json) -> KeptFailure:
     return KeptFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
 
 
+def _query_from_json(found: Json) -> QueryMark:
+    mark = QueryMark.from_json(text(found))
+    for partition in mark.source.partitions:
+        text(partition.origin), _partition_key(partition.key)
+    texts = [*mark.source.origins, mark.query]
+    texts += [optional(text, mark.source.pattern) or "", optional(text, mark.limit) or ""]
+    for told in texts:
+        text(told)
+    optional(count, mark.shrunk)
+    return mark
+
+
 def _ticket_from_json(found: Json) -> Ticket:
     epoch, secret = items(found, 2)
     return Ticket(Epoch(count(epoch)), text(secret))
@@ -213,7 +225,7 @@ _PARTITION = (text, _partition_key)
 
 _CODECS: dict[Table, _Codec] = {
     Table.STREAM: _Codec(_stream_to_json, _stream_from_json),
-    Table.QUERY: _Codec(QueryMark.to_json, lambda found: QueryMark.from_json(text(found))),
+    Table.QUERY: _Codec(QueryMark.to_json, _query_from_json),
     Table.TICKET: _Codec(lambda row: [row.epoch, row.secret], _ticket_from_json),
     Table.POSITION: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
     Table.RETIRED: _Codec(_stand_to_json, _stand_from_json, _PARTITION),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from exactlyonce.connectors.object_log.expiry import expired
 from exactlyonce.connectors.object_log.state import (
     Changes,
     KeptBatch,
@@ -214,17 +215,9 @@ class LogTransaction:
     def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
         """Delete batches that are not kept; what they made visible stays, since readers would lose it."""
         stream: StreamRow | None = self._get(Key(Table.STREAM, stream_id))
-        batches = self._batches(stream_id)
-        kept = [found.row.batch for found in batches if found.row.status is BatchStatus.LANDED]
-        if stream is None or stream.landed_batch is None or len(kept) < fewest:
+        if stream is None or stream.landed_batch is None:
             return 0
-        until = min(stream.landed_batch, kept[-fewest])
-        oldest = [found for found in batches if found.row.status in excess.statuses and found.row.batch < until][:most]
-        before = -1 if excess.before is None else excess.before
-        gone = [
-            found.row.batch for found in oldest
-            if found.row.batch < before or (found.row.landed_at or found.created_at) < self._now - excess.age
-        ]  # fmt: skip
+        gone = expired(self._batches(stream_id), stream.landed_batch, excess, fewest, self._now)[:most]
         for batch in gone:
             self._changes[_key_of(stream_id, batch)] = None
         return len(gone)
