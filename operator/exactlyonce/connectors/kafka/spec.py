@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from exactlyonce.connectors.kafka.client_properties import ISOLATION, READ_COMMITTED, Properties
 from exactlyonce.connectors.kafka.stream_rules import STREAM_RULES
@@ -16,6 +15,7 @@ from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import LARGEST, Model, SecretRef, Whole
+from exactlyonce.schema.moment import Moment
 from exactlyonce.schema.name_pattern import NamePattern, selects
 
 TopicName = Annotated[
@@ -28,22 +28,6 @@ PartitionNumber = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 
 KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
 """The keys read from the secret of a Kafka source: a SASL login, the brokers' CA and a client certificate, as PEM."""
-
-
-_RFC_3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
-)
-
-
-def _is_moment(value: object) -> object:
-    if not isinstance(value, datetime) and not (isinstance(value, str) and _RFC_3339.fullmatch(value)):
-        raise ValueError(f"{value!r} is no moment; write it as 2026-01-31T00:00:00Z")
-    return value
-
-
-Moment = Annotated[
-    AwareDatetime, BeforeValidator(_is_moment), WithJsonSchema({"type": "string", "format": "date-time"})
-]
 
 
 DEFAULT_BATCH_OFFSETS = 1_000_000

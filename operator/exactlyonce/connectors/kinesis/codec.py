@@ -1,0 +1,69 @@
+"""What the reader of Kinesis writes into Spark's offset log: `{"<stream>": {"<shard>": "after 4957…"}}`. Performs no I/O.
+
+Positions are texts: Spark's own JSON, and whoever reads the file, need not hold integers of 288 bits.
+"""
+
+from __future__ import annotations
+
+import json
+
+from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of
+from exactlyonce.connectors.kinesis.positions import SHARD_END, MalformedPosition, from_text, to_text
+from exactlyonce.positions.ranges import Partition, Positions
+
+
+class KinesisCodec:
+    """A `PositionCodec` for shards of a Kinesis stream."""
+
+    def parse_entry(self, text: str) -> Positions:
+        """Parse the source's line of `offsets/N`."""
+        try:
+            streams = json.loads(text)
+        except ValueError as problem:
+            raise FileTorn(f"{text[:80]!r} is not JSON") from problem
+        if not isinstance(streams, dict):
+            raise FileTorn(f"{text[:80]!r} is no map of streams")
+        positions: dict[Partition, int] = {}
+        for stream, shards in streams.items():
+            if not isinstance(shards, dict):
+                raise FileTorn(f"stream {stream!r} has {shards!r:.80} where a map of shards belongs")
+            for shard, position in shards.items():
+                positions[Partition(stream, shard)] = _parsed(stream, shard, position)
+        return Positions(positions)
+
+    def render_entry(self, positions: Positions) -> str:
+        """Return that line."""
+        streams: dict[str, dict[str, str]] = {}
+        for partition, position in positions.items():
+            streams.setdefault(partition.origin, {})[str(partition.key)] = to_text(position)
+        return json.dumps(streams, separators=(",", ":"))
+
+    def parse_start(self, content: bytes) -> Positions:
+        """Parse `sources/0/0`, which Spark does not read for a source in Python."""
+        if not content:
+            raise FileEmpty("it has no bytes")
+        return self.parse_entry(text_of(content))
+
+    def render_start(self, positions: Positions) -> bytes:
+        """Return the content of that file."""
+        return self.render_entry(positions).encode()
+
+    def shown(self, position: int) -> str:
+        """Return a position as a person reads it."""
+        return to_text(position)
+
+    def ended(self, positions: Positions) -> frozenset[Partition]:
+        """Return the shards that have been read to their end."""
+        return frozenset(partition for partition, position in positions.items() if position == SHARD_END)
+
+
+def _parsed(stream: str, shard: str, position: object) -> int:
+    if not shard or not isinstance(position, str):
+        raise FileTorn(f"shard {shard!r} of stream {stream!r} has {position!r:.80} where a position belongs")
+    try:
+        return from_text(position)
+    except MalformedPosition as problem:
+        raise FileTorn(f"shard {shard} of stream {stream!r}: {problem}") from problem
+
+
+CODEC = KinesisCodec()

@@ -1,0 +1,220 @@
+"""What a stream says of Kinesis: its data stream, where it starts, how much it reads at a time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from exactlyonce.connectors.kinesis.positions import from_text
+from exactlyonce.connectors.kinesis.stream_rules import STREAM_RULES
+from exactlyonce.connectors.specs import Origins
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.selection import Selection
+from exactlyonce.schema.constraints import AllOf, Rule, matches
+from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
+from exactlyonce.schema.moment import Moment
+from exactlyonce.schema.places import Endpoint, Region
+
+_NAME = "[a-zA-Z0-9_.-]{1,128}"
+
+StreamName = Annotated[
+    str,
+    Field(min_length=1, max_length=128),
+    matches(_NAME, "write a stream's name: letters, digits, dots, underscores and hyphens"),
+]
+StreamArn = Annotated[
+    str,
+    Field(min_length=1, max_length=256),
+    matches(
+        rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{{12}}:stream/{_NAME}",
+        "write the stream's ARN, such as arn:aws:kinesis:eu-central-1:123456789012:stream/orders",
+    ),
+]
+PositionText = Annotated[
+    str,
+    Field(min_length=1, max_length=120),
+    matches(
+        "TRIM_HORIZON|SHARD_END|after [0-9]{1,77}|[0-9]{1,77}:[1-9][0-9]{0,8}",
+        "write TRIM_HORIZON, SHARD_END, after <sequence number>, or <sequence number>:<sub-sequence number> from 1 on",
+    ),
+]
+ShardPositions = Annotated[
+    dict[str, PositionText],
+    Field(max_length=1000),
+    BeforeValidator(without_nulls),
+    AllOf(
+        (
+            Rule(
+                "self.all(shard, shard.matches('^shardId-[0-9]{12}$'))",
+                lambda given: all(
+                    len(shard) == 20 and shard.startswith("shardId-") and shard[8:].isascii() and shard[8:].isdigit()
+                    for shard in given
+                ),
+                "name shards as Kinesis does, such as shardId-000000000000",
+            ),
+        )
+    ),
+]
+
+KINESIS_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The keys read from the secret of a Kinesis source."""
+
+DEFAULT_BATCH_RECORDS = 1_000_000
+"""The most records of a batch where the resource sets no limit: a first backlog has to fit into transactionTimeout."""
+
+DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
+"""The most bytes of records of a batch where the resource sets no limit."""
+
+
+class StartFrom(StrEnum):
+    """Where a new stream starts."""
+
+    TRIM_HORIZON = "TrimHorizon"
+    LATEST = "Latest"
+    TIMESTAMP = "Timestamp"
+    POSITIONS = "Positions"
+
+
+class Start(Model):
+    """Where a new stream starts; resolved once, before its first batch."""
+
+    from_: StartFrom = Field(
+        StartFrom.TRIM_HORIZON,
+        alias="from",
+        description="Where a new stream starts: with the oldest record of every shard, behind the newest one, at a moment, or "
+        "at positions that are given.",
+    )
+    timestamp: Moment | None = Field(
+        None,
+        description="With from: Timestamp, each shard is read from its first record that arrived at or after this moment "
+        "(RFC 3339).",
+    )
+    positions: ShardPositions = Field(
+        {},
+        description="With from: Positions, where each shard starts, by shard id: TRIM_HORIZON; after <sequence number>, behind "
+        "that record; <sequence number>:<sub-sequence number>, at that user record of an aggregate. Each shard of "
+        "the stream has to be given, except ancestors of those given, which are not read, and descendants, which follow.",
+    )
+
+    rules = (
+        Rule(
+            "(self.from == 'Timestamp') == has(self.timestamp)",
+            lambda it: (it.from_ is StartFrom.TIMESTAMP) == (it.timestamp is not None),
+            "timestamp belongs to from: Timestamp, and from: Timestamp needs it",
+        ),
+        Rule(
+            "(self.from == 'Positions') == (has(self.positions) && size(self.positions) > 0)",
+            lambda it: (it.from_ is StartFrom.POSITIONS) == bool(it.positions),
+            "positions belongs to from: Positions, and from: Positions needs it",
+        ),
+    )
+
+    @property
+    def moment(self) -> datetime:
+        """The timestamp given; only where from is Timestamp."""
+        assert self.timestamp is not None
+        return self.timestamp
+
+    def positions_in(self, stream: str) -> Positions:
+        """Return the positions given, of shards of this stream."""
+        return Positions({Partition(stream, shard): from_text(text) for shard, text in self.positions.items()})
+
+
+class KinesisSource(Model):
+    """Records of a Kinesis data stream."""
+
+    stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
+    own_fields: ClassVar[tuple[str, ...]] = ("start",)
+    origin_noun: ClassVar[str] = "stream"
+
+    stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")
+    stream_arn: StreamArn | None = Field(
+        None, description="The data stream's ARN, which names its region; for a stream of another account."
+    )
+    region: Region | None = Field(None, description="The data stream's region; belongs to streamName.")
+    endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login; the keys read are {', '.join(KINESIS_SECRET_KEYS)}. Without it, operator, driver and "
+        "executors each use what their service account and their node are given, such as a web identity.",
+    )
+    start: Start = Field(Start(), description="Where a new stream starts.")
+    max_records_per_trigger: Whole | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000,
+        description="The maximum number of user records per batch; those of an aggregate are counted one by one. Without it a "
+        f"batch has at most {DEFAULT_BATCH_RECORDS:,}.",
+    )
+    max_bytes_per_trigger: Whole | None = Field(
+        None,
+        ge=1,
+        le=1 << 40,
+        description="The maximum number of bytes of records per batch; a single record may exceed it. Without it a batch has "
+        f"at most {DEFAULT_BATCH_BYTES:,}.",
+    )
+
+    one_of = ("stream_name", "stream_arn")
+    rules = (
+        Rule(
+            "has(self.streamName) == has(self.region)",
+            lambda it: (it.stream_name is None) == (it.region is None),
+            "region belongs to streamName, and streamName needs it; streamArn names the region itself",
+        ),
+    )
+
+    @property
+    def stream(self) -> str:
+        """The data stream's name."""
+        if self.stream_name is not None:
+            return self.stream_name
+        assert self.stream_arn is not None
+        return self.stream_arn.rpartition("/")[2]
+
+    @property
+    def where(self) -> str:
+        """The region."""
+        if self.region is not None:
+            return self.region
+        assert self.stream_arn is not None
+        return self.stream_arn.split(":")[3]
+
+    @property
+    def address(self) -> str:
+        """The region, and the service where it is not Amazon's."""
+        return self.where if self.endpoint is None else f"{self.where} ({self.endpoint})"
+
+    @property
+    def committed_only(self) -> bool:
+        """Kinesis has no transactions."""
+        return False
+
+    @property
+    def most_records(self) -> int:
+        """The maximum number of records of a batch."""
+        return self.max_records_per_trigger or DEFAULT_BATCH_RECORDS
+
+    @property
+    def most_bytes(self) -> int:
+        """The maximum number of bytes of a batch."""
+        return self.max_bytes_per_trigger or DEFAULT_BATCH_BYTES
+
+    def selection(self) -> Selection:
+        """Return the data stream, all shards of which are read."""
+        return Selection(frozenset({self.stream}))
+
+    def selected(self, origins: Origins) -> tuple[frozenset[Partition], tuple[str, ...]]:
+        """Return the shards that exist, and the data stream's name if it does not."""
+        if self.stream not in origins:
+            return frozenset(), (self.stream,)
+        return frozenset(Partition(self.stream, shard) for shard in origins[self.stream]), ()
+
+    def batch_limit(self, interval: timedelta | None) -> str:
+        """Return how large a batch may be, in words that are the same as long as the limit is."""
+        return f"{self.most_records} records or {self.most_bytes} bytes"
+
+
+SOURCE = KinesisSource
