@@ -58,6 +58,7 @@ class BatchLoop:
         self.in_hand: PlannedBatch | None = None
         self.stands = Positions()
         self._rows: int | None = None
+        self._records_read: int | None = None
 
     @property
     def _target(self) -> Target:
@@ -92,6 +93,7 @@ class BatchLoop:
             ExactlyOnceError: what does not fit, by name; what Spark or the sink raises passes as it is.
         """
         plan = batch.plan()
+        self._records_read = None
         reached("batch.planned", batch.number)
         epochs = self._log.ask(plan.ranges)
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
@@ -114,7 +116,7 @@ class BatchLoop:
         if self._manifest is None:  # else it has been told before readers were shown the batch
             reached("batch.landed", batch.number)
         self._has_landed(planned)
-        return Landing(planned.ranges.record_count, self._rows)
+        return Landing(self._settings.records_in(planned.ranges, self._records_read), self._rows)
 
     def _land_rows(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
         if self._manifest is not None:
@@ -138,7 +140,7 @@ class BatchLoop:
 
     def _landed_small(self, batch: SparkBatch, planned: PlannedBatch) -> bool:
         """The driver takes the rows and writes them in the landing transaction itself, where they are few."""
-        if planned.ranges.record_count > self._settings.small_batch_records:
+        if not self._settings.is_small(planned.ranges):
             return False
         rows = batch.collect()
         if rows is None:
@@ -221,10 +223,12 @@ class BatchLoop:
                     transaction, batch.number, letters, planned.origin_ids
                 ),
             )
-        written, records_read = Written(rows, len(letters)), batch.records_read()
+        written, records_read = Written(rows, len(letters)), self._counted(batch)
         lost: tuple[FailureRow, ...] = ()
         try:
-            self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
+            self._log.require(
+                planned.number, planned.ranges, planned.origin_ids, self._settings.comparable(records_read)
+            )
         except RecordsLost as problem:
             taken = planned_row(self._permit, planned, BatchStatus.TAKEN, written, records_read)
             lost = failures_of(taken, FailureStatus.LOST, self._source.address, str(problem))
@@ -255,7 +259,7 @@ class BatchLoop:
             rows = sum(report.rows for report in reports) if all_known else None
         self._rows = rows
         reached("batch.rows-written", batch.number)
-        records_read = batch.records_read() if remaining else None
+        records_read = self._counted(batch) if remaining else None
         finish_partitions(self._ledger, self._permit, planned, Written(rows, len(letters)), records_read)
 
     def _land(
@@ -279,10 +283,14 @@ class BatchLoop:
 
     def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
         letters = self._letters(batch, planned.ranges, certain=False)
-        records_read = batch.records_read()
-        self._log.require(planned.number, planned.ranges, planned.origin_ids, records_read)
+        records_read = self._counted(batch)
+        self._log.require(planned.number, planned.ranges, planned.origin_ids, self._settings.comparable(records_read))
         reached("batch.source-checked", batch.number)
         return records_read, letters
+
+    def _counted(self, batch: SparkBatch) -> int | None:
+        self._records_read = batch.records_read()
+        return self._records_read
 
     def _letters(self, batch: SparkBatch, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
         return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()

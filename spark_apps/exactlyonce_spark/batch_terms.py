@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError, Refused
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark.spark_port import ExecutedPlan
 
 
@@ -23,7 +23,8 @@ class LedgerWentBack(ExactlyOnceError):
 class BatchSettings:
     """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself.
 
-    `deletes`: rows may delete their key, so the order of the records decides.
+    `deletes`: rows may delete their key, so the order of the records decides. Where positions do not count records
+    (`positions_count_records`), only a batch that reads nothing is known to be small.
     """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
@@ -31,18 +32,35 @@ class BatchSettings:
     dead_letters: bool = False
     small_batch_records: int = 2000
     deletes: bool = False
+    positions_count_records: bool = True
+
+    def is_small(self, ranges: Ranges) -> bool:
+        """Whether the driver can take the rows of a batch by itself, as far as its ranges tell."""
+        most = self.small_batch_records if self.positions_count_records else 0
+        return ranges.record_count <= most
+
+    def records_in(self, ranges: Ranges, records_read: int | None) -> int | None:
+        """Return how many records a batch had: what its ranges span, or what was read where they do not tell."""
+        return ranges.record_count if self.positions_count_records else records_read
 
     @property
     def by_partition(self) -> bool:
         """Whether each partition lands in a transaction of its own."""
         return self.delivery is Delivery.EXACTLY_ONCE and self.commit is Commit.PARTITION
 
+    def comparable(self, records_read: int | None) -> int | None:
+        """Return how many records were read, where that can be compared with what the ranges span."""
+        return records_read if self.positions_count_records else None
+
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What a batch that has landed held: the offsets of its ranges, and the rows it wrote where that is known."""
+    """What a batch that has landed held, and the rows it wrote, each where that is known.
 
-    records: int
+    `records` are the offsets of its ranges, or what was read where positions do not count records.
+    """
+
+    records: int | None
     rows: int | None
 
 

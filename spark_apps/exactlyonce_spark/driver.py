@@ -94,6 +94,7 @@ def _run_query(
         spec.sink.spec.commit,
         spec.source.format.on_malformed is OnMalformed.DEAD_LETTER,
         deletes=deletes,
+        positions_count_records=spec.source.spec.positions_count_records,
     )
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)

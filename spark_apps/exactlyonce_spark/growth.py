@@ -11,6 +11,7 @@ class Growth:
 
     def __init__(self, limit: ShrunkLimit | None) -> None:
         self._limit = limit
+        self._stands = Positions()
         self.due = False
 
     @property
@@ -19,9 +20,10 @@ class Growth:
         return None if self._limit is None else self._limit.records
 
     def landed(self, stands: Positions) -> None:
-        """Note where the stream stands after a batch."""
+        """Note where the stream stands after a batch, which leaves out partitions that have been read to their end before."""
         if self._limit is not None:
-            self.due = stands.have_reached(Positions.from_json(self._limit.until))
+            self._stands = Positions({**self._stands, **stands})
+            self.due = self._stands.have_reached(Positions.from_json(self._limit.until))
 
     def grow(self) -> None:
         """From the next query on the resource's own limit holds."""

@@ -67,8 +67,11 @@ def require_completed(transaction: LedgerTransaction, stream_id: str, before: Ba
 
 
 def require_start(landed: LandedPositions, batch: PlannedBatch, except_for: frozenset[Partition] = frozenset()) -> None:
-    """Every partition, empty ranges too, starts where the sink stands; one that the ledger does not know starts at 0."""
-    absent = [str(key) for key in landed.positions if key not in batch.ranges]
+    """Every partition, empty ranges too, starts where the sink stands; one that the ledger does not know starts at 0.
+
+    Only a partition that has landed to its end may be left out.
+    """
+    absent = [str(key) for key in landed.positions if key not in batch.ranges and key not in landed.positions.ended]
     if absent:
         raise PositionsDiffer(f"Batch {batch.number} does not read {', '.join(absent)}, which the stream has read.")
     for key, offsets in batch.ranges.items():

@@ -146,7 +146,7 @@ class RunningQuery:
             landing = self._loop.run(batch)
             self._growth.landed(self._loop.stands)
             if landing is not None:
-                self._metrics.landed(landing.records, landing.rows)
+                self._metrics.landed(landing.records or 0, landing.rows)
         except BaseException as problem:
             self._problem = problem
             raise

@@ -42,7 +42,7 @@ def test_every_kind_of_position_stands_in_the_log_as_its_text_and_comes_back() -
 
 
 def test_shards_read_to_their_end_are_told_from_all_others() -> None:
-    assert CODEC.ended(EVERYWHERE) == {FIRST}
+    assert EVERYWHERE.ended == {FIRST}
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,10 @@ class Progress(StatusModel):
 
     batch: int | None = Field(None, description="The latest batch that landed.")
     committed_at: datetime | None = Field(None, description="When it landed.")
-    lag_records: int | None = Field(None, description="The number of offsets of the source that have not landed.")
+    lag_records: int | None = Field(
+        None,
+        description="The number of offsets of the source that have not landed; absent where the source does not count.",
+    )
     lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
     oldest_record_at: datetime | None = Field(
         None, description="The Kafka timestamp of that record: its age grows, even while this field is not updated."

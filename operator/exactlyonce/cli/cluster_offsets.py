@@ -36,10 +36,10 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
         source = source_address(
             stream.spec.source, partial(cluster_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
         )
-        return rows_of(landed, source.open().view(frozenset(landed)).bounds)
+        return rows_of(stream.spec.source.spec, landed, source.open().view(frozenset(landed)).bounds)
     except ExactlyOnceError as problem:
         click.echo(f"Earliest, latest and lag are not known: {problem}", err=True)
-        return rows_of(landed, {})
+        return rows_of(stream.spec.source.spec, landed, {})
 
 
 def cluster_ledger(look: ClusterLook, stream: Stream) -> OpenLedger:

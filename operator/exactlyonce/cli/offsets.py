@@ -12,13 +12,14 @@ from rich.table import Table
 from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import Bounds
 
 _COLUMNS = ("planned", "checkpointed", "landed", "earliest", "latest", "lag")
 
 
-Rows = dict[Partition, dict[str, int | None]]
+Rows = dict[Partition, dict[str, int | str | None]]
 
 
 def show_offsets(rows: Rows, *, as_json: bool) -> None:
@@ -41,26 +42,36 @@ def offsets_of(opened: LocalStream) -> Rows:
     view = opened.ledger.look(opened.stream.stream_id)
     landed = Positions() if view is None else view.landed.positions
     planned, checkpointed = _logs(opened, None if view is None else view.stream.checkpoint_path)
-    return rows_of(landed, opened.stores.source.view(frozenset(landed)).bounds, planned, checkpointed)
+    bounds = opened.stores.source.view(frozenset(landed)).bounds
+    return rows_of(opened.stream.spec.source.spec, landed, bounds, planned, checkpointed)
 
 
 def rows_of(
+    source: SourceSpec,
     landed: Positions,
     bounds: Mapping[Partition, Bounds],
     planned: Positions = Positions(),  # noqa: B008 - immutable
     checkpointed: Positions = Positions(),  # noqa: B008 - immutable
 ) -> Rows:
-    """Return a row for each partition that has landed or that the source has. Performs no I/O."""
+    """Return a row for each partition that has landed or that the source has. Performs no I/O.
+
+    Positions that count no records are shown as the source writes them, without a lag.
+    """
+    counts = source.positions_count_records
+
+    def shown(position: int | None) -> int | str | None:
+        return position if counts or position is None else source.position_text(position)
+
     rows: Rows = {}
     for key in sorted(bounds.keys() | landed.keys()):
         held = bounds.get(key)
         rows[key] = {
-            "planned": planned.get(key),
-            "checkpointed": checkpointed.get(key),
-            "landed": landed.get(key),
-            "earliest": None if held is None else held.earliest,
-            "latest": None if held is None else held.latest,
-            "lag": None if held is None or key not in landed else held.latest - landed[key],
+            "planned": shown(planned.get(key)),
+            "checkpointed": shown(checkpointed.get(key)),
+            "landed": shown(landed.get(key)),
+            "earliest": None if held is None else shown(held.earliest),
+            "latest": None if held is None or not counts else held.latest,
+            "lag": None if held is None or not counts or key not in landed else held.latest - landed[key],
         }
     return rows
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import SecretRef
@@ -38,6 +38,10 @@ class SourceSpec(Protocol):
 
     origin_noun: ClassVar[str]
     """What an origin of this source is called in a sentence, such as `topic`."""
+
+    positions_count_records: ClassVar[bool]
+    """Whether the difference of two positions is a number of records, at least roughly. Where it is not, nobody counts records
+    that were not read: lag in records is not known, and neither is how many are missing."""
 
     own_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.source.<connector>` that the operator alone reads: a change of them needs no other driver."""
@@ -67,6 +71,15 @@ class SourceSpec(Protocol):
 
     def batch_limit(self, interval: timedelta | None) -> str:
         """Return how large a batch may be, in words that are the same as long as the limit is."""
+        ...
+
+    def most_records(self, ranges: Ranges) -> int:
+        """Return the largest number of records that a batch of these ranges can have: their widths, or the limit of a batch."""
+        ...
+
+    @staticmethod
+    def position_text(position: int) -> str:
+        """Return a position as a person reads it."""
         ...
 
 

@@ -84,7 +84,7 @@ def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime
     if oldest is not None:
         age: int | None = max(round(at - oldest), 0)
     else:
-        age = 0 if lag is not None and not lag.records else None
+        age = 0 if lag is not None and lag.is_caught_up else None
     if age is not None and known.lag_seconds is not None and abs(age - known.lag_seconds) * 10 < age:
         age = known.lag_seconds
     return known.model_copy(

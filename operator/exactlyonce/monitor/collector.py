@@ -99,9 +99,10 @@ def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
         lags = {} if view.snapshot is None else view.snapshot.partitions
         for key, lag in lags.items():
             labels = _labels(view, key)
-            values = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
-            for family, value in zip(families, values, strict=True):
-                family.add_metric(labels, value)
+            counted = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
+            for family, value in zip(families, counted if lag.is_counted else (None,) * len(counted), strict=True):
+                if value is not None:
+                    family.add_metric(labels, value)
     yield from families
 
 

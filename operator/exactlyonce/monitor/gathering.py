@@ -21,7 +21,7 @@ from exactlyonce.monitor.snapshot import (
     after_source_problem,
 )
 from exactlyonce.monitor.targets import Target
-from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Partition
 from exactlyonce.source.connector import SourceFleet
 
 
@@ -86,7 +86,8 @@ def _measure(fleet: SourceFleet, streams: Sequence[Watched], origins: Origins, *
         landed = None if watched.snapshot.landed is None else watched.snapshot.landed.positions
         reads, missing = watched.target.source.selected(origins)
         named = watched.target.source.selection()
-        gone = [str(key) for key in sorted((landed or {}).keys() - reads) if named.reads(key)]
+        not_read_whole = {key for key, at in (landed or {}).items() if at != PARTITION_END}
+        gone = [str(key) for key in sorted(not_read_whole - reads) if named.reads(key)]
         if missing or gone:
             problem = OriginMissing(f"The source has no {', '.join([*missing, *gone])} for {watched.target.stream_id}.")
             watched.learn(partial(after_source_problem, problem=str(problem)))

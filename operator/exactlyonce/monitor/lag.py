@@ -2,7 +2,9 @@
 
 Lag in records is counted in offsets, from where the ledger says that a stream has landed to where the source ends now.
 Lag in seconds is told as a moment, the timestamp of the oldest record that has not landed: the age of it grows by
-itself, whatever is down. All moments are seconds since 1970, as Prometheus' are.
+itself, whatever is down. Where a source does not tell where it ends, and its positions count no records (`PARTITION_END` is
+latest), lag in records is not known, and the oldest record is looked for each time. All moments are seconds since 1970, as
+Prometheus' are.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.ranges import PARTITION_END, Partition
 from exactlyonce.source.port import Bounds
 
 _MARKS = 16
@@ -72,9 +74,22 @@ class PartitionLag:
     oldest: Oldest | None = None
 
     @property
-    def lag_records(self) -> int:
-        """How many offsets have not landed. Those that retention took before they landed count: they have not landed."""
-        return max(self.bounds.latest - self.landed, 0)
+    def is_counted(self) -> bool:
+        """Whether it is known how many offsets have not landed."""
+        return self.bounds.latest != PARTITION_END or self.landed == PARTITION_END
+
+    @property
+    def lag_records(self) -> int | None:
+        """How many offsets have not landed; None where it is not known.
+
+        Those that retention took before they landed count: they have not landed.
+        """
+        return max(self.bounds.latest - self.landed, 0) if self.is_counted else None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether records wait to be landed, as far as positions tell."""
+        return self.lag_records != 0
 
     @property
     def is_beyond_source(self) -> bool:
@@ -82,24 +97,42 @@ class PartitionLag:
         return self.landed > self.bounds.latest
 
     @property
+    def is_caught_up(self) -> bool:
+        """Whether it is known that no record waits."""
+        if self.is_counted:
+            return not self.may_wait
+        return self.oldest is not None and self.oldest.position == self.landed and self.oldest.timestamp is None
+
+    @property
     def oldest_timestamp(self) -> float | None:
         """The timestamp of the oldest record that has not landed; None where none waits or it is not known."""
-        return None if self.oldest is None or not self.lag_records else self.oldest.timestamp
+        return None if self.oldest is None or not self.may_wait else self.oldest.timestamp
 
     @property
     def must_be_dated(self) -> bool:
-        """Whether a record must be fetched to know how old the oldest one is: only where records wait, once a position."""
-        if not self.lag_records:
+        """Whether a record must be fetched to know how old the oldest one is: only where records wait, once a position.
+
+        Where nobody knows whether records wait, the next look may find one.
+        """
+        if not self.may_wait:
             return False
         known = self.oldest
         if known is None or known.position != self.landed:
             return True
+        if not self.is_counted:
+            return known.timestamp is None
         return known.timestamp is None and known.latest != self.bounds.latest
 
     def retention_seconds(self, at: float) -> float | None:
-        """Return how long retention needs to reach the landed position; None where nothing waits or it does not move."""
+        """Return how long retention needs to reach the landed position; None where nothing waits or it does not move.
+
+        A source that tells how long it keeps a record takes the oldest one when it is that old.
+        """
+        if self.bounds.retention_seconds is not None:
+            oldest = self.oldest_timestamp
+            return None if oldest is None else max(oldest + self.bounds.retention_seconds - at, 0)
         speed = self.movement.offsets_per_second(at)
-        if not self.lag_records or speed <= 0:
+        if not self.may_wait or speed <= 0:
             return None
         return max(self.landed - self.bounds.earliest, 0) / speed
 
@@ -124,7 +157,7 @@ def measured(
             (Movement() if known is None else known.movement).seen(edges.earliest, at),
             None if known is None else known.oldest,
         )
-        found[partition] = lag if lag.lag_records else replace(lag, oldest=None)
+        found[partition] = lag if lag.may_wait else replace(lag, oldest=None)
     return found
 
 
@@ -150,17 +183,22 @@ def positions_to_date(lags: PartitionLags) -> dict[Partition, int]:
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """The lag of a whole stream. `oldest_timestamp` is None where no record waits, or its age is not known."""
+    """The lag of a whole stream. `oldest_timestamp` is None where no record waits, or its age is not known.
 
-    records: int
+    `records` is None where some partition does not tell how many records wait; `is_caught_up` says that none does.
+    """
+
+    records: int | None
     oldest_timestamp: float | None
     retention_seconds: float | None
+    is_caught_up: bool
 
 
 def total(lags: PartitionLags, at: float) -> StreamLag:
     """Return the lag of a stream from that of its partitions."""
     timestamps = [lag.oldest_timestamp for lag in lags.values() if lag.oldest_timestamp is not None]
     remaining = [seconds for lag in lags.values() if (seconds := lag.retention_seconds(at)) is not None]
-    return StreamLag(
-        sum(lag.lag_records for lag in lags.values()), min(timestamps, default=None), min(remaining, default=None)
-    )
+    counted = [lag.lag_records for lag in lags.values() if lag.lag_records is not None]
+    records = sum(counted) if len(counted) == len(lags) else None
+    is_caught_up = all(lag.is_caught_up for lag in lags.values())
+    return StreamLag(records, min(timestamps, default=None), min(remaining, default=None), is_caught_up)

@@ -72,7 +72,8 @@ class Snapshot:
         if self.landed is None or not self.partitions:
             return None
         found = total(self.partitions, at)
-        return found if found.records or self.problem is None else None
+        says_something = bool(found.records) or found.oldest_timestamp is not None
+        return found if says_something or self.problem is None else None
 
     def oldest_timestamp(self, at: float) -> float | None:
         """Return the timestamp of the oldest record that has not landed; None where none waits, or it is not known."""

@@ -24,6 +24,12 @@ Epoch = NewType("Epoch", int)
 """An attempt's number as the outside world sees it: a fencing token, counting up from 1."""
 
 
+PARTITION_END = 1 << 288
+"""Where a partition stands that has been read to its end and will never hold another record, such as a Kinesis shard that was
+split or merged. It is greater than every position within a partition. A partition that stands there may disappear from plans
+and from its source, and nothing is lost with it."""
+
+
 class MalformedPositions(ValueError):
     """A text is not the JSON of positions or ranges."""
 
@@ -68,7 +74,7 @@ class OffsetRange:
         return self.until_offset - self.from_offset
 
     def __str__(self) -> str:
-        return f"[{self.from_offset}, {self.until_offset})"
+        return f"[{_shown(self.from_offset)}, {_shown(self.until_offset)})"
 
 
 class Positions(Mapping[Partition, int]):
@@ -95,15 +101,22 @@ class Positions(Mapping[Partition, int]):
         return f"Positions({self.to_json()})"
 
     def __str__(self) -> str:
-        return ", ".join(f"{partition}@{offset}" for partition, offset in self.items()) or "nothing"
+        return ", ".join(f"{partition}@{_shown(offset)}" for partition, offset in self.items()) or "nothing"
+
+    @property
+    def ended(self) -> frozenset[Partition]:
+        """The partitions that stand at their end: nothing will ever follow in them."""
+        return frozenset(partition for partition, offset in self.items() if offset == PARTITION_END)
 
     def ranges_until(self, until: Positions) -> Ranges:
         """Return the ranges from here to `until`; a partition that is only in `until` starts at 0.
 
+        One that stands at its end may be missing from `until`.
+
         Raises:
-            MalformedPositions: if a partition would move backwards or is missing from `until`.
+            MalformedPositions: if a partition would move backwards, or is missing from `until` before its end.
         """
-        missing = [str(partition) for partition in self if partition not in until]
+        missing = [str(partition) for partition in self if partition not in until and partition not in self.ended]
         if missing:
             raise MalformedPositions(f"no end is given for {', '.join(missing)}")
         return Ranges({partition: OffsetRange(self.get(partition, 0), end) for partition, end in until.items()})
@@ -206,6 +219,10 @@ class Ranges(Mapping[Partition, OffsetRange]):
 def key_of(text: str) -> int | str:
     """Return the key that a text stands for: a number where it is written as one, else a name."""
     return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _shown(offset: int) -> str:
+    return "its end" if offset == PARTITION_END else str(offset)
 
 
 def _by_topic(values: Mapping[Partition, Any]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from exactlyonce.api.spec import OnBatchTooLarge, Recovery
+from exactlyonce.api.spec import OnBatchTooLarge, Recovery, StreamSpec
 from exactlyonce.api.status import BatchLimit
 from exactlyonce.launch.port import Ended, Gone, ShrunkLimit
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView
@@ -27,9 +27,18 @@ def says_too_large(ending: Ended | Gone) -> bool:
 
 
 def after_too_large(
-    ending: Ended | Gone, view: LedgerView | None, before: BatchLimit | None, recovery: Recovery, now: datetime
+    ending: Ended | Gone,
+    view: LedgerView | None,
+    before: BatchLimit | None,
+    spec: StreamSpec,
+    now: datetime,
 ) -> BatchLimit | AsItIs | None:
-    """Return the limit that follows, or why there is none; None where the ending does not say that a batch was too large."""
+    """Return the limit that follows, or why there is none; None where the ending does not say that a batch was too large.
+
+    The batch had as many records as the driver counted before it ended; where it did not come to that, as many as its ranges
+    can have.
+    """
+    recovery = spec.recovery
     if not says_too_large(ending) or recovery.on_batch_too_large is OnBatchTooLarge.RETRY or view is None:
         return None
     row = _batch_in_hand(ending, view)
@@ -44,14 +53,15 @@ def after_too_large(
         return AsItIs(
             "A part of the batch has landed, so the rest of it runs as it was planned; give it more memory or time."
         )
-    allowed = row.ranges.record_count if before is None else min(row.ranges.record_count, before.records)
+    most = spec.source.spec.most_records(row.ranges) if row.records_read is None else row.records_read
+    allowed = most if before is None else min(most, before.records)
     if allowed <= 1:
         return AsItIs(
             "It cannot be made smaller: a limit of one record was not small enough. Give it more memory or time."
         )
     records = allowed // 2
     why = (
-        f"Batch {row.batch} of {row.ranges.record_count} records was too large; until its records have landed a batch has "
+        f"Batch {row.batch}{_size(spec, row)} was too large; until its records have landed a batch has "
         f"at most {records}."
     )
     return BatchLimit(records=records, why=why, batch=row.batch, until=row.ranges.ends.to_json(), since=now)
@@ -92,6 +102,13 @@ def _batch_in_hand(ending: Ended | Gone, view: LedgerView) -> BatchRow | None:
         row = view.batch(BatchNumber(words.batch))
         return row if row is not None and row.status in waiting else None
     return next((row for row in view.batches if row.status in waiting), None)
+
+
+def _size(spec: StreamSpec, row: BatchRow) -> str:
+    """Return how many records the batch had, in words; nothing where neither a driver nor positions have counted them."""
+    if row.records_read is not None:
+        return f" of {row.records_read} records"
+    return f" of {row.ranges.record_count} records" if spec.source.spec.positions_count_records else ""
 
 
 def _with(stands: Positions, starts: Positions) -> Positions:

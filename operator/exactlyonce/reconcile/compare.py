@@ -5,10 +5,12 @@ Planned is the latest batch of the offset log, checkpointed the latest of the co
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Damaged, Readable
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.deleted_topics import forgotten
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import (
@@ -81,7 +83,7 @@ def _compare(logs: Readable, request: Request, ledger: LedgerView, landed_batch:
 
 def _compare_landed(logs: Readable, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
     """The latest planned batch is the latest landed one: both must have read the same records."""
-    if logs.planned_end != ledger.landed.positions:
+    if logs.planned_end != _without_ended(ledger.landed.positions, logs.planned_end):
         words = f"batch {landed_batch} was planned up to {logs.planned_end} and landed up to {ledger.landed.positions}"
         return _planned_otherwise(logs, words, ledger)
     evidence = _evidence(logs, ledger)
@@ -110,7 +112,7 @@ def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> Lo
     if plan is None:
         words = f"batch {planned} was planned from {_start(logs)} to {logs.planned_end}, which is no range to read"
         return _planned_otherwise(logs, words, ledger)
-    unknown = [key for key in landed if key not in plan]
+    unknown = _without_ended(landed, plan).keys() - plan.keys()
     places = {key: _place(landed.get(key, 0), offsets) for key, offsets in plan.items()}
     if unknown or "elsewhere" in places.values():
         words = f"batch {planned} was planned as {plan} and the sink stands at {landed}"
@@ -145,10 +147,18 @@ def _planned_beyond_the_source(seen: Observation, logs: Readable, ledger: Ledger
 
 
 def _plan(start: Positions, end: Positions) -> Ranges | None:
-    """Return the ranges of a plan; a partition that appeared in this batch starts at 0. None if the plan goes backwards."""
-    if any(key not in end or end[key] < offset for key, offset in start.items()):
+    """Return the ranges of a plan; a partition that appeared in this batch starts at 0. None if the plan goes backwards.
+
+    A partition whose end was read before may be left out of it.
+    """
+    if any(end.get(key, -1) < offset for key, offset in _without_ended(start, end).items()):
         return None
     return start.ranges_until(end)
+
+
+def _without_ended(positions: Positions, plan: Collection[Partition]) -> Positions:
+    """Return positions without the partitions that stand at their end and that a plan leaves out."""
+    return positions.without(dict.fromkeys(positions.ended.difference(plan)))
 
 
 def _place(landed: int, planned: OffsetRange) -> str:

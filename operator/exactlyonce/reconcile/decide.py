@@ -22,7 +22,13 @@ from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_b
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
 from exactlyonce.reconcile.source_change import SourceChange, stateful_query_changed
-from exactlyonce.reconcile.source_checks import cannot_tell, first_missing, source_replaced
+from exactlyonce.reconcile.source_checks import (
+    cannot_tell,
+    first_missing,
+    missing_evidence,
+    missing_words,
+    source_replaced,
+)
 from exactlyonce.reconcile.taken import records_lost, with_evidence
 from exactlyonce.reconcile.verdicts import (
     Action,
@@ -201,18 +207,10 @@ def _with_query(seen: Observation, ledger: LedgerView, actions: tuple[Action, ..
 def _source_truncated(case: Case, missing: dict[Partition, tuple[int, int]]) -> Decision:
     """The records `[next, earliest)` of some partitions are gone from the source."""
     seen, ledger, change = case.seen, case.ledger, case.change
-    count = sum(earliest - wanted for wanted, earliest in missing.values())
     gone = "" if change is None else change.forgotten.sentences
-    told = ", ".join(f"{key} [{wanted}, {earliest})" for key, (wanted, earliest) in missing.items())
     changed = () if change is None else change.evidence
-    evidence = tuple(
-        Evidence(
-            f"{key}: the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone",
-            {"topic": key.origin, "partition": key.key, "from": wanted, "until": earliest},
-        )
-        for key, (wanted, earliest) in missing.items()
-    )
-    reason = f"{gone} The source no longer holds {count} records that have not landed: {told}".lstrip()
+    evidence = missing_evidence(seen.request, missing)
+    reason = f"{gone} {missing_words(seen.request, missing)}".lstrip()
     if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
         advice = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them"
         return Decision(SourceTruncated(False, f"{reason}; {advice}.", (*evidence, *changed)))

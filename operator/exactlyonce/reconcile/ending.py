@@ -51,7 +51,7 @@ class Endings(Step):
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
-        smaller = after_too_large(ending, view, limit, self.stream.spec.recovery, world.timing.now())
+        smaller = after_too_large(ending, view, limit, self.stream.spec, world.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""
         step = after_ending(
             ending,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.positions.ranges import BatchNumber, Positions
+from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Positions
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
 
 
 def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
-    """The landed batch's row must be there, and every position must be its end or the end of the one in progress."""
+    """The landed batch's row must be there, and every position must be its end or the end of the one in progress.
+
+    A batch may leave out a partition that stands at its end.
+    """
     landed_batch = ledger.stream.landed_batch
     assert landed_batch is not None, "a stream that never started is decided before"
     row = ledger.batch(landed_batch)
@@ -21,7 +24,7 @@ def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
     landed, ends = ledger.landed.positions, row.ranges.ends
     next_ends = current.ranges.ends if current is not None else Positions()
     for key, offset in landed.items():
-        if offset not in (ends.get(key), next_ends.get(key)) and not (offset == 0 and key not in ends):
+        if offset not in (ends.get(key), next_ends.get(key)) and not (key not in ends and offset in (0, PARTITION_END)):
             return _contradiction(
                 f"the ledger stands at {offset} in {key}, and its batch {landed_batch} ended at {ends.get(key)}",
                 {"topic": key.origin, "partition": key.key, "landed": offset, "batchEnd": ends.get(key)},

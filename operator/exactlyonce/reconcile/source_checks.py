@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
-from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.ranges import PARTITION_END, Partition, Positions
 from exactlyonce.reconcile.deleted_topics import deleted_origins, forgotten, may_forget, recreated_origins
 from exactlyonce.reconcile.kept_state import keeps_state
-from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.source_change import added_partitions, returned_positions
 from exactlyonce.reconcile.verdicts import Evidence, SourceReplaced
 
@@ -58,6 +58,39 @@ def first_missing(seen: Observation, ledger: LedgerView) -> dict[Partition, tupl
         if earliest > wanted:
             missing[key] = (wanted, earliest)
     return missing
+
+
+def missing_words(request: Request, missing: Mapping[Partition, tuple[int, int]]) -> str:
+    """Return how many records the source no longer holds, as far as positions tell, and between which."""
+    shown = request.position_text
+    told = ", ".join(f"{key} [{shown(wanted)}, {shown(earliest)})" for key, (wanted, earliest) in missing.items())
+    if not request.positions_count_records:
+        return f"The source no longer holds records that have not landed, and how many is not known: {told}"
+    count = sum(earliest - wanted for wanted, earliest in missing.values())
+    return f"The source no longer holds {count} records that have not landed: {told}"
+
+
+def missing_evidence(request: Request, missing: Mapping[Partition, tuple[int, int]]) -> tuple[Evidence, ...]:
+    """Return what is gone of each partition."""
+    return tuple(
+        Evidence(
+            f"{key}: {_missing_of_one(request, wanted, earliest)}",
+            {"topic": key.origin, "partition": key.key, "from": wanted, "until": earliest},
+        )
+        for key, (wanted, earliest) in missing.items()
+    )
+
+
+def _missing_of_one(request: Request, wanted: int, earliest: int) -> str:
+    shown = request.position_text
+    if earliest == PARTITION_END:
+        return f"it has landed up to {shown(wanted)} and does not exist any more; how many records it still held is not known"
+    if not request.positions_count_records:
+        return (
+            f"the next position is {shown(wanted)}, the earliest held is {shown(earliest)}; how many records are gone is not "
+            "known"
+        )
+    return f"the next record is {wanted}, the earliest held is {earliest}: {earliest - wanted} are gone"
 
 
 def cannot_tell(seen: Observation, ledger: LedgerView) -> tuple[Evidence, ...]:
@@ -132,7 +165,7 @@ def _not_compared(seen: Observation, ledger: LedgerView) -> dict[str, list[Parti
     kept = {key: fingerprint for key, _, fingerprint in _fingerprints(seen, ledger)}
     for key, landed in _expected(seen, ledger).items():
         bounds = seen.source.bounds.get(key)
-        if landed == 0 or bounds is None or not bounds.earliest <= landed <= bounds.latest:
+        if landed in (0, PARTITION_END) or bounds is None or not bounds.earliest <= landed <= bounds.latest:
             continue
         if key not in kept:
             reasons.setdefault("no fingerprint of them is kept", []).append(key)
@@ -154,8 +187,8 @@ def _fingerprints(seen: Observation, ledger: LedgerView) -> Iterator[tuple[Parti
 def _replaced_partitions(seen: Observation, ledger: LedgerView) -> list[Evidence]:
     evidence = []
     for key, landed in _expected(seen, ledger).items():
-        if key.origin not in seen.source.origin_ids:
-            continue
+        if key.origin not in seen.source.origin_ids or landed == PARTITION_END:
+            continue  # what was read to its end may be gone
         bounds = seen.source.bounds.get(key)
         if bounds is None:
             words = f"{key} does not exist any more"

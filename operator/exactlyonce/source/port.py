@@ -16,10 +16,15 @@ LeaderEpochs = Mapping[Partition, int]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The offsets one partition holds: `earliest` is the first that can be read, `latest` one past the last."""
+    """The offsets one partition holds: `earliest` is the first that can be read, `latest` one past the last.
+
+    A source that cannot tell where a partition ends now has `PARTITION_END` for latest. `retention_seconds` is how long it
+    keeps a record, where it limits that by time alone.
+    """
 
     earliest: int
     latest: int
+    retention_seconds: float | None = None
 
 
 @dataclass(frozen=True)

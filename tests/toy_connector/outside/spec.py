@@ -10,7 +10,7 @@ from pydantic import Field
 
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit, Origins
-from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole
@@ -24,6 +24,7 @@ class ToySource(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = ()
     own_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "memory"
+    positions_count_records: ClassVar[bool] = True
 
     server: Server = Field(description="Where the memory is, as host:port.")
     batch_records: Whole = Field(100, ge=1, le=1_000_000, description="The maximum number of records per batch.")
@@ -54,6 +55,15 @@ class ToySource(Model):
     def batch_limit(self, interval: timedelta | None) -> str:
         """Return the limit of a batch."""
         return f"{self.batch_records} records"
+
+    def most_records(self, ranges: Ranges) -> int:
+        """Return how many offsets the ranges span."""
+        return ranges.record_count
+
+    @staticmethod
+    def position_text(position: int) -> str:
+        """Return an offset as it is."""
+        return str(position)
 
 
 class ToySink(Model):

@@ -11,7 +11,7 @@ from pydantic import Field
 from exactlyonce.connectors.kafka.client_properties import ISOLATION, READ_COMMITTED, Properties
 from exactlyonce.connectors.kafka.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Origins
-from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import LARGEST, Model, SecretRef, Whole
@@ -107,6 +107,7 @@ class KafkaSource(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ("start",)
     origin_noun: ClassVar[str] = "topic"
+    positions_count_records: ClassVar[bool] = True
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."
@@ -200,6 +201,15 @@ class KafkaSource(Model):
             assert interval is not None, "the resource's rules ask for an interval"
             return f"{self.max_rate_per_partition} records per second and partition for {interval.total_seconds():g} s"
         return f"{self.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS} offsets"
+
+    def most_records(self, ranges: Ranges) -> int:
+        """Return how many offsets the ranges span."""
+        return ranges.record_count
+
+    @staticmethod
+    def position_text(position: int) -> str:
+        """Return an offset as it is."""
+        return str(position)
 
 
 SOURCE = KafkaSource

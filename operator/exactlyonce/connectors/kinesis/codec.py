@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of
-from exactlyonce.connectors.kinesis.positions import SHARD_END, MalformedPosition, from_text, to_text
+from exactlyonce.connectors.kinesis.positions import MalformedPosition, from_text, to_text
 from exactlyonce.positions.ranges import Partition, Positions
 
 
@@ -47,14 +47,6 @@ class KinesisCodec:
     def render_start(self, positions: Positions) -> bytes:
         """Return the content of that file."""
         return self.render_entry(positions).encode()
-
-    def shown(self, position: int) -> str:
-        """Return a position as a person reads it."""
-        return to_text(position)
-
-    def ended(self, positions: Positions) -> frozenset[Partition]:
-        """Return the shards that have been read to their end."""
-        return frozenset(partition for partition, position in positions.items() if position == SHARD_END)
 
 
 def _parsed(stream: str, shard: str, position: object) -> int:

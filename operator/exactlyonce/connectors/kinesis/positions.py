@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exactlyonce.positions.ranges import PARTITION_END
+
 SUB_SEQUENCE_BITS = 32
 SEQUENCE_NUMBER_BITS = 256
 """More than any sequence number has: those of today have up to 186."""
@@ -21,7 +23,7 @@ SEQUENCE_NUMBER_BITS = 256
 TRIM_HORIZON = 0
 """The start of a shard: before its oldest record, whichever that is."""
 
-SHARD_END = 1 << (SEQUENCE_NUMBER_BITS + SUB_SEQUENCE_BITS)
+SHARD_END = PARTITION_END
 """Behind the last record of a shard that was split or merged: nothing will ever follow."""
 
 _TRIM_HORIZON_TEXT, _SHARD_END_TEXT = "TRIM_HORIZON", "SHARD_END"

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from exactlyonce.connectors.kinesis.positions import from_text
+from exactlyonce.connectors.kinesis.positions import from_text, to_text
 from exactlyonce.connectors.kinesis.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Origins
-from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import AllOf, Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
@@ -129,6 +129,7 @@ class KinesisSource(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ("start",)
     origin_noun: ClassVar[str] = "stream"
+    positions_count_records: ClassVar[bool] = False
 
     stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")
     stream_arn: StreamArn | None = Field(
@@ -138,8 +139,9 @@ class KinesisSource(Model):
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
     secret_ref: SecretRef | None = Field(
         None,
-        description=f"The login; the keys read are {', '.join(KINESIS_SECRET_KEYS)}. Without it, operator, driver and "
-        "executors each use what their service account and their node are given, such as a web identity.",
+        description=f"The login; the keys read are {', '.join(KINESIS_SECRET_KEYS)}. Without it, `exactlyonce "
+        "run` and its drivers use the login of their process, such as a web identity; in a cluster it is needed, since the "
+        "operator reads no stream with a login of its own.",
     )
     start: Start = Field(Start(), description="Where a new stream starts.")
     max_records_per_trigger: Whole | None = Field(
@@ -193,12 +195,12 @@ class KinesisSource(Model):
         return False
 
     @property
-    def most_records(self) -> int:
+    def batch_records(self) -> int:
         """The maximum number of records of a batch."""
         return self.max_records_per_trigger or DEFAULT_BATCH_RECORDS
 
     @property
-    def most_bytes(self) -> int:
+    def batch_bytes(self) -> int:
         """The maximum number of bytes of a batch."""
         return self.max_bytes_per_trigger or DEFAULT_BATCH_BYTES
 
@@ -214,7 +216,16 @@ class KinesisSource(Model):
 
     def batch_limit(self, interval: timedelta | None) -> str:
         """Return how large a batch may be, in words that are the same as long as the limit is."""
-        return f"{self.most_records} records or {self.most_bytes} bytes"
+        return f"{self.batch_records} records or {self.batch_bytes} bytes"
+
+    def most_records(self, ranges: Ranges) -> int:
+        """Return the limit of a batch: positions do not tell how many records are between them."""
+        return self.batch_records if ranges.record_count else 0
+
+    @staticmethod
+    def position_text(position: int) -> str:
+        """Return a position as Spark's offset log has it."""
+        return to_text(position)
 
 
 SOURCE = KinesisSource
