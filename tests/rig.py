@@ -304,13 +304,14 @@ def running(rig: Rig, opened: LocalStream, **options: Any) -> Iterator[threading
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition of the outside world that no event announces; `seconds` are those of a machine of one's own."""
-    pause = threading.Event()
+    pause, between = threading.Event(), 0.05
     seconds *= SHARED_MACHINE
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise TookTooLong(f"it did not come to be within {seconds:.0f} s: {what}")
-        pause.wait(0.05)
+        pause.wait(between)
+        between = min(between * 1.1, 0.25)  # a condition may cost a process or a session each time it is looked at
 
 
 def freeze(opened: LocalStream, attempt: int) -> None:
