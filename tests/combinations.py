@@ -18,3 +18,11 @@ only_in_full = pytest.mark.skipif(not EVERY_MODE, reason="make test-full runs it
 def one_or_all(cases: Sequence[Case]) -> list[Case]:
     """Return the first case, which tells the most, or with EVERY_MODE=1 each of them."""
     return list(cases if EVERY_MODE else cases[:1])
+
+
+def in_full(full: Case, otherwise: Case) -> Case:
+    """Return `full` with EVERY_MODE=1, for example more kills, and `otherwise` in `make test`.
+
+    A kill costs a driver of its own. Beside each use stands which other test of `make test` kills at the points left out.
+    """
+    return full if EVERY_MODE else otherwise

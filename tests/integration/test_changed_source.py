@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 
 from exactlyonce.reconcile.loop import Done, Halted
+from tests.combinations import in_full
 from tests.integration.test_stateful import counting_minutes, moment_of
 from tests.rig import Rig
 
@@ -42,7 +43,8 @@ def test_topics_are_added_left_out_and_added_again_and_every_record_of_what_is_r
     orders += rig.produce(100)
     send(rig, refunds, range(10_040, 10_060))
     held += range(10_040, 10_060)
-    assert rig.run(crash="batch.landed@5=kill-driver") == Done(completed=True), rig.story()
+    # A batch that has landed is recognised whatever is read: test_verdicts.py.
+    assert rig.run(crash=in_full("batch.landed@5=kill-driver", otherwise=None)) == Done(completed=True), rig.story()
     assert rig.counts() == Counter([*orders[:100], *held]), "nothing of a topic that is left out"
 
     rig.overrides[TOPICS] = [refunds, rig.name]

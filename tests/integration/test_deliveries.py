@@ -16,6 +16,7 @@ from exactlyonce.launch.port import Ended, Running
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark.crash_points import LET_GO
+from tests.combinations import in_full
 from tests.rig import Rig, eventually, running
 
 LARGE = 2400
@@ -32,11 +33,16 @@ def batch_of(number: int) -> int:
 def test_at_least_once_doubles_at_most_the_batch_whose_positions_had_not_moved(rig: Rig) -> None:
     rig.overrides |= {"spec.delivery": "AtLeastOnce", "spec.source.kafka.maxOffsetsPerTrigger": LARGE}
     rig.produce(3 * LARGE)
-    assert rig.run(crash="batch.rows-written@2=kill-driver batch.landed@3=kill-driver") == Done(completed=True)
+    # Once its positions have moved, a batch is recognised as with ExactlyOnce: test_verdicts.py.
+    crash, verdicts = in_full(
+        ("batch.rows-written@2=kill-driver batch.landed@3=kill-driver", ["FirstStart", "ReplayBatch", "SkipLanded"]),
+        otherwise=("batch.rows-written@2=kill-driver", ["FirstStart", "ReplayBatch"]),
+    )
+    assert rig.run(crash=crash) == Done(completed=True)
     assert rig.counts() == Counter({number: 2 if batch_of(number) == 2 else 1 for number in rig.produced}), (
         "the rows of batch 2 were written, and the crash came before its positions moved"
     )
-    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded"]
+    assert rig.verdicts() == verdicts
 
 
 def test_at_most_once_loses_at_most_the_batch_in_hand_and_says_which(rig: Rig) -> None:

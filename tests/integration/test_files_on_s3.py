@@ -16,6 +16,7 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from testbed.spark import local_session
+from tests.combinations import in_full
 from tests.integration.conftest import BUCKET
 from tests.offline import command
 from tests.rig import Rig
@@ -68,9 +69,14 @@ def test_drivers_that_are_killed_around_the_ledgers_entry_lose_and_double_nothin
 ) -> None:
     rig = files_on_s3(kafka, postgres_18, s3, tmp_path, name)
     rig.produce(60)
-    result = rig.run(crash="batch.rows-written@1=kill-driver batch.landed@2=kill-driver")
+    # How a driver shows what the last one had only recorded: test_files_stream.py; on S3, test_files_metadata_on_s3.py.
+    crash, verdicts = in_full(
+        ("batch.rows-written@1=kill-driver batch.landed@2=kill-driver", {"ReplayBatch", "SkipLanded"}),
+        otherwise=("batch.rows-written@1=kill-driver", {"ReplayBatch"}),
+    )
+    result = rig.run(crash=crash)
     assert isinstance(result, Done), rig.story()
-    assert {"ReplayBatch", "SkipLanded"} <= set(rig.verdicts())
+    assert verdicts <= set(rig.verdicts())
     listed = command(rig, "files")
     assert listed.exit_code == 0, listed.output
     expected = Counter(rig.produced)

@@ -17,10 +17,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from exactlyonce.reconcile.loop import Done, Halted
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
-from tests.combinations import one_or_all
+from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
-LARGE = 2400
+LARGE, BEFORE_COMMIT = 2400, "land.before-commit@2=kill-driver"
 """Records a batch that tasks write; the driver writes smaller ones itself."""
 
 MALFORMED: dict[str, bytes | None] = {
@@ -57,7 +57,8 @@ def dead_letters(rig: Rig) -> list[tuple[Any, ...]]:
     ("commit", "failures", "crash"),
     one_or_all(
         [
-            ("Batch", 2, "land.before-commit@2=kill-driver batch.landed@2=kill-driver"),
+            # A failure that is tried again: test_bad_input.py. A batch that had landed: tests/integration/test_verdicts.py.
+            ("Batch", *in_full((2, f"{BEFORE_COMMIT} batch.landed@2=kill-driver"), otherwise=(1, BEFORE_COMMIT))),
             ("Partition", 1, "task.before-commit@2=kill-driver task.committed@2=kill-driver"),
         ]
     ),

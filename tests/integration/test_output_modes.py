@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from exactlyonce.reconcile.loop import Done, Halted
+from tests.combinations import in_full
 from tests.rig import Rig
 
 BATCH = 100
 BY_CUSTOMER = "SELECT customer, count(*) AS orders, sum(id) AS total FROM source GROUP BY customer"
-CRASHES = "land.before-commit@1=kill-driver batch.landed@2=kill-driver"
-VERDICTS = ["FirstStart", "ReplayBatch", "SkipLanded"]
+# A replayed batch of a query that keeps state is also replayed in test_stateful.py.
+CRASHES, VERDICTS = in_full(
+    ("land.before-commit@1=kill-driver batch.landed@2=kill-driver", ["FirstStart", "ReplayBatch", "SkipLanded"]),
+    otherwise=("batch.landed@2=kill-driver", ["FirstStart", "SkipLanded"]),
+)
 
 
 def counting_customers(rig: Rig, mode: str, sql: str = BY_CUSTOMER, **sink: Any) -> None:

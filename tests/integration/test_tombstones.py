@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
 
@@ -18,9 +17,9 @@ from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark import formats
 from exactlyonce_spark.connectors.kafka.connector import KafkaReader
 from testbed.spark import local_session
+from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
-EVERY_MODE = os.environ.get("EVERY_MODE") == "1"
 LARGE = 2400
 """Records a batch that tasks write; the driver writes smaller ones itself."""
 SCHEMA = "id BIGINT NOT NULL, customer STRING"
@@ -89,7 +88,7 @@ def deleting(rig: Rig, commit: str) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("commit", ["Batch", "Partition"] if EVERY_MODE else ["Partition"])
+@pytest.mark.parametrize("commit", one_or_all(["Partition", "Batch"]))
 def test_a_stream_that_a_tombstone_has_halted_goes_on_by_skipping_or_by_deleting(rig: Rig, commit: str) -> None:
     rig.sql("alter table orders add primary key (id)")
     compact(rig)
@@ -116,7 +115,7 @@ def test_a_stream_that_a_tombstone_has_halted_goes_on_by_skipping_or_by_deleting
 
     later = [(3, None), *changes(LARGE, 1)]
     send(rig, later)
-    crash = "land.rows-moved@3=kill-driver batch.landed@3=kill-driver" if EVERY_MODE else None
+    crash = in_full("land.rows-moved@3=kill-driver batch.landed@3=kill-driver", otherwise=None)
     assert rig.run(changes=deleting(rig, commit), crash=crash) == Done(completed=True), rig.story()
     assert found(rig) == expected([(1, "one"), (3, "three"), *later])
 

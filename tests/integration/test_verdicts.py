@@ -11,6 +11,7 @@ import pytest
 from exactlyonce.reconcile.loop import Done, Halted
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from tests.combinations import only_in_full
 from tests.rig import Rig
 
 
@@ -27,6 +28,7 @@ class Life:
 def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Life:
     """Start a stream, go on with it, kill its drivers and take its checkpoint; every record is counted after each part."""
     rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("life"), "verdicts")
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = 500
     verdicts: dict[str, Sequence[str]] = {}
 
     def part(name: str, crash: str | None = None) -> None:
@@ -45,10 +47,8 @@ def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathF
             days,
             days,
         )
-    part("again")
-    left = [found for (found,) in rig.sql("select from_offset from exactlyonce.failures")]
-    part("killed before it landed", "batch.begun=kill-driver")
-    part("killed after it landed", "batch.landed=kill-driver")
+    part("again, and killed", "batch.begun@3=kill-driver batch.landed@4=kill-driver")
+    left = [found for (found,) in rig.sql("select from_offset from exactlyonce.failures where topic = 'x'")]
     shutil.rmtree(rig.location)
     part("without its checkpoint")
     return Life(rig, verdicts, left)
@@ -56,7 +56,8 @@ def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathF
 
 def test_a_stream_starts_and_goes_on_and_every_record_lands_once(life: Life) -> None:
     life.rig.assert_exactly_once()
-    assert (life.verdicts["first"], life.verdicts["again"]) == (["FirstStart"], ["Resume"])
+    assert life.verdicts["first"] == ["FirstStart"]
+    assert life.verdicts["again, and killed"][0] == "Resume"
 
 
 def test_a_driver_removes_what_the_ledger_no_longer_keeps(life: Life) -> None:
@@ -64,17 +65,19 @@ def test_a_driver_removes_what_the_ledger_no_longer_keeps(life: Life) -> None:
 
 
 def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(life: Life) -> None:
-    assert life.verdicts["killed before it landed"] == ["Resume", "ReplayBatch"]
+    assert life.verdicts["again, and killed"][1] == "ReplayBatch", "batch 3"
 
 
 def test_a_batch_that_landed_before_spark_knew_is_recognised(life: Life) -> None:
-    assert life.verdicts["killed after it landed"] == ["Resume", "SkipLanded"]
+    assert life.verdicts["again, and killed"][2:] == ["SkipLanded"], "batch 4"
 
 
 def test_a_lost_checkpoint_is_rebuilt_from_the_sink(life: Life) -> None:
     assert life.verdicts["without its checkpoint"] == ["RebuildFromSink"]
 
 
+# In `make test`: test_writes.py (Upsert by partition), test_sources.py (a new partition) and tests/faults/test_crash_points.py.
+@only_in_full
 def test_a_batch_that_landed_in_part_is_finished(rig: Rig) -> None:
     rig.overrides["spec.sink.postgres.commit"] = "Partition"
     rig.produce(4000)

@@ -16,7 +16,7 @@ import pytest
 from exactlyonce.reconcile.loop import Done
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
-from tests.combinations import one_or_all
+from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
 Record = dict[str, Any]
@@ -50,11 +50,17 @@ create trigger note_write after insert or update on customers for each row execu
     ("commit", "version", "crash", "verdicts"),
     one_or_all(
         [
+            # That a batch which has landed writes nothing again is shown by the Merge below, where it would be seen in sums.
             pytest.param(
                 "Partition",
                 "version",
-                "task.committed@1=kill-driver batch.landed@1=kill-driver",
-                ["FirstStart", "FinishBatch", "SkipLanded"],
+                *in_full(
+                    (
+                        "task.committed@1=kill-driver batch.landed@1=kill-driver",
+                        ["FirstStart", "FinishBatch", "SkipLanded"],
+                    ),
+                    otherwise=("task.committed@1=kill-driver", ["FirstStart", "FinishBatch"]),
+                ),
                 id="Partition with a version",
             ),
             pytest.param(
@@ -149,10 +155,13 @@ COMBINE = {
     ("commit", "points", "verdicts"),
     one_or_all(
         [
+            # A transaction that ends before its commit leaves no row, however it writes: tests/faults/test_crash_points.py.
             pytest.param(
                 "Batch",
-                ("land.before-commit@2", "batch.landed@3"),
-                ["FirstStart", "ReplayBatch", "SkipLanded"],
+                *in_full(
+                    (("land.before-commit@2", "batch.landed@3"), ["FirstStart", "ReplayBatch", "SkipLanded"]),
+                    otherwise=(("batch.landed@3",), ["FirstStart", "SkipLanded"]),
+                ),
                 id="Batch",
             ),
             pytest.param(
@@ -269,8 +278,12 @@ def test_a_whole_stream_lands_once_through_kills(
     if "pooler" in where:
         rig.write_secret(port=str(request.getfixturevalue("pooler").port))
     rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = LARGE
-    rig.produce(2 * LARGE + TINY)
-    crash = "batch.rows-written@1=kill-driver land.before-commit@3=kill-driver"
+    rig.produce(LARGE + TINY)
+    # The kill in a transaction is the one that a pooler could answer otherwise; the points before it: tests/faults.
+    crash, replays = in_full(
+        ("batch.rows-written@1=kill-driver land.before-commit@2=kill-driver", 2),
+        otherwise=("land.before-commit@1=kill-driver", 1),
+    )
     assert rig.run(crash=crash, seconds=400) == Done(completed=True), rig.story()
     rig.assert_exactly_once()
-    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "ReplayBatch"]
+    assert rig.verdicts() == ["FirstStart", *["ReplayBatch"] * replays]
