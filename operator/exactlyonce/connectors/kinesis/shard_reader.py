@@ -176,7 +176,7 @@ class ShardReader:
         self._note_time()
         page = first_page(self._client, self._stream, self._shard_id, iterator)
         if not page.records or page.records[0].sequence_number != sequence_number:
-            if is_wanted or not self._was_at_tip():
+            if not self._was_at_tip():
                 raise self._expired(page)
             self._accept(page)
             return

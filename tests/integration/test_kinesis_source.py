@@ -1,0 +1,176 @@
+"""Kinesis read over HTTP, against the testbed's stand-in: positions, reshards, aggregates, what has expired."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient, kinesis_client
+from exactlyonce.connectors.kinesis.positions import (
+    SHARD_END,
+    TRIM_HORIZON,
+    UserRecord,
+    position_after_record,
+)
+from exactlyonce.connectors.kinesis.reading import (
+    PositionExpired,
+    RangeIncomplete,
+    ShardReader,
+    read_range,
+    record_before,
+)
+from exactlyonce.connectors.kinesis.shards import hash_key_of, readable, require_whole_map, shard_of_key
+from exactlyonce.errors import OriginMissing
+from testbed.kinesis import Kinesis
+
+LARGE = 1 << 30
+AGGREGATES = Path(__file__).parents[1] / "unit" / "kinesis_aggregates.json"
+
+
+@pytest.fixture(scope="module")
+def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
+    with Kinesis(tmp_path_factory.mktemp("kinesis")) as service:
+        yield service
+
+
+@pytest.fixture
+def client(kinesis: Kinesis) -> KinesisClient:
+    return kinesis_client(KinesisAddress(kinesis.region, kinesis.endpoint, kinesis.access_key, kinesis.secret_key))
+
+
+@pytest.fixture
+def stream(kinesis: Kinesis, request: pytest.FixtureRequest) -> str:
+    """A stream of the test's own with two shards."""
+    name = str(request.node.name)[:100]
+    kinesis.create_stream(name, 2)
+    return name
+
+
+def put(kinesis: Kinesis, stream: str, *ids: str) -> list[tuple[str, int]]:
+    return kinesis.put(stream, *((f"key {one}", one.encode()) for one in ids))
+
+
+def read_stream(client: KinesisClient, stream: str, positions: dict[str, int]) -> list[tuple[str, str]]:
+    """Read all that may be read, shard by shard, parents first; advance `positions`, return shard and id of each record."""
+    found: list[tuple[str, str]] = []
+    while shards := [s for s in readable(client.shards(stream), positions) if positions.get(s.id) != SHARD_END]:
+        before = dict(positions)
+        for shard in shards:
+            reader = ShardReader(client, stream, shard.id, positions.setdefault(shard.id, TRIM_HORIZON))
+            while True:
+                fetched = reader.fetch(LARGE)
+                found += [(shard.id, record.data.decode()) for record in fetched.records]
+                positions[shard.id] = fetched.position
+                if fetched.at_end or not fetched.records:
+                    break
+        if positions == before:
+            return found
+    return found
+
+
+def test_what_is_put_is_read_once_from_its_shard_and_a_range_gives_it_again(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    require_whole_map(client.shards(stream))
+    ids = [f"id-{n}" for n in range(40)]
+    where = put(kinesis, stream, *ids)
+    positions: dict[str, int] = {}
+    assert Counter(one for _, one in read_stream(client, stream, positions)) == Counter(ids)
+    shards = client.shards(stream)
+    for one, (shard_id, _) in zip(ids, where, strict=True):
+        assert shard_of_key(shards, hash_key_of(f"key {one}", None)).id == shard_id
+    for shard_id, position in positions.items():
+        again = [record.data.decode() for record in read_range(client, stream, shard_id, TRIM_HORIZON, position)]
+        assert again == [one for one, (at, _) in zip(ids, where, strict=True) if at == shard_id]
+    assert read_stream(client, stream, positions) == []
+
+
+def test_a_split_and_a_merge_lose_nothing_and_parents_come_before_their_children(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    positions: dict[str, int] = {}
+    put(kinesis, stream, *(f"first-{n}" for n in range(20)))
+    found = read_stream(client, stream, positions)
+    put(kinesis, stream, *(f"before the split-{n}" for n in range(20)))
+    kinesis.split(stream, "shardId-000000000000")
+    put(kinesis, stream, *(f"between-{n}" for n in range(20)))
+    kinesis.merge(stream, "shardId-000000000003", "shardId-000000000001")
+    put(kinesis, stream, *(f"after the merge-{n}" for n in range(20)))
+    found += read_stream(client, stream, positions)
+    names = ("first", "before the split", "between", "after the merge")
+    assert Counter(one for _, one in found) == Counter(f"{name}-{n}" for name in names for n in range(20))
+    of_merged = {one.rpartition("-")[0] for shard, one in found if shard == "shardId-000000000004"}
+    assert of_merged == {"after the merge"}
+    closed = {f"shardId-00000000000{n}" for n in (0, 1, 3)}
+    assert {shard for shard, position in positions.items() if position == SHARD_END} == closed
+    order = [shard for shard, _ in found]
+    last = {shard: place for place, shard in enumerate(order)}
+    assert order.index("shardId-000000000002") > last["shardId-000000000000"]
+    assert order.index("shardId-000000000004") > max(last[parent] for parent in closed)
+    for shard in closed:
+        list(read_range(client, stream, shard, TRIM_HORIZON, SHARD_END))
+
+
+def test_a_read_goes_on_inside_an_aggregate_of_another_language(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    vector = next(one for one in json.loads(AGGREGATES.read_text())["aggregates"] if "three" in one["name"])
+    ((shard, number), (_, last)) = kinesis.put(stream, ("k", base64.b64decode(vector["data"])), ("k", b"4"))
+    cut, end = UserRecord(number, 1).position, position_after_record(last)
+    assert [record.data for record in read_range(client, stream, shard, TRIM_HORIZON, cut)] == [b"1"]
+    assert [record.data for record in read_range(client, stream, shard, cut, end)] == [b"2", b"3", b"4"]
+    before = record_before(client, stream, shard, cut)
+    assert before is not None
+    assert before.sequence_number == number
+
+
+def test_a_position_that_has_expired_is_told_and_an_expired_iterator_is_not(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    where = kinesis.put(stream, *(("k", str(n).encode()) for n in range(5)))
+    shard = where[0][0]
+    reader = ShardReader(client, stream, shard, position_after_record(where[0][1]))
+    assert [record.data for record in reader.fetch(2).records] == [b"1", b"2"]
+    assert [record.data for record in reader.fetch(LARGE).records] == [b"3", b"4"]
+    kinesis.expire_iterators()
+    kinesis.put(stream, ("k", b"5"))
+    assert [record.data for record in reader.fetch(LARGE).records] == [b"5"]
+    kinesis.expire_records(stream, shard, 3)
+    assert record_before(client, stream, shard, position_after_record(where[0][1])) is None
+    with pytest.raises(PositionExpired, match=f"shard {shard} of stream {stream}"):
+        ShardReader(client, stream, shard, position_after_record(where[0][1])).fetch(LARGE)
+    with pytest.raises(PositionExpired):
+        list(read_range(client, stream, shard, position_after_record(where[0][1]), position_after_record(where[4][1])))
+    with pytest.raises(RangeIncomplete):
+        list(read_range(client, stream, shard, position_after_record(where[3][1]), SHARD_END))
+
+
+def test_an_expired_shard_is_listed_no_more_and_its_children_are_read(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    positions: dict[str, int] = {}
+    ((shard, number),) = kinesis.put(stream, ("k", b"1"))
+    kinesis.split(stream, shard)
+    assert [one for _, one in read_stream(client, stream, positions)] == ["1"]
+    kinesis.expire_shard(stream, shard)
+    assert shard not in [one.id for one in client.shards(stream)]
+    kinesis.put(stream, ("k", b"2"))
+    assert [one for _, one in read_stream(client, stream, positions)] == ["2"]
+    with pytest.raises(PositionExpired, match="lists shard"):
+        ShardReader(client, stream, shard, position_after_record(number)).fetch(LARGE)
+
+
+def test_a_stream_that_was_created_again_shows_another_time_of_creation(
+    kinesis: Kinesis, client: KinesisClient, stream: str
+) -> None:
+    before = client.describe(stream)
+    kinesis.client().delete_stream(StreamName=stream)
+    with pytest.raises(OriginMissing, match=f"no stream {stream} in Kinesis in us-east-1 at {kinesis.endpoint}"):
+        client.describe(stream)
+    kinesis.create_stream(stream, 2)
+    assert client.describe(stream).created > before.created
