@@ -24,6 +24,7 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.batch_terms import BatchSettings, Landing, LedgerWentBack, require_order, require_partitions
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
+from exactlyonce_spark.landing_checks import require_completed
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
@@ -74,6 +75,7 @@ class BatchLoop:
         Raises:
             Fenced: this process may not land any more.
             LedgerWentBack: the sink was restored; reconciliation rewinds to it.
+            LandingRefused: the sink was restored to a moment at which a batch was taken and not yet written (AtMostOnce).
             RecordsLost: the source no longer holds the next record; reconciliation says which are gone.
         """
         view = require_permit(self._ledger, self._permit)
@@ -82,6 +84,8 @@ class BatchLoop:
             raise LedgerWentBack(
                 f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
             )
+        if landed is not None:
+            require_completed(view.batch(landed))
         if self._landed is None:  # from its first batch on, the query itself knows where it goes on
             require_next_is_there(self._source, view.landed.positions)
 

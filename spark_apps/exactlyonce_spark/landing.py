@@ -64,11 +64,13 @@ def begin_batch(
 
     Raises:
         Fenced: if this process may not land any more.
-        LandingRefused: if the batch does not follow on what has landed.
+        LandingRefused: if the batch does not follow on what has landed, or was taken by an earlier driver and not written.
     """
     view = require_permit(ledger, permit)
     if view.stream.landed_batch == batch.number:
-        require_same(batch, view.batch(batch.number))
+        landed = view.batch(batch.number)
+        require_same(batch, landed)
+        require_completed(landed)
         if batch.stateful and not view.stream.stateful:
             _record_state(ledger, permit)
         return AlreadyLanded()
@@ -134,7 +136,7 @@ def land_batch(
             reached("land.fenced", batch.number)
             require_next(stream, batch)
             if status is BatchStatus.TAKEN:
-                require_completed(transaction, permit.stream_id, BatchNumber(batch.number - 1))
+                require_completed(transaction.read_batch(permit.stream_id, BatchNumber(batch.number - 1)))
             landed = transaction.read_positions(permit.stream_id)
             require_start(landed, batch)
             written = write(transaction)

@@ -57,12 +57,15 @@ def require_recorded(
         )
 
 
-def require_completed(transaction: LedgerTransaction, stream_id: str, before: BatchNumber) -> None:
-    """AtMostOnce: the batch before was written or given up; only a database restored to a moment in between says neither."""
-    row = transaction.read_batch(stream_id, before)
+def require_completed(row: BatchRow | None) -> None:
+    """AtMostOnce: require that a batch which was taken was written or given up.
+
+    Only a database that lost its latest transactions says neither, while a driver runs that was started after them.
+    """
     if row is not None and row.status is BatchStatus.TAKEN:
         raise LandingRefused(
-            f"Batch {before} was taken and never completed; reconciliation has to record what it lost."
+            f"The ledger says that batch {row.batch} was taken and not written: the database lost its latest transactions. "
+            "The next attempt records which records that may have cost."
         )
 
 

@@ -72,8 +72,22 @@ class LogWatch:
         Raises:
             RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing may be landed.
         """
-        read = self.fingerprints(ranges)
+        read = self._again_where_nothing_else_tells(ranges, origin_ids)
         known = KnownLog(self._verified, self._begun, self._landed, read)
         epochs = require_all_was_there(self._source, batch, ranges, origin_ids, known, records_read)
         self._verified = {**self._verified, **epochs}
         return KnownLog(self._verified, epochs, self._landed, read)
+
+    def _again_where_nothing_else_tells(
+        self, ranges: Ranges, origin_ids: Mapping[str, str]
+    ) -> Mapping[Partition, Fingerprint]:
+        """Return the fingerprints; one that is lacking is read once more where no id and no epoch would show a new log.
+
+        The tasks have read the records by now, so what was not there a moment ago, such as the end of a topic that was just
+        recreated, is there.
+        """
+        read = self.fingerprints(ranges)
+        lacking = without_proof((key for key in ranges.non_empty() if key not in read), origin_ids, self._begun)
+        if lacking:
+            self._read = {**read, **self._source.last_records(Ranges({key: ranges[key] for key in lacking})).result()}
+        return self._read

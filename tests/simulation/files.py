@@ -33,17 +33,9 @@ class MemoryStore:
         except KeyError:
             raise FileMissing(path) from None
 
-    def highest_commit(self, published: int) -> int:
-        """Return the highest batch that the commit log of this generation or a later one holds beside its seed; or -1."""
-        seeds: dict[str, int] = {}
-        found = -1
-        for path in self.files:
-            generation, _, name = path.partition("/commits/")
-            if name.isdigit() and int(generation.split("-")[1]) >= published:
-                batch, seed = int(name), seeds.get(generation)
-                found = found if seed is None else max(found, batch, seed)
-                seeds[generation] = batch if seed is None else min(batch, seed)
-        return found
+    def commits(self) -> tuple[str, ...]:
+        """Return the files of all commit logs."""
+        return tuple(path for path in self.files if "/commits/" in path)
 
     def create(self, path: str, content: bytes) -> CreateOutcome:
         """Create a file unless its name is taken."""
@@ -88,3 +80,16 @@ class MemoryStore:
         """Make `target` a copy of a file."""
         self._step(f"copy {source} to {target}")
         self.files[target] = self.read(source)
+
+
+def highest_commit(commits: tuple[str, ...], published: int) -> int:
+    """Return the highest batch that the commit log of this generation or a later one holds beside its seed; or -1."""
+    seeds: dict[str, int] = {}
+    found = -1
+    for path in commits:
+        generation, _, name = path.partition("/commits/")
+        if name.isdigit() and int(generation.split("-")[1]) >= published:
+            batch, seed = int(name), seeds.get(generation)
+            found = found if seed is None else max(found, batch, seed)
+            seeds[generation] = batch if seed is None else min(batch, seed)
+    return found

@@ -36,11 +36,13 @@ class Attempt:
     began: int
     looked: int
     """When the pass began that recorded it: what struck later may have been missed by its look."""
+    commits: tuple[str, ...]
+    """The files of Spark's commit logs when it was recorded, before its look: a driver that lives may add to them any time."""
     decided: int | None = None
     seen: Observation | None = None
     decision: Decision | None = None
     highest_commit: int = -1
-    """The highest batch that Spark's commit logs held when it was decided, in the published generation and later ones."""
+    """The highest batch of `commits`, in the generation that its look found published and in later ones."""
     writer_lived: bool = False
     """Whether the driver of an earlier attempt lived when the pass began."""
 

@@ -65,7 +65,7 @@ def _endings(world: SimulatedWorld) -> list[str]:
         f"{driver.process.name} ended, and nothing explains it: {driver.problem!r}"
         for epoch, driver in drivers
         if driver.problem is not None
-        and not _is_excused(world, driver.problem, _looked(world, epoch), driver.ended_at, epoch)
+        and not _is_excused(world, driver.problem, _looked(world, driver, epoch), driver.ended_at, epoch)
     ] + [
         f"{driver.process.name} was drained, and nobody asked for that"
         for epoch, driver in drivers
@@ -107,10 +107,13 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
     return world.journal.has_struck(kinds, since, until)
 
 
-def _looked(world: SimulatedWorld, epoch: int) -> int:
-    """When the operator looked that started this driver: what was broken since, it could not see."""
-    attempt = world.journal.attempt(epoch)
-    return 0 if attempt is None else attempt.looked
+def _looked(world: SimulatedWorld, driver: Driver, epoch: int) -> int:
+    """When the operator looked that started this driver: what was broken since, it could not see.
+
+    Where status and database have both forgotten an attempt, its number is taken again.
+    """
+    attempts = [other for other in world.journal.attempts if other.number == epoch and other.began <= driver.began]
+    return max((attempt.looked for attempt in attempts), default=0)
 
 
 def _troubles(world: SimulatedWorld) -> list[str]:

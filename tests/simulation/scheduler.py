@@ -118,6 +118,11 @@ class Simulation:
                 self._current = before
             actor.done = self._some_done = True
 
+    def close(self) -> None:
+        """End whoever has not returned: a greenlet that waits for ever is never collected, and keeps its whole world."""
+        for process in {actor.process for actor in self._actors if not actor.done}:
+            self.kill(process)
+
     @property
     def running(self) -> Process | None:
         """The process whose step this is."""

@@ -48,6 +48,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "what_was_not_shown_stays_so": Scenario.with_manifest,
     "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
+    "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     # Where little else goes wrong, batches land, and what was asked for takes effect late.
     "a_later_generation_is_not_looked_for": lambda drawn: replace(

@@ -23,7 +23,7 @@ from exactlyonce_spark.target import Target
 from tests.simulation import manifest
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
-from tests.simulation.files import MemoryStore
+from tests.simulation.files import MemoryStore, highest_commit
 from tests.simulation.journal import Attempt, Journal, Trouble
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
@@ -274,7 +274,7 @@ class SimulatedWorld:
         operator = self.simulation.running
         steps = self.simulation.steps
         looked = steps if operator is None else self.pass_began.get(operator, steps)
-        self.journal.attempts.append(Attempt(number, operator, steps, looked))
+        self.journal.attempts.append(Attempt(number, operator, steps, looked, self.store.commits()))
 
     def _note_trouble(self, problem: Exception) -> None:
         operator = self.simulation.running
@@ -288,7 +288,7 @@ class SimulatedWorld:
         if attempt is None:
             return
         attempt.decided, attempt.seen, attempt.decision = self.simulation.steps, seen, decision
-        attempt.highest_commit = self.store.highest_commit((seen.ledger and seen.ledger.stream.generation) or 0)
+        attempt.highest_commit = highest_commit(attempt.commits, (seen.ledger and seen.ledger.stream.generation) or 0)
         # Not by the ledger's word: a failover between raise and look takes the latest claim from what the look shows.
         before = [driver for epoch, found in self.drivers.items() for driver in found if epoch < seen.epoch]
         attempt.writer_lived = any(driver.ended_at >= attempt.looked for driver in before)

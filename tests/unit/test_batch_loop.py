@@ -14,6 +14,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_terms import BatchSettings, Landing, PlanUnfit
+from exactlyonce_spark.planned import LandingRefused
 from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -180,3 +181,32 @@ def test_a_driver_without_records_to_read_notices_that_retention_took_those_that
     topic.starts[P0] = 10
     with pytest.raises(RecordsLost, match=r"orders-0 from 0 to 10"):
         loop.check_still_valid()
+
+
+def _taken_by_an_earlier_driver(stage: Stage) -> None:
+    """A database that lost its latest transactions: batch 1 was taken, and nothing says that it was written or lost."""
+    never_told = CommitOutcomeUnknown("lost at COMMIT")
+
+    def die() -> None:
+        raise never_told
+
+    with pytest.raises(CommitOutcomeUnknown):
+        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1, meanwhile=die))
+
+
+def test_a_batch_that_was_taken_and_not_written_is_not_recognised_as_landed() -> None:
+    stage = Stage()
+    _taken_by_an_earlier_driver(stage)
+    with pytest.raises(LandingRefused, match="batch 1 was taken and not written"):
+        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1))
+
+
+def test_a_driver_without_records_to_read_ends_where_the_ledger_lost_how_the_latest_batch_ended() -> None:
+    stage = Stage()
+    loop = stage.loop(Delivery.AT_MOST_ONCE)
+    loop.run(stage.batch(1))
+    loop.check_still_valid()
+    stage = Stage()
+    _taken_by_an_earlier_driver(stage)
+    with pytest.raises(LandingRefused, match="the database lost its latest transactions"):
+        stage.loop(Delivery.AT_MOST_ONCE).check_still_valid()

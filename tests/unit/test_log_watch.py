@@ -110,3 +110,15 @@ def test_a_topic_without_an_id_that_is_recreated_while_a_batch_is_read_is_notice
 
     with pytest.raises(RecordsReplaced):
         stage.run_batch(while_read=recreate)
+
+
+def test_the_last_record_of_a_topic_without_an_id_is_known_also_where_it_was_not_there_yet_before_the_batch() -> None:
+    """As where the topic is recreated just before the batch: then the tasks read records that had not been written."""
+    stage = Stage(has_ids=False)
+    stage.topic.ends[KEY] = 5
+
+    def produce() -> None:
+        stage.topic.ends[KEY] = 100
+
+    stage.run_batch(while_read=produce)
+    assert stage.landed[KEY].offset == 9

@@ -36,6 +36,7 @@ MUTATIONS: dict[str, Mutation] = {
         landings.synchronous_commit_not_forced,
         landings.a_batch_of_partitions_is_not_closed,
         landings.absent_partitions_not_refused,
+        landings.a_taken_batch_counts_as_landed,
         manifests.visible_before_the_ledger_knows,
         manifests.orphans_of_running_drivers,
         manifests.what_was_not_shown_stays_so,
