@@ -117,4 +117,49 @@ REFUSED_FILES = (
         "spec",
         "give ledger where the checkpoint is on a volume: the operator needs the ledger and does not reach the volume",
     ),
+    *(
+        Refused(
+            f"files {where} the checkpoint",
+            {"spec.sink": {"files": {"path": files}}, "spec.checkpoint": {"local": {"path": checkpoint}}},
+            "spec",
+            "sink.files.path and the checkpoint have to be different folders, neither of them in the other",
+        )
+        for where, files, checkpoint in (
+            ("in", "/lake/orders/out", "file:///lake/orders"),
+            ("around", "file:///lake/orders", "/lake//orders/logs"),
+            ("at the place of", "/lake/orders", "/lake/orders/"),
+        )
+    ),
+    *(
+        Refused(
+            f"a ledger {where} the checkpoint",
+            {
+                **FILES,
+                "spec.ledger": {"objectLog": {"location": ledger}},
+                "spec.checkpoint": {"s3": {"location": checkpoint}},
+            },
+            "spec",
+            "ledger.objectLog.location and the checkpoint have to be different folders, neither of them in the other, except "
+            "for the folder ledger of the checkpoint's location",
+        )
+        for where, ledger, checkpoint in (
+            ("in", "s3a://lake/logs/orders/other", "s3a://lake/logs/orders"),
+            ("deep in", "s3a://lake/logs/ledger/orders", "s3a://lake/logs"),
+            ("around", "s3a://lake/logs", "s3a://lake/logs/orders"),
+            ("at the place of", "s3a://lake/logs", "s3a://lake/logs"),
+        )
+    ),
+    *(
+        Refused(
+            f"a ledger {where} the files",
+            {**FILES, "spec.ledger": {"objectLog": {"location": ledger}}},
+            "spec",
+            "ledger.objectLog.location and sink.files.path have to be different folders, neither of them in the other",
+        )
+        for where, ledger in (
+            ("in", "file:///lake/orders/ledger"),
+            ("around", "/lake"),
+            ("at the place of", "/lake/orders//"),
+        )
+    ),
 )

@@ -181,6 +181,16 @@ VALID: Mapping[str, Changes] = {
     "raw values": {"spec.source.format": {"type": "Raw", "schema": "value BINARY", "options": {}}},
     "a merge": {"spec.sink.postgres": merging(total="Sum")},
     "files with the ledger beside the checkpoint": {"spec.sink": {"files": {"path": "/lake/orders"}}},
+    "files whose folders have names that begin alike": {
+        "spec.sink": {"files": {"path": "/lake/orders"}},
+        "spec.checkpoint": {"local": {"path": "/lake/orders-logs"}},
+        "spec.ledger": {"objectLog": {"location": "/lake/orders-ledger"}},
+    },
+    "files with the ledger named where it is by default": {
+        "spec.sink": {"files": {"path": "/lake/orders"}},
+        "spec.checkpoint": {"local": {"path": "/logs/orders/"}},
+        "spec.ledger": {"objectLog": {"location": "file:///logs/orders/ledger"}},
+    },
     "files on S3 beside the checkpoint": {
         "spec.checkpoint": {
             "s3": {"location": "s3a://lake/logs", "endpoint": "https://s3:9000", "secretRef": {"name": "lake"}}

@@ -14,6 +14,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.conf_rules import CONF_RULES
 from exactlyonce.api.connector_rules import CONNECTOR_RULES
 from exactlyonce.api.field_classes import remove
+from exactlyonce.api.folder_rules import folder_rules
 from exactlyonce.api.ledger import Ledger, ledger_rules
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
@@ -22,7 +23,7 @@ from exactlyonce.api.sink import Sink
 from exactlyonce.api.source import Source
 from exactlyonce.api.tombstones import TOMBSTONE_RULES
 from exactlyonce.api.transform import Transform
-from exactlyonce.connectors.registry import SINKS
+from exactlyonce.connectors.registry import LEDGERS, SINKS
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
 
@@ -253,6 +254,7 @@ class StreamSpec(Model):
     rules = (
         *CONNECTOR_RULES,
         *ledger_rules(SINKS),
+        *folder_rules(SINKS, LEDGERS),
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
         *CONF_RULES,

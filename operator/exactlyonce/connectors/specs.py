@@ -96,6 +96,9 @@ class SinkSpec(Protocol):
     """Whether the ledger is in the sink's own database, in the transaction that lands rows. The sink's connector then opens
     it, and takes this very spec for its place."""
 
+    folder_field: ClassVar[str | None]
+    """The field below `spec.sink.<connector>` that names the folder of rows, if that is where they go."""
+
     @property
     def secret_ref(self) -> SecretRef | None:
         """The secret with the login, if there is one."""
@@ -122,6 +125,9 @@ class LedgerSpec(Protocol):
 
     fixed_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.ledger.<connector>` that say where the ledger is: changed only while the stream is suspended."""
+
+    folder_field: ClassVar[str | None]
+    """The field below `spec.ledger.<connector>` that names the folder that the ledger is in; None where it is in a database."""
 
     @property
     def secret_ref(self) -> SecretRef | None:

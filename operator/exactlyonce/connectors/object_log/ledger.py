@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
+from exactlyonce.connectors.object_log.clearing import clear
 from exactlyonce.connectors.object_log.fold import Fold
 from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.transaction import LogTransaction
@@ -76,6 +77,8 @@ class ObjectLogLedger:
     def forget(self, stream_id: str, owner: Owner) -> None:
         """Delete every row of a stream that belongs to `owner`; done again, it finds none.
 
+        Objects that held them go as well. What stays is a log without a row, as a database's empty tables stay.
+
         Raises:
             LedgerUnreachable, CommitOutcomeUnknown: if the store does not answer.
         """
@@ -83,6 +86,7 @@ class ObjectLogLedger:
             row = transaction.lock_stream(stream_id, Lock.SHARE)
             if row is not None and row.owner == owner:
                 transaction.delete_stream(stream_id)
+        clear(self._log)
 
     def close(self) -> None:
         """Nothing is kept open: the client of a service is shared by all who use it."""

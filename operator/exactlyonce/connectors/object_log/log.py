@@ -155,6 +155,10 @@ class ObjectLog:
         references = cast("Mapping[tuple[int, int], int]", fold.state.rows(Table.ARCHIVE, stream_id))
         return read_archived(self._store, self._path(fold.log_id), stream_id, references)
 
+    def shorten(self) -> None:
+        """Write a snapshot now, and delete what the last but one stands for."""
+        self._keep_short(self.fold())
+
     def _folded(self, known: Fold) -> Fold:
         """Read what is newer than what is known."""
         names = self._names(known.log_id, entry_name(known.number))
@@ -262,7 +266,8 @@ class ObjectLog:
             weight = Weight().and_of(content, self.location)
             self._known = replace(fold, snapshot=fold.number, weight=weight, base=weight)
             self._reached("log.snapshot-created")
-            pruned = self._names(fold.log_id, "").behind_two_snapshots()
+            # Where no row is left, no state of this entry or a later one refers to what was archived before.
+            pruned = self._names(fold.log_id, "").behind_two_snapshots(0 if fold.state.tables else fold.number)
             self._reached("log.before-prune")
             self._store.delete([f"{folder}/{name}" for name in pruned])
             self._reached("log.pruned")

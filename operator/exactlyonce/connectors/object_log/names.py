@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from exactlyonce.connectors.object_log.documents import LogDamaged
 
 _NAME = re.compile(r"(\d{12})\.(entry|snapshot)")
-_ARCHIVE = re.compile(r"\d{12}-\d{4}\.committables")
+_ARCHIVE = re.compile(r"(\d{12})-\d{4}\.committables")
 _KINDS = {"entry": "entries", "snapshot": "snapshots"}
 
 
@@ -38,19 +38,22 @@ def kind_of(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The entries and snapshots that a list showed, each in order. A list is not of one moment (`ObjectStore.names_after`)."""
+    """What a list showed, entries and snapshots in order. A list is not of one moment (`ObjectStore.names_after`)."""
 
     entries: tuple[int, ...]
     snapshots: tuple[int, ...]
+    archives: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Names:
         """Return what names say; those of other files say nothing."""
+        names = tuple(names)
         parsed = [found for found in map(_NAME.fullmatch, names) if found is not None]
         numbers = {
             kind: sorted(int(found[1]) for found in parsed if found[2] == kind) for kind in ("entry", "snapshot")
         }
-        return cls(tuple(numbers["entry"]), tuple(numbers["snapshot"]))
+        archives = tuple(name for name in names if _ARCHIVE.fullmatch(name))
+        return cls(tuple(numbers["entry"]), tuple(numbers["snapshot"]), archives)
 
     @property
     def newest_snapshot(self) -> int:
@@ -78,14 +81,16 @@ class Names:
             raise LogDamaged(f"{location} holds entry {found[-1]} and lacks entry {missing}; restore it from a backup.")
         return found
 
-    def behind_two_snapshots(self) -> tuple[str, ...]:
+    def behind_two_snapshots(self, dead_archives_until: int = 0) -> tuple[str, ...]:
         """Return the names of what the last but one snapshot stands for: nobody reads them any more.
 
         That one is kept with the entries after it: a list that was made while the newest snapshot was written, and while what
-        is behind it was deleted, may show neither.
+        is behind it was deleted, may show neither. Archives up to a number go if nothing can refer to
+        them any more.
         """
         if len(self.snapshots) < 2:
             return ()
         kept_from = self.snapshots[-2]
         snapshots = [snapshot_name(number) for number in self.snapshots if number < kept_from]
-        return (*snapshots, *(entry_name(number) for number in self.entries if number <= kept_from))
+        archives = [name for name in self.archives if name < entry_name(dead_archives_until + 1)]
+        return (*snapshots, *(entry_name(number) for number in self.entries if number <= kept_from), *archives)

@@ -23,6 +23,7 @@ class ObjectLogLedger(Model):
     """A ledger of objects in a folder, on S3 or on a disk; it needs no database."""
 
     fixed_fields: ClassVar[tuple[str, ...]] = ("location", "endpoint", "region", "pathStyle")
+    folder_field: ClassVar[str | None] = "location"
 
     location: Location = Field(
         description="A folder of this stream alone: s3a://bucket/folder; for exactlyonce run also an absolute path, or "

@@ -89,7 +89,15 @@ class LedgerState:
         return self.rows(key.table, key.stream_id).get(key.rest)
 
     def after(self, changes: Changes) -> LedgerState:
-        """Return the state with these changes."""
+        """Return the state with these changes. With a stream's own row, all of its rows go.
+
+        Whoever deletes them need not know each: committables may be in one process's state and archived in another's.
+        """
+        gone = {key.stream_id for key, row in changes.items() if key.table is Table.STREAM and row is None}
+        if gone:
+            return LedgerState({place: rows for place, rows in self.tables.items() if place[1] not in gone}).after(
+                {key: row for key, row in changes.items() if key.stream_id not in gone}
+            )
         changed: dict[tuple[Table, str], dict[tuple[Hashable, ...], Any]] = {}
         for key, row in changes.items():
             place = (key.table, key.stream_id)

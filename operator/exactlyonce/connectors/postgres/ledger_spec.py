@@ -25,6 +25,7 @@ class LedgerInPostgres(Model):
     """A ledger in a schema of a Postgres database; any number of streams may share it."""
 
     fixed_fields: ClassVar[tuple[str, ...]] = ("schema",)
+    folder_field: ClassVar[str | None] = None
 
     secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")
     schema_name: LedgerSchema = Field(
