@@ -206,7 +206,8 @@ def make_operator(cluster: Cluster, images: Images, namespace: str, tmp_path: Pa
     with ExitStack() as started:
 
         def made(**options: Any) -> OperatorProcess:
-            operator = OperatorProcess(cluster, tmp_path, images.spark, **{"namespaces": namespace, **options})
+            own = {"namespaces": namespace, "lease": f"exactlyonce-{namespace}"}
+            operator = OperatorProcess(cluster, tmp_path, images.spark, **{**own, **options})
             started.callback(operator.end)
             operator.start()
             return operator
