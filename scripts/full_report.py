@@ -31,7 +31,7 @@ ASKED = {
     "simulation": ("SEEDS", "LOG_SEEDS"),
     "integration": ("EVERY_MODE",),
     "faults": ("EVERY_MODE",),
-    "cluster": ("AGREEMENT_DRAWS",),
+    "cluster": ("AGREEMENT_DRAWS", "EVERY_MODE"),
     "soak": ("KILLS",),
 }
 PARTS = ("lint", "unit", "simulation", "integration", "faults", "cluster")

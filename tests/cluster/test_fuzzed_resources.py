@@ -25,7 +25,7 @@ from tests.resource_documents import VALID, Document, Refused, changed, document
 from tests.rig import TookTooLong, eventually
 
 SEED = int(os.environ.get("FUZZ_SEED", "7"))
-RESOURCES = 300 if EVERY_MODE else 100
+RESOURCES = 300 if EVERY_MODE else 60
 STORED = 60 if EVERY_MODE else 30
 
 NEVER_STORED = ("metadata.name", "spec.streamId")
@@ -57,7 +57,7 @@ SAID_OF_EACH = {"Ready", "Reconciling", "Stalled"}
 """Conditions of every stream; others, such as Measured, come when there is something to say."""
 
 
-@pytest.mark.seconds(110)
+@pytest.mark.seconds(80)
 @pytest.mark.timeout(1500)
 def test_fuzzed_resources_are_refused_by_a_sentence_or_held_in_a_condition_while_another_stream_goes_on(
     make_stream: MakeStream, make_operator: MakeOperator, api: client.ApiClient, namespace: str, name: str

@@ -10,11 +10,12 @@ import pytest
 from exactlyonce import crash_points
 from testbed.cluster import Cluster
 from tests.cluster.operators import MakeOperator, MakeStream, watching_drivers
+from tests.combinations import EVERY_MODE
 
 pytestmark = pytest.mark.timeout(1500)
 
 
-@pytest.mark.seconds(260)
+@pytest.mark.seconds(130)
 def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_has_two_drivers(
     make_stream: MakeStream,
     make_operator: MakeOperator,
@@ -29,14 +30,15 @@ def test_the_operator_is_killed_at_every_boundary_of_its_passes_and_no_attempt_h
     environment = {crash_points.VARIABLE: " ".join(f"{point}={file}" for point, file in fired.items())}
     with watching_drivers(cluster, namespace) as seen:
         stream.operators.append(make_operator(environment=environment))
-        rig.produce(12_000)
+        rig.produce(8_000)
         stream.apply()
         stream.until(lambda: rig.landed() > 0, "the first batch has landed")
         stream.until(lambda: stream.phase == "Running", "it is seen to run")
-        killed = stream.status["attempt"]
-        cluster.kill_container(namespace, stream.driver_name(killed))
-        stream.until_landed_all()
-        stream.until(lambda: stream.status["attempt"] > killed and stream.phase == "Running", "it is seen to run again")
+        if EVERY_MODE:  # else: the next test, and test_frozen_drivers.py where the operator dies meanwhile, too
+            killed = stream.status["attempt"]
+            cluster.kill_container(namespace, stream.driver_name(killed))
+            stream.until_landed_all()
+            stream.until(lambda: stream.status["attempt"] > killed and stream.phase == "Running", "it runs again")
         stream.change({"spec.suspend": True})
         stream.until(lambda: stream.phase == "Suspended", "it is at rest")
         assert fired["drain.asked"].exists(), stream.story()
@@ -62,7 +64,7 @@ def test_two_operators_that_both_act_never_land_a_record_twice(
     rig = stream.rig
     with watching_drivers(cluster, namespace) as seen:
         stream.operators += [make_operator(name=which, lease=which) for which in ("first", "second")]
-        rig.produce(12_000)
+        rig.produce(8_000)
         stream.apply()
         stream.until(lambda: rig.landed() > 0, "the first batch has landed")
         cluster.kill_container(namespace, stream.driver_name())
