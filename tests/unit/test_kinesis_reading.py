@@ -191,6 +191,28 @@ def test_what_was_seen_longer_ago_than_the_retention_proves_nothing(api: Kinesis
         read_all(reader)
 
 
+def test_an_empty_shard_that_was_not_asked_for_longer_than_the_retention_may_have_lost_records(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    reader = reader_at(client, TRIM_HORIZON)
+    assert read_all(reader) == []
+    api.time.seconds += DAY_SECONDS - 60
+    assert read_all(reader) == []
+    api.put(b"lost")
+    api.time.seconds += DAY_SECONDS + 60
+    api.expire_by_age()
+    api.put(b"new")
+    with pytest.raises(PositionExpired, match="was empty when it was last asked"):
+        reader.fetch(LARGE)
+
+
+def test_a_shard_that_answers_without_records_for_ever_is_an_error(api: KinesisApi, client: KinesisClient) -> None:
+    (number,) = api.put(b"a")
+    api.empty_share = 1.0
+    with pytest.raises(SourceUnreachable, match="without records for 60 s"):
+        reader_at(client, position_after_record(number)).fetch(LARGE)
+
+
 def test_what_was_seen_of_a_stream_proves_nothing_for_one_that_was_created_in_its_place(
     api: KinesisApi, client: KinesisClient
 ) -> None:

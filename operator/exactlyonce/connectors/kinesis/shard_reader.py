@@ -33,7 +33,7 @@ _ITERATOR_LIVES = timedelta(minutes=5)
 _MARGIN = timedelta(hours=1)
 _SEEKS = 5
 _LOOKS_AT_TIP = 3
-_MOST_EMPTY_PAGES = 10_000
+_SEEK_SECONDS = 60.0
 
 
 class PositionExpired(Refused):
@@ -62,14 +62,16 @@ def first_page(client: KinesisClient, stream: str, shard_id: str, iterator: str,
 
     Kinesis may answer empty pages before either, and the tip is looked at more than once, as much depends on it.
     """
-    tips = 0
-    for _ in range(_MOST_EMPTY_PAGES):
+    tips, give_up_at = 0, client.clock.elapsed_seconds() + _SEEK_SECONDS
+    while client.clock.elapsed_seconds() < give_up_at:
         page = client.records(stream, shard_id, iterator, most)
         tips += not page.milliseconds_behind
         if page.records or page.next_iterator is None or tips == _LOOKS_AT_TIP:
             return page
         iterator = page.next_iterator
-    raise SourceUnreachable(f"Shard {shard_id} of stream {stream} answers without records and without an end.")
+    raise SourceUnreachable(
+        f"Shard {shard_id} of stream {stream} answered only without records for {_SEEK_SECONDS:.0f} s."
+    )
 
 
 class ShardReader:
@@ -157,7 +159,9 @@ class ShardReader:
         self._iterator = None
         match read_from(self._reached):
             case AtTrimHorizon():
-                self._accept(self._page(self._iterator_of(ShardIteratorType="TRIM_HORIZON")))
+                page = self._page(self._iterator_of(ShardIteratorType="TRIM_HORIZON"))
+                self._require_nothing_expired()
+                self._accept(page)
             case AfterRecord(sequence_number):
                 self._seek_record(sequence_number, is_wanted=False)
             case InsideRecord(sequence_number, _):
@@ -182,6 +186,15 @@ class ShardReader:
             return
         first = 0 if is_wanted else 1
         self._accept(Page(page.records[first:], page.next_iterator, page.milliseconds_behind))
+
+    def _require_nothing_expired(self) -> None:
+        """A shard in which nothing was yet, as this process saw, may have been written to, and that may have expired."""
+        seen = self._client.tips.get((self._stream, self._shard_id))
+        if seen is not None and seen.position == self._reached and not self._was_at_tip():
+            raise PositionExpired(
+                f"It is longer ago than the retention that {self._where} was empty when it was last asked, or that was another "
+                "stream of this name; records may have come and expired, how many is not known."
+            )
 
     def _was_at_tip(self) -> bool:
         """Whether nothing was behind this position so lately that what came since cannot have expired."""
