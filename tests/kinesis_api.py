@@ -132,7 +132,14 @@ class KinesisApi:
         records = self.shards[shard_id].records
         if arguments["ShardIteratorType"] == "TRIM_HORIZON":
             return {"ShardIterator": self._iterator(shard_id, 0)}
-        assert arguments["ShardIteratorType"] == "AT_SEQUENCE_NUMBER"
+        if arguments["ShardIteratorType"] == "AT_TIMESTAMP":
+            moment = arguments["Timestamp"]
+            later = (n for n, r in enumerate(records) if r and r["ApproximateArrivalTimestamp"] >= moment)
+            return {"ShardIterator": self._iterator(shard_id, next(later, len(records)))}
+        if arguments["ShardIteratorType"] == "AFTER_SEQUENCE_NUMBER":
+            arguments = {**arguments, "StartingSequenceNumber": int(arguments["StartingSequenceNumber"]) + 1}
+        else:
+            assert arguments["ShardIteratorType"] == "AT_SEQUENCE_NUMBER"
         wanted = int(arguments["StartingSequenceNumber"])
         first = next((n for n, r in enumerate(records) if r and int(r["SequenceNumber"]) >= wanted), len(records))
         return {"ShardIterator": self._iterator(shard_id, first)}

@@ -112,6 +112,18 @@ def test_a_position_whose_record_has_expired_is_refused(
         reader_at(client, position_of(numbers[0])).fetch(LARGE)
 
 
+def test_a_position_at_a_record_that_is_there_needs_none_before_it(api: KinesisApi, client: KinesisClient) -> None:
+    """A stream that starts at a moment, or goes on with the oldest record left, has landed nothing in front of it."""
+    numbers = api.put(*texts(*range(5)))
+    for lost in (0, 3):
+        api.expire(lost)
+        assert read_all(reader_at(client, UserRecord(numbers[3]).position)) == texts(3, 4)
+        assert range_of(client, UserRecord(numbers[3]).position, position_after_record(numbers[3])) == texts(3)
+    api.expire(1)
+    with pytest.raises(PositionExpired):
+        reader_at(client, UserRecord(numbers[3]).position).fetch(LARGE)
+
+
 def test_the_position_in_a_shard_that_is_listed_no_more_has_expired(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"x")
     del api.shards[SHARD]

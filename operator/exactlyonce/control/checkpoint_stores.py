@@ -1,4 +1,4 @@
-"""With whose login the operator reaches a checkpoint or a ledger, or that it leaves a checkpoint to the stream's own pods."""
+"""With whose login the operator reaches a checkpoint, a ledger or a source; some checkpoints it leaves to the stream's pods."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Mapping
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.ledger import LedgerInUse
+from exactlyonce.api.source import Source
+from exactlyonce.assembly import Secrets, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, names_login, open_store
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.errors import Refused
+from exactlyonce.schema.model import field_name
 from exactlyonce.schema.places import S3Place
+from exactlyonce.source.connector import SourceAddress
 
 
 class LocationOutOfReach(Refused):
@@ -68,6 +72,25 @@ def require_ledger_in_reach(
             f"The operator may not read the ledger at {folder.location}: {ledger.named_at} names no login in a secretRef, and "
             f"checkpoints.locations does not allow namespace {namespace} that location. Name a secret, or ask an administrator."
         )
+
+
+def source_in_reach(source: Source, secrets: Secrets) -> SourceAddress:
+    """Return where a source is, with a login of the stream's own.
+
+    What a stream names without one would be read with the operator's login, which may be good for the sources of every tenant.
+
+    Raises:
+        LocationOutOfReach: if the stream's secret gives no login and the source asks for one.
+        SecretMissing: if a secret is not there, or lacks what is needed.
+    """
+    address = source_address(source, secrets)
+    if not address.has_login:
+        at = f"spec.source.{field_name(source.connector)}"
+        raise LocationOutOfReach(
+            f"The operator does not read {address.shown} with a login of its own: name a secret with the stream's login in "
+            f"{at}.secretRef."
+        )
+    return address
 
 
 def is_in_reach(place: S3Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:

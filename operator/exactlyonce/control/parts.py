@@ -14,11 +14,11 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.assembly import ledger_address, source_address
+from exactlyonce.assembly import ledger_address
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
 from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.control.bulkheads import Store
-from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach
+from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach, source_in_reach
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.lease import require_lease
@@ -196,7 +196,7 @@ class ClusterParts:
         )
         secrets = functools.partial(self._secret, namespace)
         with putting_together():
-            address, source = self._ledger(spec, namespace), source_address(spec.source, secrets)
+            address, source = self._ledger(spec, namespace), source_in_reach(spec.source, secrets)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.shared.bulkheads.store(name) for name in names)
             opened = Opened(

@@ -94,6 +94,11 @@ class SourceAddress(Protocol):
         """What a person may read."""
         ...
 
+    @property
+    def has_login(self) -> bool:
+        """Whether the stream's own secret says who asks, or nobody has to; else it is the login of the process that asks."""
+        ...
+
     def store_name(self, namespace: str) -> str:
         """Return the name under which places at the server are counted (`control.bulkheads`).
 

@@ -141,6 +141,11 @@ class ToyAddress:
         """The server."""
         return self.server
 
+    @property
+    def has_login(self) -> bool:
+        """No process has a login of its own for it."""
+        return True
+
     def store_name(self, namespace: str) -> str:
         """Return the name of the memory."""
         return f"the memory at {self.server} of namespace {namespace}"

@@ -32,6 +32,11 @@ class KafkaAddress:
         """The bootstrap servers."""
         return self.spec.bootstrap_servers
 
+    @property
+    def has_login(self) -> bool:
+        """No process has a login of its own for it."""
+        return True
+
     def store_name(self, namespace: str) -> str:
         """Return the name of the cluster, whatever the order of its servers."""
         return f"Kafka at {canonical_servers(self.spec.bootstrap_servers)} of namespace {namespace}"

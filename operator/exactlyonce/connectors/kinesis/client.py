@@ -143,7 +143,7 @@ class KinesisClient:
                 return self._listed(asked)
         return self._listed(asked)
 
-    def iterator(self, stream: str, shard_id: str, **start: str) -> str:
+    def iterator(self, stream: str, shard_id: str, **start: str | datetime) -> str:
         """Return an iterator of a shard; `start` is `ShardIteratorType` and what belongs to it.
 
         Raises:

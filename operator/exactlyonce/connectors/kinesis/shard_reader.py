@@ -163,11 +163,24 @@ class ShardReader:
                 self._require_nothing_expired()
                 self._accept(page)
             case AfterRecord(sequence_number):
-                self._seek_record(sequence_number, is_wanted=False)
+                self._seek_behind(sequence_number)
             case InsideRecord(sequence_number, _):
                 self._seek_record(sequence_number, is_wanted=True)
             case AtShardEnd():
                 pass
+
+    def _seek_behind(self, sequence_number: int) -> None:
+        """Read on behind a record; or from the very next sequence number, where a stream was told to start at that record.
+
+        Nothing lies between the two, so nothing can have expired between them either.
+        """
+        try:
+            self._seek_record(sequence_number, is_wanted=False)
+        except PositionExpired as expired:
+            try:
+                self._seek_record(sequence_number + 1, is_wanted=True)
+            except PositionExpired:
+                raise expired from None
 
     def _seek_record(self, sequence_number: int, *, is_wanted: bool) -> None:
         """Read from a record on, which must come first; it is handed out only if it `is_wanted`."""
