@@ -17,7 +17,7 @@ from exactlyonce.ledger.fence import Fenced
 from exactlyonce_spark.connectors.recognised import failures_of_connectors
 
 _PYTHON_CAUSE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Refused|Unreachable|[A-Z]\w+)): (.+)", re.MULTILINE)
-_RAISED = re.compile(r"Malformed record in topic .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
+_RAISED = re.compile(r"Malformed record in .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 _OTHER_STATE = re.compile(
     r"\[(STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|"
     r"STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\]"

@@ -21,6 +21,7 @@ from exactlyonce_spark.connectors.ports import RecordColumns
 _CORRUPT = "_exactlyonce_malformed"
 _ROW = "_exactlyonce_row"
 _VALUELESS = "_exactlyonce_without_value"
+_BROKEN = "_exactlyonce_broken"
 _FAILURE = "Malformed record"
 _STAYS = "spark_partition_id() >= 0"
 """Always true, for almost nothing, and to Spark not deterministic: what makes the generator stay where it is."""
@@ -71,7 +72,7 @@ def parsed(records: DataFrame, columns: RecordColumns, given: Format, schema: St
     kept = [f"{expression} as {name}" for name, expression in columns.view.items()]
     if given.on_tombstone is OnTombstone.DELETE:
         kept, names = [*kept, f"{columns.value} is null as {DELETED}"], [*names, DELETED]
-    rows = records.selectExpr(*kept, f"{columns.value} as value").withColumn("_parsed", _parse(given, schema))
+    rows = records.selectExpr(*kept, *_value(columns)).withColumn("_parsed", _parse(given, schema))
     if given.on_malformed is OnMalformed.FAIL:
         otherwise = f"raise_error(concat('{_FAILURE}', {columns.where}, ': ', _why))"
     else:
@@ -95,10 +96,15 @@ def malformed_records(records: DataFrame, columns: RecordColumns, given: Format,
         f"{columns.position} as _position",
         f"concat(cast({columns.timestamp} as string), '+00') as _timestamp",
         f"{columns.key} as key",
-        f"{columns.value} as value",
+        *_value(columns),
     ).withColumn("_parsed", _parse(given, schema))
     reasons = rows.selectExpr(*kept, f"{_reason(given, schema, 'key')} as _why")
     return reasons.where("_why is not null")
+
+
+def _value(columns: RecordColumns) -> tuple[str, str]:
+    """Return the expressions of a record's value, and of why the source itself says that it is malformed."""
+    return f"{columns.value} as value", f"{columns.malformed or 'cast(null as string)'} as {_BROKEN}"
 
 
 def _parse(given: Format, schema: StructType) -> Column:
@@ -139,7 +145,8 @@ def _reason(given: Format, schema: StructType, key: str) -> str:
     not_text = "" if is_binary else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
     corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
     without_value = _reason_without_value(given.on_tombstone, key, is_binary)
-    return f"case{without_value}{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
+    of_the_source = f" when {_BROKEN} is not null then {_BROKEN}"
+    return f"case{of_the_source}{without_value}{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"
 
 
 def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) -> str:

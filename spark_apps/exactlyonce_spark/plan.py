@@ -57,7 +57,7 @@ class PlanReader:
         tasks = None if told is None else tuple(told)
         starts = self._reader.codec.parse_entry(scan.start().json())
         ends = self._reader.codec.parse_entry(scan.end().json())
-        ranges = _ranges(starts, ends, tasks)
+        ranges = _ranges(starts, ends, () if tasks is None and self._reader.names_before_reading else tasks)
         one_each = tasks is not None and chain and len({part.partition for part in tasks}) == len(tasks)
         return ExecutedPlan(ranges, tasks if one_each else None, stateful)
 

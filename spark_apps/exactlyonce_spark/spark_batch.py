@@ -74,7 +74,7 @@ class SparkBatch:
         return [
             DeadLetter(
                 Partition(row._origin, row._partition),
-                row._position,
+                int(row._position),
                 row._timestamp,
                 None if row.key is None else bytes(row.key),
                 None if row.value is None else bytes(row.value),

@@ -120,6 +120,11 @@ def test_positions_of_any_source_are_taken_in_types_that_a_files_statistics_orde
         columns: dict[str, Type] = {"_stream": "string", "_shard": partition, "_sequence": position, "id": "long"}
         require_positions(columns, OF_A_SHARD)
     require_positions({"_shard": "string", "_sequence": "long"}, {"partition": "_shard", "position": "_sequence"})
+    require_positions({"_shard": "string", "_position": "string"}, {"partition": "_shard", "positionText": "_position"})
+    with pytest.raises(ColumnsUnfit, match="the transform changes its type to long"):
+        require_positions(
+            {"_shard": "string", "_position": "long"}, {"partition": "_shard", "positionText": "_position"}
+        )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ class RecordColumns:
 
     `view` has the columns that the view `source` gets beside those of the schema, by their names there; each begins with an
     underscore; `view_key` is the one with the record's key. `where` says over these names which record it is, for a
-    message. The others tell what a dead letter keeps; `value` is the column that the format parses.
+    message. The others tell what a dead letter keeps; `value` is the column that the format parses. `position` is an integer,
+    or the decimal text of one that no type of Spark holds. `malformed`, where the source has it, says why a record is
+    malformed whatever its format, and is NULL for the others.
     """
 
     view: Mapping[str, str]
@@ -35,14 +37,19 @@ class RecordColumns:
     timestamp: str
     key: str
     value: str = "value"
+    malformed: str | None = None
 
 
 class PositionPart(Enum):
-    """What a column of the view `source` says of where a record is in the source."""
+    """What a column of the view `source` says of where a record is in the source.
+
+    `POSITION_TEXT` is a position as a text of one width, of a source whose positions no number of Spark holds.
+    """
 
     ORIGIN = "origin"
     PARTITION = "partition"
     POSITION = "position"
+    POSITION_TEXT = "positionText"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,10 @@ class FittedColumn:
 class SourceReader(Protocol):
     """One stream's source inside Spark; it holds the login."""
 
-    codec: PositionCodec
+    @property
+    def codec(self) -> PositionCodec:
+        """How Spark's offset log names the source's positions."""
+        ...
 
     @property
     def reserved(self) -> tuple[str, ...]:
@@ -75,6 +85,14 @@ class SourceReader(Protocol):
     @property
     def position_columns(self) -> Mapping[str, PositionPart]:
         """The columns of the view `source` that say where a record is; the origin has none where it never differs."""
+        ...
+
+    @property
+    def names_before_reading(self) -> bool:
+        """Whether a partition that appears while a query runs has nothing in the first batch whose end names it.
+
+        That end is then where the next batch starts it, so Spark's log tells where each partition was begun.
+        """
         ...
 
     def columns(self, records: Any) -> RecordColumns:
@@ -95,8 +113,8 @@ class SourceReader(Protocol):
     def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange] | None:
         """Return the range of each input partition of a scan, in the order of the tasks.
 
-        None where Spark does not show what a task reads: a partition that appears during the query is then refused, since
-        nothing tells where its first batch starts, and `commit: Partition` is too.
+        None where Spark does not show what a task reads: `commit: Partition` is then refused, and so is a partition that
+        appears during the query, since nothing tells where its first batch starts, unless the source `names_before_reading`.
         """
         ...
 

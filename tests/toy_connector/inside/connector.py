@@ -43,6 +43,11 @@ class ToyRecords:
         """Partition and position; a stream reads one memory."""
         return {"_partition": PositionPart.PARTITION, "_position": PositionPart.POSITION}
 
+    @property
+    def names_before_reading(self) -> bool:
+        """A memory has the partitions that it was made with."""
+        return False
+
     def columns(self, records: Any) -> RecordColumns:
         """Return the columns of its records."""
         where = "concat(' in partition ', _partition, ' position ', _position)"

@@ -16,11 +16,16 @@ from exactlyonce.errors import Refused
 ORIGIN, PARTITION, OFFSET = "_exactlyonce_origin", "_exactlyonce_partition", "_exactlyonce_offset"
 """The columns with a row's source position (`includePositions`)."""
 
-POSITION_COLUMNS = {"origin": ORIGIN, "partition": PARTITION, "position": OFFSET}
+POSITION_COLUMNS = {"origin": ORIGIN, "partition": PARTITION, "position": OFFSET, "positionText": OFFSET}
 """Their names in files, by the part of a position that each holds."""
 
 _INTEGERS = ("byte", "short", "integer", "long")
-_POSITION_TYPES = {"origin": ("string",), "partition": (*_INTEGERS, "string"), "position": _INTEGERS}
+_POSITION_TYPES = {
+    "origin": ("string",),
+    "partition": (*_INTEGERS, "string"),
+    "position": _INTEGERS,
+    "positionText": ("string",),
+}
 
 Type = str | Mapping[str, Any]
 

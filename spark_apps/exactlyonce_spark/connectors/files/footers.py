@@ -67,13 +67,15 @@ def _bounds(block: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     for column in block.getColumns():
         name, statistics = column.getPath().toDotString(), column.getStatistics()
         if name in (ORIGIN, PARTITION, OFFSET) and statistics is not None and statistics.hasNonNullValue():
-            is_number = name == OFFSET
-            least, greatest = statistics.genericGetMin(), statistics.genericGetMax()
-            yield name, (_value(least, is_number=is_number), _value(greatest, is_number=is_number))
+            is_text = str(column.getPrimitiveType().getLogicalTypeAnnotation()) == "STRING"
+            least, greatest = (
+                _value(value, is_text=is_text) for value in (statistics.genericGetMin(), statistics.genericGetMax())
+            )
+            yield name, (int(least), int(greatest)) if name == OFFSET else (least, greatest)
 
 
-def _value(value: Any, *, is_number: bool) -> Any:
-    """A number beyond 64 bits is a decimal, whose bytes are a signed integer, the first the highest."""
+def _value(value: Any, *, is_text: bool) -> int | str:
+    """A number beyond 64 bits is a decimal, whose bytes are a signed integer, the first the highest; or it is a text."""
     if isinstance(value, int):
         return value
-    return int.from_bytes(value.getBytes(), "big", signed=True) if is_number else value.toStringUsingUTF8()
+    return str(value.toStringUsingUTF8()) if is_text else int.from_bytes(value.getBytes(), "big", signed=True)

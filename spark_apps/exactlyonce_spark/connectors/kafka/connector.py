@@ -50,6 +50,11 @@ class KafkaReader:
         """Topic, partition and offset."""
         return {"_topic": PositionPart.ORIGIN, "_partition": PositionPart.PARTITION, "_offset": PositionPart.POSITION}
 
+    @property
+    def names_before_reading(self) -> bool:
+        """A new partition is read in the batch whose end names it first; its task says from where."""
+        return False
+
     def columns(self, records: Any) -> RecordColumns:
         """Return the columns of Kafka's records; headers where they were read."""
         headers = {"_headers": "headers"} if "headers" in records.columns else {}

@@ -1,0 +1,140 @@
+"""Kinesis as a source inside Spark: its records as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from exactlyonce.api.format import OnMalformed
+from exactlyonce.api.spec import StreamSpec
+from exactlyonce.assembly import Secrets
+from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
+from exactlyonce.connectors.kinesis.spec import KinesisSource
+from exactlyonce.errors import Refused
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.kinesis.planner import HELD_BYTES, READING_SECONDS
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+
+_VIEW = {
+    "_stream": "stream",
+    "_shard": "shard_id",
+    "_position": "position",
+    "_sequence_number": "sequence_number",
+    "_sub_sequence_number": "sub_sequence_number",
+    "_timestamp": "approximate_arrival_timestamp",
+    "_key": "cast(partition_key as binary)",
+    "_explicit_hash_key": "explicit_hash_key",
+}
+_WHERE = (
+    "concat(' in stream ', _stream, ' shard ', _shard, ' sequence number ', _sequence_number, "
+    "' sub-sequence number ', _sub_sequence_number)"
+)
+
+
+class DeadLettersUnfit(Refused):
+    """Malformed records of shards cannot be kept yet."""
+
+
+@dataclass(frozen=True)
+class KinesisRecords:
+    """A `SourceReader` over shards, which holds no login: the processes that read take it from the mounted secret."""
+
+    spec: KinesisSource
+    interval: timedelta | None
+    codec: KinesisCodec = CODEC
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """The names that the view `source` has of Kinesis."""
+        return tuple(_VIEW)
+
+    @property
+    def position_columns(self) -> Mapping[str, PositionPart]:
+        """Stream, shard, and the position as a text whose order is that of positions."""
+        return {
+            "_stream": PositionPart.ORIGIN,
+            "_shard": PositionPart.PARTITION,
+            "_position": PositionPart.POSITION_TEXT,
+        }
+
+    @property
+    def names_before_reading(self) -> bool:
+        """A child is named in the end of a batch at its start, and read from the next batch on."""
+        return True
+
+    def columns(self, records: Any) -> RecordColumns:
+        """Return the columns of Kinesis' records."""
+        return RecordColumns(
+            _VIEW,
+            "_key",
+            _WHERE,
+            "stream",
+            "shard_id",
+            "position",
+            "approximate_arrival_timestamp",
+            "cast(partition_key as binary)",
+            "data",
+            "malformed",
+        )
+
+    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+        """Return the streaming DataFrame of the records.
+
+        Where the next batch follows at once, a batch is no larger than what the planner can hand over, so that every record is
+        read from Kinesis once; with an interval it has to be as large as asked, and takes what it takes.
+        """
+        spec, interval = self.spec, self.interval
+        seconds = READING_SECONDS if interval is None else max(READING_SECONDS, interval.total_seconds())
+        limits = {
+            "records": spec.batch_records if most is None else min(spec.batch_records, most),
+            "bytes": min(spec.batch_bytes, HELD_BYTES) if interval is None else spec.batch_bytes,
+            "seconds": seconds,
+        }
+        options = self._options() | {name: str(value) for name, value in limits.items()}
+        return session.readStream.format(_registered(session)).options(**options).load()
+
+    def batch(self, session: Any, ranges: Ranges) -> Any:
+        """Return the records of exactly these ranges."""
+        options = self._options() | {"ranges": ranges.to_json()}
+        return session.read.format(_registered(session)).options(**options).load()
+
+    def task_ranges(self, input_partitions: Iterable[Any]) -> None:
+        """Return nothing: Spark does not show what a task of a source in Python reads."""
+
+    def _options(self) -> dict[str, str]:
+        from exactlyonce_spark.connectors.kinesis.records import Place
+
+        spec = self.spec
+        secret = None if spec.secret_ref is None else spec.secret_ref.name
+        return Place(spec.stream, spec.stream_arn or spec.stream, spec.where, spec.endpoint, secret).options()
+
+
+def _registered(session: Any) -> str:
+    from exactlyonce_spark.connectors.kinesis.records import FORMAT, KinesisData
+
+    session.dataSource.register(KinesisData)
+    return FORMAT
+
+
+class KinesisConnector:
+    """Kinesis."""
+
+    def reader(self, spec: StreamSpec, secrets: Secrets) -> KinesisRecords:
+        """Return the reader of a stream; a secret that lacks is told here, and not by Spark."""
+        kinesis = spec.source.spec
+        assert isinstance(kinesis, KinesisSource), "the registry gives each connector its own spec"
+        if spec.source.format.on_malformed is OnMalformed.DEAD_LETTER:
+            raise DeadLettersUnfit(
+                "source.format.onMalformed: DeadLetter is not there for a Kinesis source in this release: the ledger's table "
+                "of dead letters holds positions of 64 bits. Set it to Fail."
+            )
+        secrets(kinesis.secret_ref)
+        return KinesisRecords(kinesis, spec.trigger.interval)
+
+    def load_classes(self, session: Any) -> None:
+        """Load nothing: the reader is written in Python."""
+
+
+SOURCE = KinesisConnector()
