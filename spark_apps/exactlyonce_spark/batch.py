@@ -21,7 +21,7 @@ from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch_terms import BatchSettings, Landing, LedgerWentBack, require_order, require_partitions
+from exactlyonce_spark.batch_settings import BatchSettings, Landing, LedgerWentBack, require_order, require_partitions
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.landing_checks import require_completed

@@ -15,7 +15,7 @@ from exactlyonce.ledger.fence import release
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.assembly import source_connector
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.claiming import DriverParts, claim
 from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch

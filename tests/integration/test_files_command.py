@@ -17,11 +17,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.cli import files_command
+from exactlyonce.cli import files as files_command
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.place import Tenant, take_place
 from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.tenancy import Tenant, take_place
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.publish import Publication, publish

@@ -13,10 +13,10 @@ from exactlyonce.checkpoint.s3_conditions import ConditionsIgnored
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
-from exactlyonce.connectors.files.place import PathNotWritable, PathOfAnother, Tenant, take_place
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.tenancy import PathNotWritable, PathOfAnother, Tenant, take_place
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 from testbed.faulty_s3 import Fate, FaultyS3, Request

@@ -20,16 +20,16 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION, ColumnsUnfit
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.orphans import find_orphans
-from exactlyonce.connectors.files.place import FilesLost, PathOfAnother, Tenant
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKind
+from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother, Tenant
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.positions.spans import PositionSpan
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 from exactlyonce_spark.manifest_landing import recover_manifests

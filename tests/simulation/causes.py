@@ -16,7 +16,7 @@ from exactlyonce.reconcile.verdicts import (
     ContradictionReason,
     RebuildReason,
 )
-from exactlyonce_spark.batch_terms import LedgerWentBack
+from exactlyonce_spark.batch_settings import LedgerWentBack
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced, StagedRowsLost
 from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
 from exactlyonce_spark.tasks import SecondTry

@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.manifest_landing import recover_manifests

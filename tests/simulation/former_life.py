@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.source import MemoryTopic

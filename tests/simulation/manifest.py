@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from exactlyonce.connectors.files import orphans
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spark_log import COMPACT_INTERVAL, FOLDER, batch_of, name_of, parse
+from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.files.target import FilesTarget, WrittenFiles

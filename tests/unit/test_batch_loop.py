@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings, Landing, PlanUnfit
+from exactlyonce_spark.batch_settings import BatchSettings, Landing, PlanUnfit
 from exactlyonce_spark.planned import LandingRefused
 from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.spark_port import ExecutedPlan

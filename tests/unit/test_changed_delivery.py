@@ -21,7 +21,7 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges
 from exactlyonce_spark import crash_points, tasks
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
 from tests.simulation.target import MemoryTarget

@@ -10,7 +10,7 @@ import pytest
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, digest, to_json
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.place import FilesLost, Tenant
+from exactlyonce.connectors.files.tenancy import FilesLost, Tenant
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.files.target import SCHEMAS, FilesTarget, WrittenFiles
 

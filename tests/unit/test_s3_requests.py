@@ -13,7 +13,7 @@ from exactlyonce.checkpoint import store as limits
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_conditions import PROBE
-from exactlyonce.connectors.files.place import MARKER, PathOfAnother, Tenant, take_place
+from exactlyonce.connectors.files.tenancy import MARKER, PathOfAnother, Tenant, take_place
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
 

@@ -16,7 +16,7 @@ from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.monitor.lag import PartitionLag, dated, measured, positions_to_date, total
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds
-from exactlyonce_spark.batch_terms import BatchSettings
+from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.landing_checks import require_start
 from exactlyonce_spark.planned import PlannedBatch, PositionsDiffer

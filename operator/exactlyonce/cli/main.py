@@ -16,7 +16,7 @@ from exactlyonce.api.resource import ResourceInvalid, read_streams
 from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Commands, ExtraMissing
 from exactlyonce.cli.completion import SHELLS, script
-from exactlyonce.cli.files_command import files
+from exactlyonce.cli.files import files
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.launch.local import Unresponsive

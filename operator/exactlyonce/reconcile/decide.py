@@ -20,6 +20,7 @@ from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
+from exactlyonce.reconcile.lost_batches import records_lost, with_evidence
 from exactlyonce.reconcile.observation import MayLive, Observation
 from exactlyonce.reconcile.source_change import SourceChange, stateful_query_changed
 from exactlyonce.reconcile.source_checks import (
@@ -29,7 +30,6 @@ from exactlyonce.reconcile.source_checks import (
     missing_words,
     source_replaced,
 )
-from exactlyonce.reconcile.taken import records_lost, with_evidence
 from exactlyonce.reconcile.verdicts import (
     Action,
     Contradiction,

@@ -10,8 +10,8 @@ from exactlyonce.reconcile.compare import checkpoint_evidence, sink_evidence
 from exactlyonce.reconcile.identity import Identity
 from exactlyonce.reconcile.kept_state import keeps_state, state_would_be_lost
 from exactlyonce.reconcile.known_checks import adopts_too_little, known_evidence, ledger_lost
+from exactlyonce.reconcile.lost_batches import records_lost, with_evidence
 from exactlyonce.reconcile.observation import Observation
-from exactlyonce.reconcile.taken import records_lost, with_evidence
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     ContradictionReason,

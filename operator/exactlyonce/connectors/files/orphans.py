@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import Author, Manifest, Write
-from exactlyonce.connectors.files.place import MARKER, require_own
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, require_not_ahead
+from exactlyonce.connectors.files.tenancy import MARKER, require_own
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.sink.files import Orphan, StreamUnknown

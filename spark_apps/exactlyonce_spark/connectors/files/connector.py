@@ -17,8 +17,8 @@ from exactlyonce.connectors.files.columns import (
     require_positions,
 )
 from exactlyonce.connectors.files.manifest import Author
-from exactlyonce.connectors.files.place import Tenant
 from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow

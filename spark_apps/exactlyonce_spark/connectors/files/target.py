@@ -10,9 +10,9 @@ from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.place import FilesLost, Tenant, require_files, take_place
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
+from exactlyonce.connectors.files.tenancy import FilesLost, Tenant, require_files, take_place
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.target import ManifestTarget, Prepared

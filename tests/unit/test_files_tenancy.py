@@ -13,7 +13,8 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import Entry
 from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest, ManifestUnreadable, Write
 from exactlyonce.connectors.files.orphans import orphans
-from exactlyonce.connectors.files.place import (
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.tenancy import (
     MARKER,
     FilesLost,
     PathNotWritable,
@@ -22,7 +23,6 @@ from exactlyonce.connectors.files.place import (
     require_files,
     take_place,
 )
-from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import StoreForbidden
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
