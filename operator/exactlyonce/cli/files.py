@@ -85,8 +85,9 @@ def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: s
     also adds the first and the last source position per partition, unless a row group mixes partitions.
 
     An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
-    What a driver may still land is never one, however old it is. Removing orphans changes nothing that a reader counts, may
-    be interrupted and repeated, and is refused where the ledger is not the one that the folder was written with, or is behind
+    What a driver may still land is never one, however old it is; nor is a file in another stream's folder, or one from before
+    this stream was recreated, adopted or started over. Removing orphans changes nothing that a reader counts, may be
+    interrupted and repeated, and is refused where the ledger is not the one that the folder was written with, or is behind
     what readers are shown.
 
     For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig

@@ -126,12 +126,15 @@ def _require_none_above(store: OutputStore) -> None:
 
 
 def _first_names(store: OutputStore) -> list[str]:
-    """Return the first names in the folder, without hidden ones and without what a marker that was begun has left."""
+    """Return the first names in the folder, without hidden ones and without what a crash left of writing the marker."""
     names = (entry.name for entry in store.entries("") if not entry.name.startswith("."))
     found = sorted(islice(names, _MOST_NAMES + 1))
     begun, *_ = MARKER.split("/")
-    is_begun = found == [begun] and next(iter(store.walk(begun)), None) is None
-    return [] if is_begun else found
+    if found != [begun]:
+        return found
+    # A driver that dies while it writes the marker leaves a hidden file, or the empty folder.
+    is_empty = all(path.rpartition("/")[2].startswith(".") for path, _ in store.walk(begun))
+    return [] if is_empty else found
 
 
 def require_own(store: OutputStore, stream: str, ledger: str) -> Tenant:
