@@ -178,7 +178,7 @@ def test_a_file_that_was_deleted_or_replaced_behind_the_manifest_is_named(tmp_pa
     require_files(store_in(tmp_path), manifests)
     (tmp_path / paths[0]).unlink()
     (tmp_path / paths[2]).write_bytes(b"other")
-    with pytest.raises(FilesLost, match=rf"1 of them \({paths[0]}\), of 1 batches \(3\)"):
+    with pytest.raises(FilesLost, match=rf"1 of them \({paths[0]}\), of 1 batch \(3\)"):
         require_files(store_in(tmp_path), manifests)
     (tmp_path / paths[2]).write_bytes(b"shorter than before")
     with pytest.raises(FilesLost, match=r"of 2 batches \(3, 5\). Somebody deleted or replaced them"):

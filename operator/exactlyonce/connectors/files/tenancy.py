@@ -235,6 +235,6 @@ def require_files(store: OutputStore, manifests: Mapping[BatchNumber, Manifest])
         batches = list(dict.fromkeys(batch for _, batch in lost.values()))
         raise FilesLost(
             f"Files that have landed are missing from {store.location} or have another size: {len(lost)} of them "
-            f"({_some(list(lost))}), of {len(batches)} batches ({_some(batches)}). Somebody deleted or replaced them; restore "
-            "them, or start the stream over at another path."
+            f"({_some(list(lost))}), of {len(batches)} {'batch' if len(batches) == 1 else 'batches'} ({_some(batches)}). "
+            "Somebody deleted or replaced them; restore them, or start the stream over at another path."
         )
