@@ -18,7 +18,7 @@ from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.ledger.connector import LedgerAddress, Use
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, Owner
-from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import NoPredecessor
 from exactlyonce.reconciler.__main__ import _stores as stores_of
@@ -189,11 +189,21 @@ def test_the_monitor_counts_what_landed_and_what_was_lost_and_reads_each_entry_o
             (
                 FailureRow(BatchNumber(3), P0, 2, 5, FailureStatus.OPEN, "", "it failed"),
                 FailureRow(BatchNumber(1), P1, 10, 14, FailureStatus.LOST, "", "retention"),
+                FailureRow(
+                    BatchNumber(1),
+                    Partition("orders", "shard-0"),
+                    5 << 200,
+                    PARTITION_END,
+                    FailureStatus.LOST,
+                    "",
+                    "it has expired",
+                ),
             ),
         )
     found = fleet.landed(address.space, {STREAM: first[STREAM].counted_until})[STREAM]
     assert (found.landed_batch, found.counted_until, found.batches, found.rows) == (2, 2, 2, 2)
-    assert (found.open_ranges, found.lost_ranges, found.lost_records) == (1, 1, 4)
+    counted = (found.open_ranges, found.lost_ranges, found.lost_records)
+    assert counted == (1, 2, 5), "a range whose positions count no records holds one at least"
     assert dict(found.positions) == {P0: 2, P1: 0}
     assert found.last_landed_at is not None
     (sizes,) = fleet.sizes(address.space)

@@ -145,6 +145,11 @@ class FailureRow:
     error: str
     origin_gone: bool = False
 
+    @property
+    def offset_count(self) -> int:
+        """How many offsets the range spans; 1 where its positions are beyond 64 bits, as those that count no records are."""
+        return self.until_offset - self.from_offset if self.until_offset < 1 << 63 else 1
+
 
 @dataclass(frozen=True, slots=True)
 class LandedPositions:

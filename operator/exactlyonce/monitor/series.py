@@ -160,7 +160,10 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _gauge("lost_ranges", "Ranges whose records take no effect: retention took them, or AtMostOnce gave them up."),
         _ledger(lambda landed: landed.lost_ranges),
     ),
-    (_gauge("lost_records", "Offsets in those ranges."), _ledger(lambda landed: landed.lost_records)),
+    (
+        _gauge("lost_records", "Offsets in those ranges; 1 for a range whose positions count no records."),
+        _ledger(lambda landed: landed.lost_records),
+    ),
     (
         _gauge("source_up", "Whether the source answered for every partition of the stream when it was last asked."),
         _known(lambda snapshot: int(snapshot.source_up) if snapshot.asked_source else None),

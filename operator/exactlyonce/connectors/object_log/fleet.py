@@ -92,5 +92,5 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
         dead_letters=sum(row.dead_letters or 0 for row in counted),
         open_ranges=sum(row.status is FailureStatus.OPEN for row in failures),
         lost_ranges=len(lost),
-        lost_records=sum(row.until_offset - row.from_offset for row in lost),
+        lost_records=sum(row.offset_count for row in lost),
     )
