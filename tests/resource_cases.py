@@ -12,11 +12,12 @@ from exactlyonce.api import refused_conf
 from exactlyonce.connectors.kafka import client_properties
 from tests.refused_drivers import REFUSED_DRIVERS
 from tests.refused_files import REFUSED_FILES
+from tests.refused_kinesis import REFUSED_KINESIS
 from tests.refused_sinks import REFUSED_SINKS
 from tests.refused_sources import REFUSED_SOURCES
 from tests.resource_documents import Refused
 
-CASES = (*REFUSED_SOURCES, *REFUSED_SINKS, *REFUSED_FILES, *REFUSED_DRIVERS)
+CASES = (*REFUSED_SOURCES, *REFUSED_KINESIS, *REFUSED_SINKS, *REFUSED_FILES, *REFUSED_DRIVERS)
 
 
 def refused() -> Iterator[Refused]:

@@ -17,6 +17,7 @@ from exactlyonce.schema.model import Model
 
 CONNECTORS = (
     "kafka",
+    "kinesis",
     "postgres",
     "files",
     "object_log",
