@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.errors import (
     CommitOutcomeUnknown,
     LedgerUnreachable,
@@ -62,6 +63,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     StagedRowsLost: frozenset({"database crash", "restore", *_LEDGER_GONE}),
     RowsInDoubt: frozenset({"database crash", "restore", *_LEDGER_GONE}),
     LedgerWentBack: frozenset({"restore"}),
+    LogUnfit: frozenset({"restore"}),
     RecordsLost: frozenset({"retention"}),
     LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
     SecondTry: frozenset({"task fails late", "lose task", "poison", "brokers down", "restore", *_SESSIONS_END}),

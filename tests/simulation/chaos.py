@@ -145,7 +145,9 @@ class Chaos:
         if world.hazard_strikes("edited by hand", 0.05):
             self._edit_by_hand()
         if self._backup is None:
-            if not world.calm and "restore" in world.scenario.hazards and world.random.random() < 0.2:
+            # A ledger of before its first file looks like one that was dropped and adopted (docs/adr/0028).
+            may_go_back = not world.scenario.manifest or manifest.has_files(world)
+            if not world.calm and may_go_back and "restore" in world.scenario.hazards and world.random.random() < 0.2:
                 self._backup = world.database.tables.copy()
         elif "lose ledger" not in world.struck and world.hazard_strikes("restore", 0.05):
             self._note_restore(self._backup)

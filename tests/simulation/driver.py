@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Orders
@@ -59,8 +60,9 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         driver.words = _run(world, driver, ledger, permit, loop, query)
     except Fenced as problem:
         driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
-    except StateMissing as problem:
-        # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY.
+    except (StateMissing, LogUnfit) as problem:
+        # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
+        # is refused of the sink's folder.
         driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))
     except ExactlyOnceError as problem:
         driver.problem = problem

@@ -84,6 +84,10 @@ class Scenario:
             manifest=True,
         )
 
+    def with_restored_ledger(self) -> Scenario:
+        """Return the scenario with a sink of files whose ledger goes back to an earlier state, while the folder stays."""
+        return replace(self.with_manifest(), operators=1, hazards=frozenset({"restore", "kill driver"}))
+
 
 HAZARDS = (
     "kill driver",
@@ -124,7 +128,7 @@ has taken: whether that would have been told cannot be seen then.
 """
 
 _NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start over", "commit changed"})
-"""What these take from the ledger stays in the folder: the stream then halts, which no seed needs to find out."""
+"""What these take from the ledger stays in the folder: the stream then halts, which seeds of their own find out."""
 
 _WITH_A_DROPPED_LEDGER = frozenset(
     {"kill driver", "kill operator", "freeze driver", "lose driver", "start twice", "task fails late", "lose task"}

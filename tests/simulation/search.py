@@ -47,6 +47,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "orphans_of_running_drivers": Scenario.with_manifest,
     "what_was_not_shown_stays_so": Scenario.with_manifest,
     "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
+    "a_ledger_behind_its_files_goes_on": Scenario.with_restored_ledger,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),

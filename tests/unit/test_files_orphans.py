@@ -142,6 +142,10 @@ def test_a_ledger_of_before_calls_no_file_that_readers_are_shown_an_orphan(lake:
     lake.next_driver()
     with pytest.raises(LogUnfit, match="names files up to batch 2, and the ledger ends with batch 1"):
         lake.orphans()
+    key = next(key for key in rows if key[0] == "stream")
+    rows[key] = replace(rows[key], landed_batch=BatchNumber(9))  # a generation that goes on past all numbers
+    with pytest.raises(LogUnfit, match=r"_spark_metadata/2 shows readers .*, and the ledger names no such file"):
+        lake.orphans()
 
 
 def test_another_ledger_that_knows_a_stream_of_that_name_calls_no_file_an_orphan(lake: Lake) -> None:

@@ -41,6 +41,7 @@ MUTATIONS: dict[str, Mutation] = {
         manifests.orphans_of_running_drivers,
         manifests.what_was_not_shown_stays_so,
         manifests.a_fenced_driver_judges_the_folder,
+        manifests.a_ledger_behind_its_files_goes_on,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

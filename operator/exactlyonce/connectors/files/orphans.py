@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import Author, Manifest, Write
+from exactlyonce.connectors.files.shown import require_named
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, require_not_ahead
 from exactlyonce.connectors.files.tenancy import MARKER, require_own
 from exactlyonce.ledger.port import Ledger, Lock
@@ -87,6 +88,8 @@ def find_orphans(store: OutputStore, ledger: Ledger, stream_id: str) -> tuple[Or
             "orphan; nothing was changed."
         )
     shown = (batch_of(path.removeprefix(f"{FOLDER}/")) for path in listed if path.startswith(f"{FOLDER}/"))
-    require_not_ahead(max((batch for batch in shown if batch is not None), default=None), stream.landed_batch)
+    latest = max((batch for batch in shown if batch is not None), default=None)
+    require_not_ahead(latest, stream.landed_batch)
     manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]
+    require_named(store, store.location, latest, manifests)
     return orphans(listed, own.partition_by, manifests, Author.of(stream), stream.landed_batch)

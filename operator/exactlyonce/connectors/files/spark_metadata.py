@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.shown import require_named
 from exactlyonce.connectors.files.spark_log import (
     COMPACT_INTERVAL,
     FOLDER,
@@ -57,7 +58,9 @@ class SparkMetadata:
         Raises:
             LogUnfit: if the log knows more than the ledger, or something else.
         """
-        require_not_ahead(self._look(), landed)
+        latest = self._look()
+        require_not_ahead(latest, landed)
+        require_named(self._store, self._location, latest, manifests.values())
         self.publish(manifests)
 
     def publish(self, manifests: Mapping[BatchNumber, Manifest]) -> None:
