@@ -16,10 +16,21 @@ from exactlyonce.positions.ranges import BatchNumber, Positions
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen, in words and as data."""
+    """One thing that was seen, in words and as data.
+
+    A number beyond 64 bits, such as a position in a shard, is a text in the data: readers of JSON would round it, as the API
+    server does.
+    """
 
     words: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kept = {
+            name: str(value) if isinstance(value, int) and value >= 1 << 63 else value
+            for name, value in self.data.items()
+        }
+        object.__setattr__(self, "data", kept)
 
 
 class RebuildReason(StrEnum):

@@ -158,6 +158,11 @@ def test_a_partition_that_ended_lands_alone_and_the_rest_of_its_batch_is_finishe
     assert isinstance(verdict, FinishBatch)
 
 
+def test_evidence_holds_no_number_that_a_reader_of_json_would_round() -> None:
+    [evidence, *_] = decide(_vanished()).verdict.evidence
+    assert evidence.data == {"topic": "orders", "partition": "shard-0", "from": 30, "until": str(END)}
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_positions_leave_out_a_partition_only_at_its_end(ended: bool) -> None:
     start, until = Positions({PARENT: END if ended else 5, CHILD: 0}), Positions({CHILD: 7})
