@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient, kinesis_client
-from exactlyonce.connectors.kinesis.positions import TRIM_HORIZON, from_text, to_text
+from exactlyonce.connectors.kinesis.positions import from_text, to_text
 from exactlyonce.connectors.kinesis.reading import ShardReader, read_range
 from exactlyonce.errors import Refused
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
@@ -59,10 +59,6 @@ Offsets = dict[str, dict[str, str]]
 
 class SequenceNumberTooLong(Refused):
     """A sequence number has more digits than any has today, so texts of one width could not be ordered."""
-
-
-class BatchUnfit(Refused):
-    """A batch as Spark has it names a shard in its end alone, which no planner of ours does."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +160,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned().read_until_now()
 
     def initialOffset(self) -> Offsets:
-        """Refuse: Spark does not keep what is answered here, so every checkpoint is seeded and nobody asks."""
-        raise AssertionError("a query over Kinesis starts from a seeded checkpoint")
+        """Return no shard: Spark does not keep what is answered here, so every checkpoint is seeded.
+
+        Spark asks before batch 0 of a seed, whose end names each shard where the stream starts; nothing is read in it.
+        """
+        return {self._place.stream: {}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return no limit of Spark's own: bytes and records are limited at once, by the planner."""
@@ -173,18 +172,17 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Return where the next batch ends."""
-        return {self._place.stream: _texts(self._planned().ends(_positions(start, self._place.stream)))}
+        starts = _positions(start, self._place.stream)
+        assert starts, "a query over Kinesis starts from a seeded checkpoint, which names its shards"
+        return {self._place.stream: _texts(self._planned().ends(starts))}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a task for each shard that has something to read."""
         starts, found = _positions(start, self._place.stream), []
         for shard, until in _positions(end, self._place.stream).items():
-            begin = starts.get(shard, TRIM_HORIZON)
-            if shard not in starts and until != TRIM_HORIZON:
-                raise BatchUnfit(
-                    f"Spark's log ends a batch in shard {shard} of stream {self._place.stream} at {to_text(until)} and "
-                    "does not say where the batch starts in it; restore the checkpoint's offset log."
-                )
+            begin = starts.get(
+                shard, until
+            )  # one that appears is named where it starts, and read from the next batch on
             if begin != until:
                 fetched = None if self._planner is None else self._planner.fetched(shard, begin, until)
                 found.append(ShardRange(shard, to_text(begin), to_text(until), fetched))
