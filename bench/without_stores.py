@@ -13,7 +13,7 @@ from unittest.mock import patch
 from exactlyonce.api.resource import Stream
 from exactlyonce.control.__main__ import main
 from exactlyonce.control.guarded_stores import Opened
-from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.control.wakeups import Key
 from exactlyonce.positions.ranges import Partition
 from tests.simulation.database import MemoryDatabase, MemoryLedger
@@ -21,11 +21,11 @@ from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
 
 _PARTITIONS = 4
-_real = ClusterParts._opened
+_real = StreamAssembly._opened
 _kept: dict[Key, Opened] = {}
 
 
-def _opened(parts: ClusterParts, stream: Stream, document: Mapping[str, Any]) -> Opened:
+def _opened(parts: StreamAssembly, stream: Stream, document: Mapping[str, Any]) -> Opened:
     """Open the real ones, which reads the secrets and asks no store, and return others in their places."""
     real = _real(parts, stream, document)
     key = Key(stream.metadata.namespace, stream.metadata.name)
@@ -40,5 +40,5 @@ def _opened(parts: ClusterParts, stream: Stream, document: Mapping[str, Any]) ->
 
 
 if __name__ == "__main__":
-    with patch.object(ClusterParts, "_opened", _opened):
+    with patch.object(StreamAssembly, "_opened", _opened):
         sys.exit(main())

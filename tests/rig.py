@@ -327,7 +327,9 @@ def thaw(opened: LocalStream, attempt: int) -> None:
 
 def _start_over(opened: LocalStream) -> None:
     status, version = opened.statuses.read()
-    changed = status.model_copy(update={"phase": type(status.phase).PENDING, "trouble": type(status.trouble)()})
+    changed = status.model_copy(
+        update={"phase": type(status.phase).PENDING, "consecutive_failures": type(status.consecutive_failures)()}
+    )
     opened.statuses.write(changed, version)
 
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from exactlyonce.ask import Ask
+from exactlyonce.signal_request import SignalRequest
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 HEARTBEAT_SECONDS = 1.0
@@ -19,7 +19,7 @@ class Drain:
     """Set by SIGTERM or SIGINT: end after the batch in hand."""
 
     def __init__(self) -> None:
-        self._ask = Ask()
+        self._ask = SignalRequest()
 
     @property
     def asked(self) -> bool:

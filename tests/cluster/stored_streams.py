@@ -15,12 +15,12 @@ from exactlyonce.api.status import (
     BadUpdate,
     BatchLimit,
     CheckpointStatus,
+    ConsecutiveFailures,
     DriverStatus,
     GoodAttempt,
     Phase,
     Progress,
     StreamStatus,
-    Trouble,
     VerdictStatus,
 )
 from scripts import generate_crd
@@ -52,7 +52,7 @@ STATUS = StreamStatus(
     ),
     checkpoint=CheckpointStatus(generation=3, location="s3a://lake/checkpoints/orders/generation-000003-a17"),
     progress=Progress(batch=4215, committed_at=NOW, lag_records=77, lag_seconds=3),
-    trouble=Trouble(endings=1, batch=8, batch_failures=1, retry_at=NOW),
+    consecutive_failures=ConsecutiveFailures(endings=1, batch=8, batch_failures=1, retry_at=NOW),
     last_good=GoodAttempt(attempt=17, plan="ab12", image="spark:1"),
     bad_update=BadUpdate(
         plan="ef56",

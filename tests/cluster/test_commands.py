@@ -20,7 +20,7 @@ from kubernetes import client
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, VerdictStatus
-from exactlyonce.control.looking import ClusterLook, LookRefused
+from exactlyonce.control.cluster_reader import ClusterReader, ReadRefused
 from testbed.cluster import Cluster
 from tests.api_server_in_memory import driver_pod
 from tests.cluster.pods import apply
@@ -83,7 +83,7 @@ def test_suspend_resume_and_restart_change_their_field_once(streams: Streams, ru
 
 
 def test_a_patch_of_a_generation_that_has_passed_changes_nothing(streams: Streams, kubeconfig: Path) -> None:
-    look = ClusterLook.connect(kubeconfig)
+    look = ClusterReader.connect(kubeconfig)
     stale = look.stream(NAMESPACE, NAME)
     streams.patch(NAME, {"spec": {"history": 7}})
     assert look.patch_spec(stale, {"suspend": True}, "suspend") is None
@@ -91,7 +91,7 @@ def test_a_patch_of_a_generation_that_has_passed_changes_nothing(streams: Stream
     now = look.stream(NAMESPACE, NAME)
     streams.replace_status({**now, "status": {**now["status"], "message": "An operator writes all the time."}})
     assert look.patch_spec(now, {"suspend": True}, "suspend") is not None, "a status is no change of the spec"
-    with pytest.raises(LookRefused, match=r"^Cannot restart stream .+: the API server says: .+restartNonce.+\.$"):
+    with pytest.raises(ReadRefused, match=r"^Cannot restart stream .+: the API server says: .+restartNonce.+\.$"):
         look.patch_spec(look.stream(NAMESPACE, NAME), {"restartNonce": -1}, "restart")
 
 

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.next_look import Next
+from exactlyonce.control.next_pass import Next
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.pass_parts import Leaving, Making, Writing
+from exactlyonce.control.pass_ports import Leaving, Making, Writing
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing

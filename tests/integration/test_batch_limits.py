@@ -78,4 +78,4 @@ def test_a_batch_that_needs_too_much_memory_is_halved_and_the_limit_grows_back(
     assert records_by_batch(rig) == {"Superseded": [480], "Landed": [240, 240]}
     assert "BatchShrunk" in [kind for kind, _ in rig.events]
     status, _ = opened.statuses.read()
-    assert (status.batch_limit, status.trouble.batch_failures) == (None, 0)
+    assert (status.batch_limit, status.consecutive_failures.batch_failures) == (None, 0)

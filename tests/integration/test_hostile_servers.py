@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.bulkheads import Bulkheads
-from exactlyonce.control.next_look import Next
+from exactlyonce.control.next_pass import Next
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerRefused, StoreBusy, Unreachable
 from testbed.hostile_postgres import HostilePostgres, Manner

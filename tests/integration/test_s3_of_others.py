@@ -27,8 +27,8 @@ from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations, parse_locations
-from exactlyonce.control.parts import ClusterParts
 from exactlyonce.control.shared import Shared
+from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -36,7 +36,7 @@ from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Halted, PassResult, StreamLoop, Watching
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.world import Attempts
+from exactlyonce.reconcile.pass_context import Attempts
 from testbed.s3 import S3
 from tests.resource_documents import changed, document
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
@@ -119,7 +119,7 @@ class Tenant:
         return changed(document(), changes)
 
     @property
-    def parts(self) -> ClusterParts:
+    def parts(self) -> StreamAssembly:
         """The operator's parts, recreated as by a new operator."""
         warehouse = {"host": "127.0.0.1", "port": "1", "dbname": "shop", "user": "lands", "password": "hidden"}
         known = {"warehouse": warehouse, **self.secrets}
@@ -127,7 +127,7 @@ class Tenant:
             cluster_id="cluster-1", api=None, secret=lambda namespace, name: known.get(name), stream=lambda key: None
         )
         clients: Any = Clients(self.ledger, self.topic)
-        return ClusterParts(
+        return StreamAssembly(
             cluster,
             PodDefaults("driver", Image("spark")),
             watch=lambda target, checkpoint: self.sized.append(checkpoint) if checkpoint is not None else None,
@@ -141,7 +141,9 @@ class Tenant:
         statuses: Any = SimpleNamespace(read=self.statuses.read, document=resource, cluster=unused)
         made = self.parts.of(stream, resource, statuses, self._report)
         made.introduce()
-        world = replace(made.world, attempts=Attempts(self.drivers, made.world.attempts.check), statuses=self.statuses)
+        world = replace(
+            made.context, attempts=Attempts(self.drivers, made.context.attempts.check), statuses=self.statuses
+        )
         return StreamLoop(stream, world).run_pass()
 
     def _report(self, kind: str, words: str) -> None:

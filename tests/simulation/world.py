@@ -16,8 +16,8 @@ from exactlyonce.positions.ranges import Epoch, Partition
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from exactlyonce.reconcile.verdicts import Decision
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
 from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
@@ -245,12 +245,12 @@ class SimulatedWorld:
 
     def _loop(self, asked: Asked) -> StreamLoop:
         stores = Stores(self.ledger(), self.store, self.topic.naming(asked.named))
-        world = World(
+        world = PassContext(
             stores,
             Attempts(LauncherOfPass(self, asked)),
             self.statuses,
             Place(Owner("cluster-1", "uid-1"), lambda _: True),
-            Telling(self._report, self._note_trouble),
+            Telling(self._report, self._note_problem),
             Timing(self._now),
         )
         stream = resource(asked, self.scenario.delivery, self.on_truncated)
@@ -276,7 +276,7 @@ class SimulatedWorld:
         looked = steps if operator is None else self.pass_began.get(operator, steps)
         self.journal.attempts.append(Attempt(number, operator, steps, looked, self.store.commits()))
 
-    def _note_trouble(self, problem: Exception) -> None:
+    def _note_problem(self, problem: Exception) -> None:
         operator = self.simulation.running
         assert operator is not None, "an operator's pass is told of its trouble"
         trouble = Trouble(operator, problem, self.pass_began[operator], self.simulation.steps)

@@ -16,12 +16,12 @@ from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
+from exactlyonce.control.incomplete import rehearsing
 from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.next_look import Next
+from exactlyonce.control.next_pass import Next
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
-from exactlyonce.control.plans import driver_plan
-from exactlyonce.control.put_together import rehearsing
+from exactlyonce.control.pass_ports import Leaving, Making, PassPorts, Writing
+from exactlyonce.control.resource_hashes import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus, status_of
 from exactlyonce.control.rollback import Rollback, defaults_in_force
 from exactlyonce.control.stream_pass import StreamPasses
@@ -44,7 +44,7 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from tests.resource_documents import changed
 from tests.unit.passes import KEYS, STREAM, Drivers, Machine
 from tests.unit.resource_in_memory import KEY, ServerInMemory, resource
@@ -142,7 +142,7 @@ class Life:
         defaults = self.defaults
         lists = parse_allowlists(self.lists)
 
-        def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
+        def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
             def made() -> tuple[Stream, str]:
                 now = defaults_in_force(defaults, stream, statuses.read()[0])
                 return stream, resolve(stream, Epoch(1), "u-1", now).image.name
@@ -153,7 +153,7 @@ class Life:
                 if stream.spec.driver.service_account_name == self.missing_account:
                     raise NotCreated(f"There is no service account {self.missing_account}.")
 
-            world = World(
+            world = PassContext(
                 Stores(self.machine.ledger, self.machine.store, self.machine.topic),
                 Attempts(self.pods, rehearse=rehearsing(rehearse)),
                 statuses,
@@ -166,7 +166,7 @@ class Life:
                 good = statuses.read()[0].last_good
                 self.pods.clean_up(recorded, keep, None if good is None else Epoch(good.attempt))
 
-            return Parts(world, driver_plan(stream.spec), clean_up)
+            return PassPorts(world, driver_plan(stream.spec), clean_up)
 
         def made_by(document: Mapping[str, Any], attempt: Epoch) -> Stream | None:
             spec = self.pods.specs.get(attempt)

@@ -22,7 +22,7 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, LedgerVie
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
@@ -155,7 +155,7 @@ class Machine:
 
     def run_pass(self, wanted: Wanted = Wanted.RUN, plan: str | None = None) -> PassResult:
         """Let a new operator, which remembers nothing, do one pass."""
-        world = World(
+        world = PassContext(
             Stores(self.ledger, self.store, self.topic),
             Attempts(self.drivers, rehearse=self.rehearse),
             self.statuses,

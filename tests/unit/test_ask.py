@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from exactlyonce.ask import Ask
+from exactlyonce.signal_request import SignalRequest
 
 ROUNDS = 20_000
 WAITER = f"""
 import signal, sys
-from exactlyonce.ask import Ask
-heard = Ask()
+from exactlyonce.signal_request import SignalRequest
+heard = SignalRequest()
 signal.signal(signal.SIGALRM, lambda *_: heard.set())
 for _ in range({ROUNDS}):
     heard._is_set = False
@@ -33,7 +33,7 @@ def test_an_ask_that_a_signal_makes_in_the_middle_of_the_wait_is_heard() -> None
 
 @pytest.mark.parametrize("times", [1, 100_000])
 def test_an_ask_stays_however_often_it_is_made(times: int) -> None:
-    ask = Ask()
+    ask = SignalRequest()
     assert not ask.is_set()
     assert not ask.wait(0.0)
     for _ in range(times):
@@ -43,7 +43,7 @@ def test_an_ask_stays_however_often_it_is_made(times: int) -> None:
 
 
 def test_an_ask_ends_the_wait_of_a_thread() -> None:
-    ask, heard = Ask(), threading.Event()
+    ask, heard = SignalRequest(), threading.Event()
     waiting = threading.Thread(target=lambda: heard.set() if ask.wait(60.0) else None)
     waiting.start()
     ask.set()

@@ -215,7 +215,7 @@ def test_a_stream_that_asks_to_retry_runs_the_batch_again_as_it_is() -> None:
     machine.spec = {"recovery": {"onBatchTooLarge": "Retry"}}
     machine.run_until_a_driver_runs()
     assert limit_of(machine) is None
-    assert status(machine).trouble.batch_failures == 1
+    assert status(machine).consecutive_failures.batch_failures == 1
     assert status(machine).verdict.kind == "ReplayBatch"  # type: ignore[union-attr]
 
 
@@ -225,7 +225,7 @@ def test_a_batch_that_failed_for_another_reason_is_not_made_smaller() -> None:
     fail(machine, attempt, plan(machine, attempt, 60, 50), too_large=False)
     machine.run_until_a_driver_runs()
     assert limit_of(machine) is None
-    assert status(machine).trouble.batch_failures == 1
+    assert status(machine).consecutive_failures.batch_failures == 1
 
 
 def test_a_query_with_state_says_that_its_batch_cannot_be_made_smaller() -> None:
@@ -237,7 +237,7 @@ def test_a_query_with_state_says_that_its_batch_cannot_be_made_smaller() -> None
     machine.run_pass()
     assert limit_of(machine) is None
     assert status(machine).phase is Phase.BACKING_OFF
-    assert status(machine).trouble.batch_failures == 1
+    assert status(machine).consecutive_failures.batch_failures == 1
     assert "The query keeps state, so the batch cannot be planned again" in status(machine).message
 
 

@@ -11,7 +11,7 @@ import pytest
 from lupa.lua51 import LuaRuntime  # what Argo CD runs (gopher-lua) is Lua 5.1
 
 from exactlyonce.api.conditions import rendered
-from exactlyonce.api.status import DriverStatus, Phase, Progress, StreamStatus, Trouble, VerdictStatus
+from exactlyonce.api.status import ConsecutiveFailures, DriverStatus, Phase, Progress, StreamStatus, VerdictStatus
 from scripts.generate_crd import UNSEEN
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -194,7 +194,7 @@ def test_a_halt_after_failures_of_one_batch_has_the_ending_for_a_reason() -> Non
         message="Batch 7 has failed 5 times; the last time: Malformed record. Mend the cause.",
         attempt=4,
         driver=driver,
-        trouble=Trouble(endings=5, batch=7, batch_failures=5),
+        consecutive_failures=ConsecutiveFailures(endings=5, batch=7, batch_failures=5),
     )
     assert conditions(resource(halted))["Stalled"]["reason"] == "BatchFailed"
     refused = halted.model_copy(update={"message": "The database refuses the login."})

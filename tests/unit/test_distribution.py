@@ -169,7 +169,7 @@ _OF_THE_DRIVER = (
     "exactlyonce_spark.driver, exactlyonce_spark.executor, "
     "exactlyonce.api.resource, exactlyonce.connectors.kafka.bounds"
 )
-_OF_ITS_RECONCILIATION = "exactlyonce.reconciler.__main__, exactlyonce.checkpoint.s3"
+_OF_ITS_RECONCILIATION = "exactlyonce.init_container.__main__, exactlyonce.checkpoint.s3"
 
 
 @pytest.mark.parametrize(

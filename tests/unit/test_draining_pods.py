@@ -9,7 +9,7 @@ import pytest
 
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.launch.api_server import ApiServer
 from exactlyonce.launch.driver_pod import Manifests, manifests_of
 from exactlyonce.launch.kubernetes import KubernetesLauncher
@@ -50,8 +50,8 @@ def test_a_driver_is_given_the_time_that_its_resource_gives_it_now(
     server = OnePod(made("5m").pod)
     resource = document({"spec.drainTimeout": now})
     resource["metadata"]["uid"] = OWNER_UID
-    monkeypatch.setattr("exactlyonce.control.parts.ApiServer", lambda api, before_act: server)
-    parts = ClusterParts(cast(Cluster, type("NoCluster", (), {"api": None})()), DEFAULTS)
+    monkeypatch.setattr("exactlyonce.control.stream_assembly.ApiServer", lambda api, before_act: server)
+    parts = StreamAssembly(cast(Cluster, type("NoCluster", (), {"api": None})()), DEFAULTS)
     parts.launcher_of(resource).drain(FIRST)
     assert server.graces == [grace]
 

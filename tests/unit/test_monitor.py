@@ -32,7 +32,7 @@ from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.snapshot import Snapshot, after_source_problem
 from exactlyonce.monitor.targets import Life, StreamKey, Target, target_of
 from exactlyonce.positions.ranges import BatchNumber, Partition
-from exactlyonce.reconcile.progress import Pace
+from exactlyonce.reconcile.progress import RateLimit
 from exactlyonce.schema.model import SecretRef
 from exactlyonce.source.connector import Answer
 from exactlyonce.source.port import Bounds
@@ -535,7 +535,7 @@ def test_a_status_is_not_written_for_an_age_that_is_nearly_the_same() -> None:
 def test_a_status_gets_another_lag_at_most_every_ten_seconds() -> None:
     brokers, database, now = Brokers({"orders": 9}), Database({"shop/orders": 4}), [0.0]
     monitor = fleet(brokers, database, "orders")
-    observer = Observer(monitor, OperatorMetrics(CollectorRegistry()), lambda: NOON, Pace(lambda: now[0]))
+    observer = Observer(monitor, OperatorMetrics(CollectorRegistry()), lambda: NOON, RateLimit(lambda: now[0]))
     key = Key(*ORDERS)
     assert observer.with_lag(key, status()) == status(), "nothing was measured yet"
     asyncio.run(monitor.round())

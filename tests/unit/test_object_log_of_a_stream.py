@@ -14,6 +14,7 @@ from exactlyonce.assembly import ledger_address, ledger_fleet, ledger_key
 from exactlyonce.connectors.object_log.tenancy import LocationNotEmpty, LogOfAnother
 from exactlyonce.control.shared_clients import SharedClients
 from exactlyonce.errors import LedgerUnreachable, SecretMissing
+from exactlyonce.init_container.__main__ import _stores as stores_of
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.ledger.connector import LedgerAddress, Use
 from exactlyonce.ledger.fence import raise_epoch
@@ -21,7 +22,6 @@ from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, Owne
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import NoPredecessor
-from exactlyonce.reconciler.__main__ import _stores as stores_of
 from tests.ledgers import P0, P1, STREAM, batch_row, new_stream, started
 from tests.object_logs import land
 from tests.resource_documents import document

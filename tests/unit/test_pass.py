@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, Trouble
+from exactlyonce.api.status import ConsecutiveFailures, DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import OriginMissing, SourceUnreachable
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
@@ -194,7 +194,9 @@ def test_waits_grow_over_drivers_that_land_nothing_and_start_over_with_one_that_
         machine.end(attempt)
         result = machine.run_pass()
         assert isinstance(result, Waiting)
-        endings.append((machine.statuses.status.trouble.endings, (result.until - machine.now).total_seconds()))
+        endings.append(
+            (machine.statuses.status.consecutive_failures.endings, (result.until - machine.now).total_seconds())
+        )
     assert endings == [(1, 0), (2, 5), (1, 0), (2, 5)]
 
 
@@ -205,15 +207,15 @@ def test_a_driver_killed_with_a_batch_in_hand_is_a_failure_of_that_batch() -> No
         transaction.write_batch(STREAM, begun)
     machine.end(FIRST)
     machine.run_pass()
-    trouble = machine.statuses.status.trouble
-    assert (trouble.batch, trouble.batch_failures) == (2, 1)
+    consecutive_failures = machine.statuses.status.consecutive_failures
+    assert (consecutive_failures.batch, consecutive_failures.batch_failures) == (2, 1)
 
 
 def test_nothing_is_asked_of_anyone_before_the_next_attempt_is_due() -> None:
     machine = ended()
     due = machine.now + timedelta(seconds=7)
-    waiting = Trouble(endings=2, retry_at=due)
-    machine.statuses.status = machine.statuses.status.model_copy(update={"trouble": waiting})
+    waiting = ConsecutiveFailures(endings=2, retry_at=due)
+    machine.statuses.status = machine.statuses.status.model_copy(update={"consecutive_failures": waiting})
     machine.database.up = False
     assert machine.run_pass() == Waiting(due, "it was killed")
     machine.database.up, machine.now = True, due

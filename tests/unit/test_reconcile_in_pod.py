@@ -418,7 +418,7 @@ def test_a_pod_that_does_not_understand_its_brief_says_so_and_lets_no_driver_sta
     arguments = ["reconciler", "--brief", str(brief), "--epoch", "1", "--word", str(word)]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as status:
-        runpy.run_module("exactlyonce.reconciler", run_name="__main__")
+        runpy.run_module("exactlyonce.init_container", run_name="__main__")
     assert status.value.code == EXIT_STATUS[Outcome.REFUSED]
     read = parse_pod_verdict(word.read_text())
     assert read is not None

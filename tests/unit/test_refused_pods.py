@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from exactlyonce.control.put_together import NotPutTogether, rehearsing
+from exactlyonce.control.incomplete import StreamIncomplete, rehearsing
 from exactlyonce.launch.api_server import CONFLICT, FORBIDDEN, Answered, ApiServer
 from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.port import Gone, LaunchFailed, ManifestRefused, NeverStarted, NotCreated
@@ -95,11 +95,11 @@ def test_a_pod_that_is_refused_again_and_again_uses_up_no_attempt_and_no_patienc
     refused: Any = launcher(server)
     machine.drivers, machine.rehearse = refused, rehearsing(lambda: refused.rehearse(FIRST))
     for _ in range(5):
-        with suppress(NotPutTogether):
+        with suppress(StreamIncomplete):
             machine.run_pass()
         machine.now += timedelta(hours=1)
     status = machine.statuses.status
-    assert (status.attempt, status.trouble.endings, machine.ledger.look(STREAM)) == (0, 0, None)
+    assert (status.attempt, status.consecutive_failures.endings, machine.ledger.look(STREAM)) == (0, 0, None)
     server.status = None
     assert machine.run_pass() == Watching(FIRST)
     assert ("Pod", "orders-driver-1") in server.objects

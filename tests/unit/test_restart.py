@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exactlyonce.api.spec import Backoff, Recovery
-from exactlyonce.api.status import Trouble
+from exactlyonce.api.status import ConsecutiveFailures
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
 from exactlyonce.positions.ranges import BatchNumber
@@ -18,7 +18,7 @@ from exactlyonce.reconcile.restart import (
     NextStep,
     Restart,
     after_ending,
-    after_trouble,
+    after_failure,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,23 +38,26 @@ def failed(batch: int) -> Ended:
 
 
 def follows(
-    ending: Ended | Gone, trouble: Trouble, landed: tuple[int | None, int | None], in_hand: int | None
+    ending: Ended | Gone,
+    consecutive_failures: ConsecutiveFailures,
+    landed: tuple[int | None, int | None],
+    in_hand: int | None,
 ) -> NextStep:
     """Return the next step; `landed` is the landed batch when the driver was started and now."""
     at_start, now = (None if number is None else BatchNumber(number) for number in landed)
     in_progress = None if in_hand is None else BatchNumber(in_hand)
-    return after_ending(ending, at_start, now, in_progress, trouble, RECOVERY, NOW)
+    return after_ending(ending, at_start, now, in_progress, consecutive_failures, RECOVERY, NOW)
 
 
 def waits(endings: list[tuple[Ended | Gone, bool]], recovery: Recovery = RECOVERY) -> list[float]:
     """Return the seconds waited after each of these endings; each tells whether its driver had landed a batch."""
-    trouble, seconds, landed = Trouble(), [], 0
+    consecutive_failures, seconds, landed = ConsecutiveFailures(), [], 0
     for ending, lands in endings:
         before, landed = landed, landed + lands
-        step = after_ending(ending, BatchNumber(before), BatchNumber(landed), None, trouble, recovery, NOW)
+        step = after_ending(ending, BatchNumber(before), BatchNumber(landed), None, consecutive_failures, recovery, NOW)
         assert isinstance(step, Restart)
-        trouble = step.trouble
-        assert trouble.retry_at == step.at
+        consecutive_failures = step.consecutive_failures
+        assert consecutive_failures.retry_at == step.at
         seconds.append((step.at - NOW).total_seconds())
     return seconds
 
@@ -88,8 +91,8 @@ def test_a_wait_is_never_longer_than_the_longest_however_often_nothing_lands() -
 
 
 def test_the_first_batch_that_ever_lands_counts_as_landed() -> None:
-    step = follows(DIED, Trouble(endings=4), (None, 0), None)
-    assert step == Restart(NOW, Trouble(endings=1, retry_at=NOW))
+    step = follows(DIED, ConsecutiveFailures(endings=4), (None, 0), None)
+    assert step == Restart(NOW, ConsecutiveFailures(endings=1, retry_at=NOW))
 
 
 @pytest.mark.parametrize(
@@ -100,16 +103,16 @@ def test_the_first_batch_that_ever_lands_counts_as_landed() -> None:
     ],
 )
 def test_a_batch_that_fails_as_often_as_allowed_halts_the_stream(endings: list[Ended], blamed: int) -> None:
-    trouble = Trouble()
+    consecutive_failures = ConsecutiveFailures()
     for ending in endings[:-1]:
-        step = follows(ending, trouble, (6, 6), blamed)
+        step = follows(ending, consecutive_failures, (6, 6), blamed)
         assert isinstance(step, Restart)
-        trouble = step.trouble
+        consecutive_failures = step.consecutive_failures
     last = endings[-1].words
     message = "the driver ended without a word" if last is None else last.message
-    assert follows(endings[-1], trouble, (6, 6), blamed) == HaltStream(
+    assert follows(endings[-1], consecutive_failures, (6, 6), blamed) == HaltStream(
         f"Batch 7 has failed 3 times; the last time: {message} Mend the cause, then start the stream again.",
-        Trouble(endings=3, batch=7, batch_failures=3),
+        ConsecutiveFailures(endings=3, batch=7, batch_failures=3),
     )
 
 
@@ -121,12 +124,12 @@ def test_a_batch_that_fails_as_often_as_allowed_halts_the_stream(endings: list[E
     ],
 )
 def test_failures_are_counted_of_one_batch_in_a_row(between: tuple[Ended, tuple[int, int], int | None]) -> None:
-    trouble = Trouble(endings=2, batch=7, batch_failures=2)
-    step = follows(between[0], trouble, between[1], between[2])
+    consecutive_failures = ConsecutiveFailures(endings=2, batch=7, batch_failures=2)
+    step = follows(between[0], consecutive_failures, between[1], between[2])
     assert isinstance(step, Restart)
-    again = follows(failed(7), step.trouble, (7, 7), None)
+    again = follows(failed(7), step.consecutive_failures, (7, 7), None)
     assert isinstance(again, Restart)
-    assert (again.trouble.batch, again.trouble.batch_failures) == (7, 1)
+    assert (again.consecutive_failures.batch, again.consecutive_failures.batch_failures) == (7, 1)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +145,13 @@ def test_failures_are_counted_of_one_batch_in_a_row(between: tuple[Ended, tuple[
     ],
 )
 def test_a_batch_is_not_blamed_for_and_not_cleared_by_a_driver_that(ending: Ended | Gone, in_hand: int | None) -> None:
-    step = follows(ending, Trouble(endings=3, batch=7, batch_failures=2), (6, 6), in_hand)
+    step = follows(ending, ConsecutiveFailures(endings=3, batch=7, batch_failures=2), (6, 6), in_hand)
     assert isinstance(step, Restart)
-    assert (step.trouble.endings, step.trouble.batch, step.trouble.batch_failures) == (4, 7, 2)
+    assert (
+        step.consecutive_failures.endings,
+        step.consecutive_failures.batch,
+        step.consecutive_failures.batch_failures,
+    ) == (4, 7, 2)
 
 
 @pytest.mark.parametrize(
@@ -154,19 +161,21 @@ def test_a_batch_is_not_blamed_for_and_not_cleared_by_a_driver_that(ending: Ende
         (said(Ending.COMPLETED), Finished(completed=True)),
         (
             said(Ending.REFUSED, 7, "There is no table orders."),
-            HaltStream("There is no table orders.", Trouble(endings=3, batch=7, batch_failures=2)),
+            HaltStream("There is no table orders.", ConsecutiveFailures(endings=3, batch=7, batch_failures=2)),
         ),
     ],
 )
 def test_a_driver_that_says_it_is_done_or_refused_is_not_followed_by_another(ending: Ended, step: NextStep) -> None:
-    assert follows(ending, Trouble(endings=2, batch=7, batch_failures=2), (6, 6), None) == step
+    assert follows(ending, ConsecutiveFailures(endings=2, batch=7, batch_failures=2), (6, 6), None) == step
 
 
 def test_a_pass_that_could_not_do_its_work_waits_longer_each_time_and_blames_no_batch() -> None:
-    trouble, seconds = Trouble(batch=7, batch_failures=2), []
+    consecutive_failures, seconds = ConsecutiveFailures(batch=7, batch_failures=2), []
     for _ in range(6):
-        step = after_trouble(trouble, RECOVERY, NOW)
-        trouble = step.trouble
+        step = after_failure(consecutive_failures, RECOVERY, NOW)
+        consecutive_failures = step.consecutive_failures
         seconds.append((step.at - NOW).total_seconds())
     assert seconds == [5, 10, 20, 40, 60, 60]
-    assert trouble == Trouble(endings=6, batch=7, batch_failures=2, retry_at=NOW + timedelta(seconds=60))
+    assert consecutive_failures == ConsecutiveFailures(
+        endings=6, batch=7, batch_failures=2, retry_at=NOW + timedelta(seconds=60)
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from exactlyonce.control.bulkheads import Bulkheads
-from exactlyonce.control.next_look import Next
+from exactlyonce.control.next_pass import Next
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreBusy
 from tests.operator_in_process import running_operator, until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.control.plans import driver_plan
+from exactlyonce.control.resource_hashes import driver_plan
 from tests.resource_documents import document
 
 

@@ -20,7 +20,7 @@ from exactlyonce.cli.ages import age
 from exactlyonce.cli.main import main
 from exactlyonce.cli.status import as_data, show_status
 from exactlyonce.cli.stream_view import detail, table
-from exactlyonce.control.looking import ClusterLook, ClusterSilent, Event
+from exactlyonce.control.cluster_reader import ClusterReader, ClusterSilent, Event
 from tests.resource_documents import changed, document
 
 WIDE = 200
@@ -54,7 +54,7 @@ def stream(name: str = "orders", **changes: Any) -> dict[str, Any]:
             "lagSeconds": 90,
             "oldestRecordAt": ago(seconds=125),
         },
-        "trouble": {"endings": 0, "batchFailures": 0},
+        "consecutiveFailures": {"endings": 0, "batchFailures": 0},
         "conditions": [
             {"type": "Ready", "status": "True", "reason": "Running", "message": "The driver runs.",
              "lastTransitionTime": ago(hours=2)},
@@ -154,7 +154,12 @@ def test_a_stream_in_trouble_says_what_and_when_it_goes_on() -> None:
         detail(
             stream(
                 status__phase="BackingOff",
-                status__trouble={"endings": 3, "batch": 4216, "batchFailures": 2, "retryAt": ago(seconds=-40)},
+                status__consecutiveFailures={
+                    "endings": 3,
+                    "batch": 4216,
+                    "batchFailures": 2,
+                    "retryAt": ago(seconds=-40),
+                },
                 status__driver={"attempt": 17, "ended": "OutOfMemory", "message": "The kernel killed it."},
             ),
             [],
@@ -280,7 +285,7 @@ def test_kubectl_gets_candidates_a_line_each_and_a_directive_at_the_end(capsys: 
 
 
 def test_names_of_streams_are_completed_from_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClusterLook, "connect", lambda *given: Look(stream(), stream("returns"), stream("refunds")))
+    monkeypatch.setattr(ClusterReader, "connect", lambda *given: Look(stream(), stream("returns"), stream("refunds")))
     assert _candidates(["status", "-n"], "s") == ["shop"]
     assert _candidates(["status"], "re") == ["returns", "refunds"]
     for command in ("logs", "suspend", "resume", "restart"):
@@ -296,7 +301,7 @@ def test_a_cluster_that_cannot_be_asked_completes_nothing(monkeypatch: pytest.Mo
     def fails(*given: object) -> None:
         raise ClusterSilent("no answer")
 
-    monkeypatch.setattr(ClusterLook, "connect", fails)
+    monkeypatch.setattr(ClusterReader, "connect", fails)
     assert _candidates(["status"], "re") == []
 
 
@@ -307,7 +312,7 @@ def _candidates(before: list[str], begun: str) -> list[str]:
     return [item.value for item in found]
 
 
-def _look_at_nothing(folder: Path) -> ClusterLook:
+def _look_at_nothing(folder: Path) -> ClusterReader:
     """A kubeconfig whose server refuses connections."""
     config = folder / "config"
     config.write_text(
@@ -322,4 +327,4 @@ def _look_at_nothing(folder: Path) -> ClusterLook:
             }
         )
     )
-    return ClusterLook.connect(config)
+    return ClusterReader.connect(config)

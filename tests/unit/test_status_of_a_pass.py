@@ -11,7 +11,7 @@ from exactlyonce.api.status import CheckpointStatus, Phase, Progress
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 from exactlyonce.reconcile.loop import Done, Waiting, Wanted, Watching
-from exactlyonce.reconcile.progress import LOOK_SECONDS, Pace
+from exactlyonce.reconcile.progress import LOOK_SECONDS, RateLimit
 from tests.unit.passes import FIRST, SECOND, STREAM, Machine, ended, started
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -155,7 +155,7 @@ def test_a_driver_drained_for_its_successor_does_not_make_the_stream_suspended(
 
 def test_a_pace_says_once_in_a_while_for_each_key_that_something_is_due() -> None:
     moment = NOON
-    pace = Pace(lambda: (moment - NOON) / timedelta(seconds=1))
+    pace = RateLimit(lambda: (moment - NOON) / timedelta(seconds=1))
     assert [pace.is_due("a"), pace.is_due("a"), pace.is_due("b")] == [True, False, True]
     moment += timedelta(seconds=LOOK_SECONDS - 0.1)
     assert not pace.is_due("a")
@@ -165,7 +165,7 @@ def test_a_pace_says_once_in_a_while_for_each_key_that_something_is_due() -> Non
 
 def test_a_pace_forgets_what_is_due_anyway_before_it_grows_without_bound() -> None:
     moment = 0.0
-    pace = Pace(lambda: moment)
+    pace = RateLimit(lambda: moment)
     for number in range(30_000):
         moment = number / 100
         assert pace.is_due(str(number))

@@ -15,12 +15,12 @@ from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.control.allowlists import admitted_stream, parse_allowlists, still_admitted
 from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable, ResourceNotAccepted
+from exactlyonce.control.incomplete import StreamIncomplete
 from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.next_look import WATCH_SECONDS, Next, next_look
+from exactlyonce.control.next_pass import WATCH_SECONDS, Next, next_pass
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
-from exactlyonce.control.plans import driver_plan, what_a_person_asks
-from exactlyonce.control.put_together import NotPutTogether
+from exactlyonce.control.pass_ports import Leaving, Making, PassPorts, Writing
+from exactlyonce.control.resource_hashes import driver_plan, what_a_person_asks
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.stream_pass import (
     REFUSED_SECONDS,
@@ -35,7 +35,7 @@ from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from tests.resource_documents import changed, document
 from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMemory, resource
 
@@ -50,7 +50,7 @@ class NoLedger:
 
 def missing() -> None:
     """Tell what every stream of these tests lacks."""
-    raise NotPutTogether(SecretMissing("Secret shop/warehouse is not there; create it."))
+    raise StreamIncomplete(SecretMissing("Secret shop/warehouse is not there; create it."))
 
 
 def passes(
@@ -65,10 +65,10 @@ def passes(
     """Return passes of streams whose secret is missing; `only_unmeasured`: the one of this very version is not known yet."""
     launcher = OneDriver(NeverStarted()) if driver is None else driver
 
-    def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> Parts:
+    def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
         nothing: Any = NoLedger()
         stores = Stores(nothing, nothing, nothing)
-        world = World(
+        world = PassContext(
             stores,
             Attempts(launcher, (lambda: None) if only_unmeasured else missing),
             statuses,
@@ -76,7 +76,7 @@ def passes(
             Telling(report),
             Timing(lambda: NOW),
         )
-        return Parts(world, driver_plan(stream.spec), launcher.clean_up, missing)
+        return PassPorts(world, driver_plan(stream.spec), launcher.clean_up, missing)
 
     api: Any = server
     observer = Observer(Monitor(), OperatorMetrics(CollectorRegistry()))
@@ -347,9 +347,9 @@ def test_the_spec_of_the_last_attempt_is_kept_to_only_while_the_lists_allow_it()
 
 def test_a_driver_that_would_be_given_up_soon_is_looked_at_then() -> None:
     soon = datetime.now(UTC) + timedelta(seconds=15)
-    assert next_look(Watching(Epoch(1), soon), Wanted.RUN).after_seconds == pytest.approx(15, abs=1)
-    assert next_look(Watching(Epoch(1), soon + timedelta(hours=1)), Wanted.RUN) == Next(WATCH_SECONDS)
-    assert next_look(Watching(Epoch(1)), Wanted.RUN) == Next(WATCH_SECONDS)
+    assert next_pass(Watching(Epoch(1), soon), Wanted.RUN).after_seconds == pytest.approx(15, abs=1)
+    assert next_pass(Watching(Epoch(1), soon + timedelta(hours=1)), Wanted.RUN) == Next(WATCH_SECONDS)
+    assert next_pass(Watching(Epoch(1)), Wanted.RUN) == Next(WATCH_SECONDS)
 
 
 def test_an_operator_without_the_lease_writes_nothing() -> None:

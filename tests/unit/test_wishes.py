@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from exactlyonce.cli.main import main
-from exactlyonce.control.looking import ClusterLook, ClusterSilent
+from exactlyonce.control.cluster_reader import ClusterReader, ClusterSilent
 from exactlyonce.control.wishes import Outcome, Wish, Wished, changed_spec, outcome
 from exactlyonce.schema.model import LARGEST
 from tests.api_server_in_memory import ApiServerInMemory
@@ -221,7 +221,7 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(
         assert isinstance(found, dict)
         return found
 
-    monkeypatch.setattr(ClusterLook, "stream", look)
+    monkeypatch.setattr(ClusterReader, "stream", look)
     result = run(server, "suspend", "orders", "--wait")
     assert result.exit_code == 0
     assert "  Cannot read it. It is tried again." in result.stdout.splitlines()

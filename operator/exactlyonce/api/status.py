@@ -70,7 +70,7 @@ class DriverStatus(StatusModel):
     )
 
 
-class Trouble(StatusModel):
+class ConsecutiveFailures(StatusModel):
     """Failures in a row, and when the next attempt may be made."""
 
     endings: int = Field(0, description="Consecutive attempts that ended without landing a batch.")
@@ -180,7 +180,7 @@ class StreamStatus(StatusModel):
     driver: DriverStatus | None = Field(None, description="The latest driver.")
     checkpoint: CheckpointStatus | None = Field(None, description="The checkpoint in use.")
     progress: Progress | None = Field(None, description="The progress of the stream.")
-    trouble: Trouble = Field(Trouble(), description="Consecutive failures.")
+    consecutive_failures: ConsecutiveFailures = Field(ConsecutiveFailures(), description="Consecutive failures.")
     batch_limit: BatchLimit | None = Field(
         None, description="The reduced limit per batch that applies now; unset while the resource's own limit applies."
     )

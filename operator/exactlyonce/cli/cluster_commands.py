@@ -87,11 +87,11 @@ def status(
     Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be asked.
     """
     from exactlyonce.cli.status import console_of_output, show_status
-    from exactlyonce.control.looking import ClusterLook
+    from exactlyonce.control.cluster_reader import ClusterReader
 
     if name and everywhere:
         raise click.UsageError("NAME is one stream of one namespace; leave -A out.")
-    look = ClusterLook.connect(kubeconfig, context)
+    look = ClusterReader.connect(kubeconfig, context)
     wanted = None if everywhere else namespace or look.namespace
     sys.exit(show_status(look, name, wanted, watch=watch, as_json=output == "json", console=console_of_output()))
 
@@ -135,11 +135,11 @@ def logs(
     `spec.history` says how many pods of ended drivers are kept. It takes the rights to list pods and to get pods/log.
     """
     from exactlyonce.cli.logs import show_logs
-    from exactlyonce.control.looking import ClusterLook
+    from exactlyonce.control.cluster_reader import ClusterReader
 
     if previous and attempt is not None:
         raise click.UsageError("--previous and --attempt each choose a driver; give one of them.")
-    look = ClusterLook.connect(kubeconfig, context)
+    look = ClusterReader.connect(kubeconfig, context)
     show_logs(
         look,
         namespace or look.namespace,
@@ -165,10 +165,10 @@ def _wish(wished: str, told: str, examples: tuple[tuple[str, str], ...]) -> clic
         kubeconfig: Path | None,
     ) -> None:
         from exactlyonce.cli.waiting import ask_and_wait
-        from exactlyonce.control.looking import ClusterLook
+        from exactlyonce.control.cluster_reader import ClusterReader
         from exactlyonce.control.wishes import Wish
 
-        look = ClusterLook.connect(kubeconfig, context)
+        look = ClusterReader.connect(kubeconfig, context)
         sys.exit(ask_and_wait(look, namespace or look.namespace, name, Wish(wished), timeout if wait else None))
 
     asked.__doc__ = told
@@ -243,10 +243,10 @@ def init(namespace: str, account: str, context: str | None, kubeconfig: Path | N
     chart does the same for the namespaces that its values name. You can repeat this at any time. You need the rights to patch
     and create serviceaccounts, roles, rolebindings and networkpolicies; the role admin of the namespace has them.
     """
+    from exactlyonce.control.cluster_reader import ClusterReader
     from exactlyonce.control.driver_accounts import make_driver_account
-    from exactlyonce.control.looking import ClusterLook
 
-    make_driver_account(ClusterLook.connect(kubeconfig, context), namespace, account, network_policy=network_policy)
+    make_driver_account(ClusterReader.connect(kubeconfig, context), namespace, account, network_policy=network_policy)
     click.echo(f"The drivers of namespace {namespace} run as {account}. The operator has to watch the namespace too.")
 
 

@@ -14,7 +14,7 @@ from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.cli.offsets import Rows, rows_of
-from exactlyonce.control.looking import ClusterLook, LookRefused
+from exactlyonce.control.cluster_reader import ClusterReader, ReadRefused
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.positions.ranges import Positions
@@ -23,7 +23,7 @@ from exactlyonce.schema.model import SecretRef
 _WITHOUT_CHECKPOINT = "Planned and checkpointed stand in the checkpoint, which is not read from here."
 
 
-def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
+def cluster_offsets(look: ClusterReader, namespace: str, name: str) -> Rows:
     """Return a row for each partition; what cannot be asked is left open, and said.
 
     Raises:
@@ -42,7 +42,7 @@ def cluster_offsets(look: ClusterLook, namespace: str, name: str) -> Rows:
         return rows_of(stream.spec.source.spec, landed, {})
 
 
-def cluster_ledger(look: ClusterLook, stream: Stream) -> OpenLedger:
+def cluster_ledger(look: ClusterReader, stream: Stream) -> OpenLedger:
     """Return the ledger of a stream of a cluster, opened with the login in the stream's secret.
 
     Raises:
@@ -50,20 +50,20 @@ def cluster_ledger(look: ClusterLook, stream: Stream) -> OpenLedger:
     """
     try:
         address = ledger_address(stream.spec, partial(cluster_secret, look, stream, ledger_of(stream.spec).named_at))
-    except LookRefused as refused:
+    except ReadRefused as refused:
         metadata = stream.metadata
-        raise LookRefused(
+        raise ReadRefused(
             f"{refused} The ledger is asked with its login; `exactlyonce status {metadata.name} -n {metadata.namespace}` "
             "shows the lag without it."
         ) from None
     return address.open()
 
 
-def _landed(look: ClusterLook, stream: Stream) -> Positions:
+def _landed(look: ClusterReader, stream: Stream) -> Positions:
     view = cluster_ledger(look, stream).look(stream.stream_id)
     return Positions() if view is None else view.landed.positions
 
 
-def cluster_secret(look: ClusterLook, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
+def cluster_secret(look: ClusterReader, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
     """Return the secret that the resource names at `where`; without a reference there is none."""
     return {} if reference is None else look.secret(stream.metadata.namespace, reference.name, f"{where}.secretRef")

@@ -50,10 +50,10 @@ def kubectl_complete(command: click.Command, arguments: list[str]) -> int:
 
 
 def _streams(context: click.Context, namespace: str | None) -> list[tuple[str, str]]:
-    from exactlyonce.control.looking import ClusterLook
+    from exactlyonce.control.cluster_reader import ClusterReader
 
     try:
-        look = ClusterLook.connect(context.params.get("kubeconfig"), context.params.get("context"))
+        look = ClusterReader.connect(context.params.get("kubeconfig"), context.params.get("context"))
         listed = look.streams(look.namespace if namespace == "" else namespace)
     except Exception:
         return []  # a shell that completes shows no errors

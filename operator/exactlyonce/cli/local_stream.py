@@ -24,8 +24,8 @@ from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.loop import StreamLoop
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.progress import Pace
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.progress import RateLimit
 
 TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
 
@@ -51,8 +51,8 @@ class LocalStream:
 
     def loop(self, report: Callable[[str, str], None]) -> StreamLoop:
         """Return the stream's loop."""
-        pace = Pace(time.monotonic)
-        world = World(
+        pace = RateLimit(time.monotonic)
+        context = PassContext(
             self.stores,
             Attempts(self.launcher),
             self.statuses,
@@ -60,7 +60,7 @@ class LocalStream:
             Telling(report),
             Timing(lambda: datetime.now(UTC), lambda: pace.is_due(self.stream.stream_id)),
         )
-        return StreamLoop(self.stream, world)
+        return StreamLoop(self.stream, context)
 
     def owner_is_gone(self, owner: Owner) -> bool:
         """Whether no status file of this state folder has that uid any more; one that cannot be read may have it."""

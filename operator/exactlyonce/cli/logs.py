@@ -9,15 +9,15 @@ from typing import BinaryIO
 
 import click
 
+from exactlyonce.control.cluster_reader import ClusterReader, LogNotYet
 from exactlyonce.control.driver_logs import DriverPod, chosen_pod, driver_pods, log_lines
-from exactlyonce.control.looking import ClusterLook, LogNotYet
 from exactlyonce.launch.pod_names import DRIVER, RECONCILE
 
 _LOOK_SECONDS = 1.0
 
 
 def show_logs(
-    look: ClusterLook,
+    look: ClusterReader,
     namespace: str,
     name: str,
     *,
@@ -43,7 +43,7 @@ def show_logs(
 
 
 def _print(
-    look: ClusterLook,
+    look: ClusterReader,
     namespace: str,
     name: str,
     pod: DriverPod,

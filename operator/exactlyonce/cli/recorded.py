@@ -8,7 +8,7 @@ from typing import Any
 
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.ages import age, clock_time
-from exactlyonce.cli.stream_view import driver_words, landed_words, phase_of, trouble_words
+from exactlyonce.cli.stream_view import driver_words, failure_words, landed_words, phase_of
 from exactlyonce.errors import Refused
 
 
@@ -28,7 +28,7 @@ def recorded_text(stream: Mapping[str, Any], now: datetime) -> str:
         ("Phase", f"{phase_of(stream)}. {status.get('message') or ''}".rstrip()),
         ("Driver", driver_words(status, now)),
         ("Landed", landed_words(status.get("progress") or {}, now)),
-        ("Trouble", trouble_words(status.get("trouble") or {})),
+        ("Failures", failure_words(status.get("consecutiveFailures") or {})),
     ]
     return "\n".join(
         [

@@ -13,13 +13,13 @@ from typing import assert_never
 import click
 
 from exactlyonce.api.phases import Writer, require_transition
-from exactlyonce.api.status import Phase, Trouble
-from exactlyonce.ask import Ask
+from exactlyonce.api.status import ConsecutiveFailures, Phase
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, StreamLoop, Waiting, Wanted, Watching
+from exactlyonce.signal_request import SignalRequest
 
 _LOOK_SECONDS = 0.5
 _PROGRESS_SECONDS = 5.0
@@ -39,7 +39,7 @@ def _start_over(opened: LocalStream) -> None:
     """Running a stream again is a person's act: what halted or completed starts over; attempts go on counting."""
     status, version = opened.statuses.read()
     if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED, Phase.BACKING_OFF):
-        changed = status.model_copy(update={"phase": Phase.PENDING, "trouble": Trouble()})
+        changed = status.model_copy(update={"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()})
         require_transition(status.phase, changed.phase, Writer.PERSON)
         opened.statuses.write(changed, version)
 
@@ -48,7 +48,7 @@ def _start_over(opened: LocalStream) -> None:
 class _Stop:
     """The ask to end: once after the batch in hand, twice at once."""
 
-    asked: Ask = field(default_factory=Ask)
+    asked: SignalRequest = field(default_factory=SignalRequest)
     times: int = 0
 
     def listening(self) -> _Listening:

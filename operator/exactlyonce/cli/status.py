@@ -16,7 +16,7 @@ from rich.text import Text
 
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.stream_view import Resource, detail, phase_of, table
-from exactlyonce.control.looking import ClusterLook
+from exactlyonce.control.cluster_reader import ClusterReader
 from exactlyonce.errors import Unreachable
 
 EXIT_WELL, EXIT_HALTED = 0, 2
@@ -25,7 +25,7 @@ _NO_SCREEN_CELLS = 1000
 
 
 def show_status(
-    look: ClusterLook, name: str | None, namespace: str | None, *, watch: bool, as_json: bool, console: Console
+    look: ClusterReader, name: str | None, namespace: str | None, *, watch: bool, as_json: bool, console: Console
 ) -> int:
     """Print one stream or all of a namespace (None: of all), once or until Ctrl-C, and return the exit status."""
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from exactlyonce.api.conditions import ROLLED_BACK, STALLED
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.ages import age, clock_time
-from exactlyonce.control.looking import Event
+from exactlyonce.control.cluster_reader import Event
 
 _EVENTS_SHOWN = 10
 _STYLES = {
@@ -108,7 +108,7 @@ def detail(stream: Resource, events: Sequence[Event], now: datetime) -> Group:
         ("Landed", landed_words(status.get("progress") or {}, now)),
         ("Driver", driver_words(status, now)),
         ("Checkpoint", _checkpoint(status.get("checkpoint"))),
-        ("Trouble", trouble_words(status.get("trouble") or {})),
+        ("Failures", failure_words(status.get("consecutiveFailures") or {})),
         ("Verdict", _verdict(status.get("verdict"), now)),
     ]:
         if words:
@@ -187,15 +187,15 @@ def _checkpoint(checkpoint: Resource | None) -> str:
     return "" if not checkpoint else f"generation {checkpoint['generation']} at {checkpoint['location']}"
 
 
-def trouble_words(trouble: Resource) -> str:
+def failure_words(failures: Resource) -> str:
     """Return failures in a row, and when the next attempt is made; empty where there are none."""
     words = []
-    if trouble.get("endings"):
-        words.append(f"{trouble['endings']} attempts in a row ended without landing a batch")
-    if trouble.get("batchFailures"):
-        words.append(f"batch {trouble.get('batch')} has failed {trouble['batchFailures']} times")
-    if trouble.get("retryAt"):
-        words.append(f"the next attempt is made at {clock_time(trouble['retryAt'])}")
+    if failures.get("endings"):
+        words.append(f"{failures['endings']} attempts in a row ended without landing a batch")
+    if failures.get("batchFailures"):
+        words.append(f"batch {failures.get('batch')} has failed {failures['batchFailures']} times")
+    if failures.get("retryAt"):
+        words.append(f"the next attempt is made at {clock_time(failures['retryAt'])}")
     return "; ".join(words)
 
 

@@ -15,7 +15,7 @@ from exactlyonce.cli.local_stream import LocalStream, choose_stream, default_sta
 from exactlyonce.schema.model import DNS_LABEL
 
 if TYPE_CHECKING:
-    from exactlyonce.control.looking import ClusterLook  # the Kubernetes client takes half a second to import
+    from exactlyonce.control.cluster_reader import ClusterReader  # the Kubernetes client takes half a second to import
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 NAME = click.option("--name", help="Which stream, where the file holds several.")
@@ -56,11 +56,11 @@ def is_of_a_cluster(target: str) -> bool:
     return bool(of_cluster) or is_name
 
 
-def cluster_of(options: Mapping[str, Any]) -> tuple[ClusterLook, str]:
+def cluster_of(options: Mapping[str, Any]) -> tuple[ClusterReader, str]:
     """Return the cluster and the namespace that the options name."""
-    from exactlyonce.control.looking import ClusterLook
+    from exactlyonce.control.cluster_reader import ClusterReader
 
-    look = ClusterLook.connect(options["kubeconfig"], options["context"])
+    look = ClusterReader.connect(options["kubeconfig"], options["context"])
     return look, options["namespace"] or look.namespace
 
 

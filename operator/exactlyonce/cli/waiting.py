@@ -6,7 +6,7 @@ import time
 
 import click
 
-from exactlyonce.control.looking import ClusterLook
+from exactlyonce.control.cluster_reader import ClusterReader
 from exactlyonce.control.wishes import AlreadySo, Wish, Wished, ask, attempt_of, outcome, phase_of, waiting_words
 from exactlyonce.errors import Unreachable
 
@@ -20,7 +20,7 @@ _ASKED = {
 }
 
 
-def ask_and_wait(look: ClusterLook, namespace: str, name: str, wish: Wish, wait_seconds: float | None) -> int:
+def ask_and_wait(look: ClusterReader, namespace: str, name: str, wish: Wish, wait_seconds: float | None) -> int:
     """Ask, say what was asked, and wait so long for its end where that is wanted; return the exit status."""
     try:
         wished = ask(look, namespace, name, wish)
@@ -34,7 +34,7 @@ def ask_and_wait(look: ClusterLook, namespace: str, name: str, wish: Wish, wait_
     return EXIT_DONE if wait_seconds is None else _wait(look, wished, wait_seconds)
 
 
-def _wait(look: ClusterLook, wished: Wished, seconds: float) -> int:
+def _wait(look: ClusterReader, wished: Wished, seconds: float) -> int:
     """Show each step of a stream until the wish is fulfilled or cannot be, but no longer than so many seconds."""
     namespace, name = (str(wished.stream["metadata"][key]) for key in ("namespace", "name"))
     deadline = time.monotonic() + seconds

@@ -37,11 +37,11 @@ from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.metrics_page import MetricsPage
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.orphans import release_orphans
-from exactlyonce.control.parts import ClusterParts, drain_timeout_of
-from exactlyonce.control.pass_parts import Leaving, Making, Writing
+from exactlyonce.control.pass_ports import Leaving, Making, Writing
 from exactlyonce.control.rollback import Rollback
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.shared import Shared
+from exactlyonce.control.stream_assembly import StreamAssembly, drain_timeout_of
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.control.wakeups import WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
@@ -78,7 +78,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     def may_act() -> bool:
         return lease.is_held
 
-    parts = ClusterParts(
+    parts = StreamAssembly(
         cluster,
         settings.defaults,
         may_act=may_act,

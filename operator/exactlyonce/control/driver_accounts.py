@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from exactlyonce.control.looking import ClusterLook, ClusterSilent, LookRefused
+from exactlyonce.control.cluster_reader import ClusterReader, ClusterSilent, ReadRefused
 from exactlyonce.launch.api_server import CONFLICT, NOT_FOUND, Answered, ApiServerUnreachable, asked
 from exactlyonce.launch.driver_document import BLOCK_PORT, METRICS_PORT, RPC_PORT
 from exactlyonce.launch.pod_names import DRIVER, EXECUTOR, ROLE_LABEL
@@ -63,11 +63,11 @@ def driver_policy(namespace: str, account: str) -> dict[str, Any]:
     }
 
 
-def make_driver_account(look: ClusterLook, namespace: str, account: str, *, network_policy: bool) -> None:
+def make_driver_account(look: ClusterReader, namespace: str, account: str, *, network_policy: bool) -> None:
     """Make the account, or what of it is not there. Each part is applied, so all of it may be repeated at any time.
 
     Raises:
-        LookRefused, ClusterSilent: if there is no such namespace, this person may not, or it is there and is another's.
+        ReadRefused, ClusterSilent: if there is no such namespace, this person may not, or it is there and is another's.
     """
     query = urlencode({"fieldManager": _MANAGER, "fieldValidation": "Strict"})
     manifests = driver_account(namespace, account)
@@ -99,18 +99,18 @@ def _path(manifest: dict[str, Any]) -> str:
     return f"{group}/namespaces/{quote(metadata['namespace'])}/{plural}/{quote(metadata['name'])}"
 
 
-def _told(answer: Answered, what: str, namespace: str) -> LookRefused:
+def _told(answer: Answered, what: str, namespace: str) -> ReadRefused:
     if answer.status == NOT_FOUND:
-        return LookRefused(
+        return ReadRefused(
             f"Cannot make {what}: the API server says: {answer}; create the namespace with "
             f"`kubectl create namespace {namespace}`."
         )
     if answer.status == CONFLICT:
-        return LookRefused(
+        return ReadRefused(
             f"Cannot make {what}: it exists, and somebody else has set it up differently ({answer}); remove it, or choose "
             f"another name with --service-account{_OR_NO_POLICY if 'NetworkPolicy' in what else ''}."
         )
-    return LookRefused(
+    return ReadRefused(
         f"Cannot make {what}: the API server says: {answer}; ask for the role admin of namespace {namespace}, which may grant "
         "what drivers need."
     )

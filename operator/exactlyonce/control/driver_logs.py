@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exactlyonce.control.looking import ClusterLook, LogNotYet
+from exactlyonce.control.cluster_reader import ClusterReader, LogNotYet
 from exactlyonce.errors import Refused
 from exactlyonce.launch.pod_names import ATTEMPT_LABEL, DRIVER, RECONCILE, ROLE_LABEL, selector_of
 
@@ -31,13 +31,13 @@ class DriverPod:
         return f"attempt {self.attempt}: {self.name} ({self.phase})"
 
 
-def driver_pods(look: ClusterLook, stream: Mapping[str, Any]) -> list[DriverPod]:
+def driver_pods(look: ClusterReader, stream: Mapping[str, Any]) -> list[DriverPod]:
     """Return the pods of a stream's drivers that are still there, the oldest attempt first.
 
     A pod of an earlier stream of the same name is none of them.
 
     Raises:
-        LookRefused, ClusterSilent: if pods cannot be listed.
+        ReadRefused, ClusterSilent: if pods cannot be listed.
     """
     metadata = stream["metadata"]
     pods = look.pods(metadata["namespace"], f"{selector_of(metadata['name'])},{DRIVERS_OWN}")
@@ -81,13 +81,13 @@ def chosen_pod(
 
 
 def log_lines(
-    look: ClusterLook, namespace: str, pod: DriverPod, container: str, *, follow: bool, tail: int | None
+    look: ClusterReader, namespace: str, pod: DriverPod, container: str, *, follow: bool, tail: int | None
 ) -> Iterator[bytes]:
     """Yield the log of a driver's pod in pieces as they come, until its end, or for ever.
 
     Raises:
         LogNotYet: if its container has not started.
-        LookRefused, ClusterSilent: if it cannot be read.
+        ReadRefused, ClusterSilent: if it cannot be read.
     """
     if not pod.has_node:  # the API server answers an empty log
         raise LogNotYet(f"Pod {namespace}/{pod.name} has no such log yet: it waits for a node.")

@@ -14,14 +14,16 @@ from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
-from exactlyonce.control.parts import ClusterParts
+from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.ledger.rows import StreamRow
 
 _ONE_PASS_SECONDS = 2.0
 """Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
 
 
-def erase(parts: ClusterParts, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> str | None:
+def erase(
+    parts: StreamAssembly, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that

@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 from exactlyonce.api.status import Progress, StreamStatus
 from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.control.cluster import ClusterRefused
+from exactlyonce.control.incomplete import Lack
 from exactlyonce.control.metrics import OperatorMetrics
-from exactlyonce.control.put_together import Lack
 from exactlyonce.control.transitions import happened_between
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import StreamKey, Target, life_of
-from exactlyonce.reconcile.progress import Pace
+from exactlyonce.reconcile.progress import RateLimit
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Observer:
     monitor: Monitor
     metrics: OperatorMetrics
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
+    pace: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))
 
     def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
         """Measure a stream there from now on; `checkpoint` is None where it is out of reach."""

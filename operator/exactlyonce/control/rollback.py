@@ -14,8 +14,8 @@ from exactlyonce.api.conditions import ROLLED_BACK, rolled_back_words
 from exactlyonce.api.field_classes import HOW_DRIVERS_RUN, OPERATORS_OWN, copy_field
 from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
-from exactlyonce.api.status import BadUpdate, GoodAttempt, Phase, StreamStatus, Trouble
-from exactlyonce.control.plans import driver_plan
+from exactlyonce.api.status import BadUpdate, ConsecutiveFailures, GoodAttempt, Phase, StreamStatus
+from exactlyonce.control.resource_hashes import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.pod_settings import PodDefaults
@@ -173,7 +173,9 @@ def _record(statuses: ResourceStatus, status: StreamStatus, version: str, report
     """Write down that the last good spec is in force from now on, and tell it; the next attempt waits for nothing."""
     rolled_back = _with(status, rolled_back=True, stays=None)
     if status.phase in (Phase.HALTED, Phase.BACKING_OFF):
-        rolled_back = rolled_back.model_copy(update={"phase": Phase.PENDING, "trouble": Trouble()})
+        rolled_back = rolled_back.model_copy(
+            update={"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()}
+        )
     require_transition(status.phase, rolled_back.phase, Writer.ROLL_BACK)
     statuses.write(rolled_back, version)
     report(ROLLED_BACK, rolled_back_words(rolled_back) or "")

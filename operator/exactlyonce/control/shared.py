@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.shared_clients import SharedClients
-from exactlyonce.reconcile.progress import Pace
+from exactlyonce.reconcile.progress import RateLimit
 
 
 @dataclass(frozen=True)
@@ -16,4 +16,4 @@ class Shared:
 
     clients: SharedClients = field(default_factory=SharedClients)
     bulkheads: Bulkheads = field(default_factory=lambda: Bulkheads(1))
-    pace: Pace = field(default_factory=lambda: Pace(time.monotonic))
+    pace: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))

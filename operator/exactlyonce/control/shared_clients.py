@@ -23,7 +23,7 @@ Client = TypeVar("Client")
 
 
 @dataclass
-class Kept(Generic[Client]):
+class ClientCache(Generic[Client]):
     """Clients by what they are made of; `let_go` is told of one that is dropped, which may still be in use."""
 
     clock: Callable[[], float]
@@ -48,8 +48,8 @@ class SharedClients:
     """The clients of one operator; safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledgers: Kept[OpenLedger] = Kept(clock, lambda ledger: ledger.close())
-        self._clients: Kept[Any] = Kept(clock)
+        self._ledgers: ClientCache[OpenLedger] = ClientCache(clock, lambda ledger: ledger.close())
+        self._clients: ClientCache[Any] = ClientCache(clock)
 
     def ledger(self, address: LedgerAddress) -> OpenLedger:
         """Return the ledger at an address, with connections that are used again."""

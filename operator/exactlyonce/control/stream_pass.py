@@ -10,16 +10,16 @@ from typing import Any, assert_never
 
 from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import ResourceInvalid, Stream
-from exactlyonce.api.status import Phase, StreamStatus, Trouble
+from exactlyonce.api.status import ConsecutiveFailures, Phase, StreamStatus
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
-from exactlyonce.control.hold import hold
+from exactlyonce.control.incomplete import Lack, StreamIncomplete
+from exactlyonce.control.invalid_spec import hold
 from exactlyonce.control.lease import NotLeading, require_lease
-from exactlyonce.control.next_look import AT_REST, WATCH_SECONDS, Next, next_look, wanted_of
+from exactlyonce.control.next_pass import AT_REST, WATCH_SECONDS, Next, next_pass, wanted_of
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.pass_parts import Leaving, Making, Parts, Writing
-from exactlyonce.control.plans import is_last_valid, what_a_person_asks
-from exactlyonce.control.put_together import Lack, NotPutTogether
+from exactlyonce.control.pass_ports import Leaving, Making, PassPorts, Writing
+from exactlyonce.control.resource_hashes import is_last_valid, what_a_person_asks
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.rollback import InForce, Rollback, RunsOn
 from exactlyonce.control.wakeups import Key
@@ -142,14 +142,14 @@ class StreamPasses:
         """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
         wanted = wanted_of(document)
         parts = self.making.parts_of(stream, document, statuses, self._reporter(statuses))
-        loop = StreamLoop(stream, parts.world)
+        loop = StreamLoop(stream, parts.context)
         try:
             result = loop.run_pass(wanted, plan or parts.plan)
-        except NotPutTogether as told:
+        except StreamIncomplete as told:
             if loop.driver_is_over:  # what it has left may be what fills the quota that refuses the next one
                 self._clean_up_once(statuses, parts, stream.spec.history)
             status = statuses.read()[0]
-            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.world.timing.now())
+            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.context.timing.now())
             if refused:
                 statuses.carry(status.model_copy(update=refused))
             return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
@@ -158,16 +158,16 @@ class StreamPasses:
         statuses.flush()
         lacks = self._lacks(key, parts, statuses)
         self._seen(statuses, has_driver=isinstance(result, Watching), lacks=lacks)
-        following = next_look(result, wanted)
+        following = next_pass(result, wanted)
         if isinstance(result, Halted) and is_to_be_settled(statuses.read()[0], stream.spec.recovery):
             following = Next(0.0, following.outcome)  # what was refused for good may be rolled back
         return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
-    def _lacks(self, key: Key, parts: Parts, statuses: ResourceStatus) -> Lack | None:
+    def _lacks(self, key: Key, parts: PassPorts, statuses: ResourceStatus) -> Lack | None:
         """Return what the stream lacks to be measured; it is an event, once, and leaves the status as it is."""
         try:
             parts.introduce()
-        except NotPutTogether as told:
+        except StreamIncomplete as told:
             self.observer.metrics.troubled(told.problem)
             if self.lacking.get(key) != str(told.problem):
                 self.lacking[key] = str(told.problem)
@@ -183,7 +183,7 @@ class StreamPasses:
         if shown is not status:
             statuses.write(shown, version)
 
-    def _clean_up_once(self, statuses: ResourceStatus, parts: Parts, keep: int) -> None:
+    def _clean_up_once(self, statuses: ResourceStatus, parts: PassPorts, keep: int) -> None:
         """Let go of the attempts whose endings are recorded; a process that did so need not look again until the next one."""
         metadata = statuses.document["metadata"]
         recorded = recorded_attempt(statuses.read()[0])
@@ -254,7 +254,7 @@ class StreamPasses:
             return
         changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
         if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.BACKING_OFF):
-            changes |= {"phase": Phase.PENDING, "trouble": Trouble()}
+            changes |= {"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()}
         changed = status.model_copy(update=changes)
         require_transition(status.phase, changed.phase, Writer.PERSON)
         if "phase" in changes:

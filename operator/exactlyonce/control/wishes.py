@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from exactlyonce.api.status import Phase
-from exactlyonce.control.looking import ClusterLook
+from exactlyonce.control.cluster_reader import ClusterReader
 from exactlyonce.errors import Refused
 from exactlyonce.schema.model import LARGEST
 
@@ -59,12 +59,12 @@ class Outcome:
     words: str
 
 
-def ask(look: ClusterLook, namespace: str, name: str, wish: Wish) -> Wished:
+def ask(look: ClusterReader, namespace: str, name: str, wish: Wish) -> Wished:
     """Change the spec of a stream.
 
     Raises:
         AlreadySo, WishRefused: if there is nothing to change, or it may not be changed so.
-        LookRefused, ClusterSilent: if the stream is not there, or this person may not change it; or nobody answers.
+        ReadRefused, ClusterSilent: if the stream is not there, or this person may not change it; or nobody answers.
     """
     for _ in range(_TRIES):
         before = look.stream(namespace, name)

@@ -73,13 +73,13 @@ def target_of(stream: Stream, source: SourceAddress, ledger: LedgerAddress) -> T
 
 def life_of(status: StreamStatus, created_at: datetime | None = None, *, secret_missing: bool = False) -> Life:
     """Return what the monitor needs of a status, and of what a pass knows beside it."""
-    trouble, progress = status.trouble, status.progress
+    consecutive_failures, progress = status.consecutive_failures, status.progress
     conditions = conditions_of(status, generation=0, now=_ANY_TIME)
     return Life(
         status.phase,
         status.attempt,
-        trouble.endings,
-        trouble.batch_failures,
+        consecutive_failures.endings,
+        consecutive_failures.batch_failures,
         oldest_at=None if progress is None else progress.oldest_record_at,
         conditions=tuple((condition.type, str(condition.status)) for condition in conditions),
         has_landed=progress is not None and progress.batch is not None,

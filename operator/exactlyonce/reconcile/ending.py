@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from exactlyonce.api.status import BatchLimit, DriverStatus, Phase, StreamStatus, Trouble
+from exactlyonce.api.status import BatchLimit, ConsecutiveFailures, DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -13,6 +13,14 @@ from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
+from exactlyonce.reconcile.pass_context import (
+    Done,
+    Halted,
+    PassResult,
+    Waiting,
+    Wanted,
+)
+from exactlyonce.reconcile.pass_step import PassStep
 from exactlyonce.reconcile.progress import progress_of
 from exactlyonce.reconcile.recorded import (
     changes_by_word,
@@ -23,18 +31,10 @@ from exactlyonce.reconcile.recorded import (
     told_of,
     with_pod,
 )
-from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_shrinking, after_trouble
-from exactlyonce.reconcile.step import Step
-from exactlyonce.reconcile.world import (
-    Done,
-    Halted,
-    PassResult,
-    Waiting,
-    Wanted,
-)
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure, after_shrinking
 
 
-class Endings(Step):
+class Endings(PassStep):
     """The steps of a pass over a driver that has ended."""
 
     def record(
@@ -44,54 +44,82 @@ class Endings(Step):
         status, version = self.take_word(status, version, ending.pod)
         if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
             return self._by_word(status, version, ending.pod, ending.pod.word)
-        world = self.world
+        context = self.context
         driver = DriverStatus(attempt=status.attempt)
         if status.driver is not None and status.driver.attempt == status.attempt:
             driver = status.driver
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
-        smaller = after_too_large(ending, view, limit, self.stream.spec, world.timing.now())
+        smaller = after_too_large(ending, view, limit, self.stream.spec, context.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""
         step = after_ending(
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
             None if view is None else view.stream.landed_batch,
             in_progress_of(view),
-            status.trouble,
+            status.consecutive_failures,
             self.stream.spec.recovery,
-            world.timing.now(),
+            context.timing.now(),
             note or hang_of(ending, driver),
         )
         kind, told = told_of(ending, driver)
         told = f"{told} {note}".strip()
         self.reached("ending.seen")
-        world.telling.report(kind, f"Attempt {status.attempt} ended: {told}")
+        context.telling.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
         ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
-        goes_on = wanted is Wanted.RUN and (world.place.asks_again or is_replaced(status, plan))
+        goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
         known = {"progress": progress_of(view, status.progress), "batch_limit": limit}
-        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, world.timing.now())})
+        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, context.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
-            step, told = after_shrinking(status.trouble, world.timing.now()), f"{told} {smaller.why}"
+            step, told = after_shrinking(status.consecutive_failures, context.timing.now()), f"{told} {smaller.why}"
             status = status.model_copy(update={"batch_limit": smaller})
-            world.telling.report("BatchShrunk", smaller.why)
+            context.telling.report("BatchShrunk", smaller.why)
         match step:
             case Finished(completed=False) if goes_on:
                 # Never Suspended, which would be Ready: what the resource asks for is not yet so.
-                self.write(status, version, phase=Phase.PENDING, message=told, driver=driver, trouble=Trouble())
-                return Waiting(world.timing.now(), told)
+                self.write(
+                    status,
+                    version,
+                    phase=Phase.PENDING,
+                    message=told,
+                    driver=driver,
+                    consecutive_failures=ConsecutiveFailures(),
+                )
+                return Waiting(context.timing.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
-                self.write(status, version, phase=phase, message=told, driver=driver, trouble=Trouble())
+                self.write(
+                    status,
+                    version,
+                    phase=phase,
+                    message=told,
+                    driver=driver,
+                    consecutive_failures=ConsecutiveFailures(),
+                )
                 return Done(completed)
-            case HaltStream(reason=reason, trouble=trouble):
-                self.write(status, version, phase=Phase.HALTED, message=reason, driver=driver, trouble=trouble)
-                world.telling.report("Halted", reason)
+            case HaltStream(reason=reason, consecutive_failures=consecutive_failures):
+                self.write(
+                    status,
+                    version,
+                    phase=Phase.HALTED,
+                    message=reason,
+                    driver=driver,
+                    consecutive_failures=consecutive_failures,
+                )
+                context.telling.report("Halted", reason)
                 return Halted(reason)
-            case Restart(at=at, trouble=trouble):
-                self.write(status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, trouble=trouble)
+            case Restart(at=at, consecutive_failures=consecutive_failures):
+                self.write(
+                    status,
+                    version,
+                    phase=Phase.BACKING_OFF,
+                    message=told,
+                    driver=driver,
+                    consecutive_failures=consecutive_failures,
+                )
                 return Waiting(at, told)
             case _:
                 assert_never(step)
@@ -102,35 +130,35 @@ class Endings(Step):
             return status, version
         word, kind = pod.word, pod.word.kind
         phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
-        changes = changes_by_word(status, word, self.world.timing.now())
+        changes = changes_by_word(status, word, self.context.timing.now())
         written = self.write(status, version, **changes, phase=phase, message=word.reason)
         self.reached("pass.verdict-recorded")
-        self.world.telling.report(kind, f"Attempt {status.attempt}: {word.reason}")
+        self.context.telling.report(kind, f"Attempt {status.attempt}: {word.reason}")
         return written
 
     def _by_word(self, status: StreamStatus, version: str, pod: DriverPod, word: PodVerdict) -> PassResult:
         """The reconciliation in the pod did not let the driver start: do as for the operator's own."""
-        world, driver = self.world, status.driver or DriverStatus(attempt=status.attempt)
+        context, driver = self.context, status.driver or DriverStatus(attempt=status.attempt)
         driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.reason})
         match word.outcome:
             case Outcome.HALTS | Outcome.REFUSED:
                 self.write(status, version, phase=Phase.HALTED, message=word.reason, driver=driver)
                 if word.outcome is Outcome.REFUSED:
-                    world.telling.report("Halted", word.reason)
+                    context.telling.report("Halted", word.reason)
                 return Halted(word.reason)
             case Outcome.OVERTAKEN:
                 self.write(status, version, phase=Phase.BACKING_OFF, message=word.reason, driver=driver)
-                return Waiting(world.timing.now(), word.reason)
+                return Waiting(context.timing.now(), word.reason)
             case Outcome.UNREACHABLE | Outcome.LAUNCHES:
-                step = after_trouble(status.trouble, self.stream.spec.recovery, world.timing.now())
+                step = after_failure(status.consecutive_failures, self.stream.spec.recovery, context.timing.now())
                 changes = {
                     "phase": Phase.BACKING_OFF,
                     "message": word.reason,
                     "driver": driver,
-                    "trouble": step.trouble,
+                    "consecutive_failures": step.consecutive_failures,
                 }
                 self.write(status, version, **changes)
-                world.telling.report("BackingOff", word.reason)
+                context.telling.report("BackingOff", word.reason)
                 return Waiting(step.at, word.reason)
             case _:
                 assert_never(word.outcome)
@@ -138,7 +166,7 @@ class Endings(Step):
     def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | None:
         """Look at the ledger, without which a stream rests and a driver that was asked to end has ended well all the same."""
         try:
-            return self.world.stores.ledger.look(self.stream.stream_id)
+            return self.context.stores.ledger.look(self.stream.stream_id)
         except ExactlyOnceError:
             words = ending.words if isinstance(ending, Ended) else None
             has_drained = words is not None and words.ending is Ending.DRAINED

@@ -18,6 +18,13 @@ from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.known_checks import went_back
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import new_token, observe, request_of
+from exactlyonce.reconcile.pass_context import (
+    Halted,
+    PassResult,
+    Waiting,
+    Watching,
+)
+from exactlyonce.reconcile.pass_step import PassStep
 from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.recorded import (
     checkpoint_after,
@@ -26,29 +33,22 @@ from exactlyonce.reconcile.recorded import (
     newer_epoch,
     verdict_of,
 )
-from exactlyonce.reconcile.step import Step
 from exactlyonce.reconcile.verdicts import Decision, FirstStart, Launch
-from exactlyonce.reconcile.world import (
-    Halted,
-    PassResult,
-    Waiting,
-    Watching,
-)
 
 
-class Launching(Step):
+class Launching(PassStep):
     """The step of a pass that starts a driver."""
 
     def launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
         """Choose, record, raise, observe, decide, act: in this order."""
-        world, stream_id = self.world, self.stream.stream_id
-        world.attempts.check()
-        world.attempts.rehearse()
-        world.stores.ledger.prepare()
-        before = world.stores.ledger.look(stream_id)
+        context, stream_id = self.context, self.stream.stream_id
+        context.attempts.check()
+        context.attempts.rehearse()
+        context.stores.ledger.prepare()
+        before = context.stores.ledger.look(stream_id)
         if before is not None:
-            row, request = before.stream, request_of(self.stream, world.place.owner)
-            is_gone = row.owner != world.place.owner and world.place.owner_is_gone(row.owner)
+            row, request = before.stream, request_of(self.stream, context.place.owner)
+            is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
             foreign = before_the_raise(request, row, is_gone)
             if foreign is not None:
                 return self._leave_to_its_owner(status, version, Decision(foreign))
@@ -57,39 +57,39 @@ class Launching(Step):
             # It was given up before Spark was up, and came up before it was fenced: what it was made of is no bad update.
             status, version = self.write(status, version, **proven)
             return Waiting(
-                world.timing.now(), f"Attempt {status.attempt} did run Spark, so what it was made of is kept."
+                context.timing.now(), f"Attempt {status.attempt} did run Spark, so what it was made of is kept."
             )
         known = Epoch(0) if before is None else before.stream.epoch
         # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
-        attempt = Epoch(max(status.attempt, known, world.attempts.launcher.latest()) + 1)
+        attempt = Epoch(max(status.attempt, known, context.attempts.launcher.latest()) + 1)
         if known > status.attempt:
-            world.telling.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
+            context.telling.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         limit = still_needed(status.batch_limit, before, self.stream.spec.recovery)
         status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING, batch_limit=limit)
         self.reached("pass.attempt-recorded")
         ticket = new_token()
-        raised = raise_epoch(world.stores.ledger, self._new_stream(), attempt, ticket)
+        raised = raise_epoch(context.stores.ledger, self._new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
-        if world.place.in_pod():
+        if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
-            world.stores,
-            request_of(self.stream, world.place.owner, records_of(limit), too_large_of(limit)),
+            context.stores,
+            request_of(self.stream, context.place.owner, records_of(limit), too_large_of(limit)),
             attempt,
-            predecessor_of(raised.before, status, world.attempts.launcher),
-            world.place.owner_is_gone,
+            predecessor_of(raised.before, status, context.attempts.launcher),
+            context.place.owner_is_gone,
             known_of(status.progress),
         )
         decision = decide(seen)
         self.reached("pass.observed")
         gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
         if gone_back is not None:
-            world.telling.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
+            context.telling.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
         starts_over = isinstance(decision.verdict, FirstStart)
         life = life_after(decision, seen.ledger, status)
         driver: dict[str, object] = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
-            "checkpoint": checkpoint_after(decision, seen.ledger, world.stores.checkpoints.location),
+            "checkpoint": checkpoint_after(decision, seen.ledger, context.stores.checkpoints.location),
             **life,
         }
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
@@ -98,7 +98,7 @@ class Launching(Step):
         status, version = self._record_verdict(status, version, decision, attempt, told)
         self.reached("pass.verdict-recorded")
         for action in decision.actions:
-            act(world.stores, stream_id, attempt, action)
+            act(context.stores, stream_id, attempt, action)
             self.reached("pass.acted")
         if decision.halts:
             self.write(status, version, phase=Phase.HALTED)
@@ -106,7 +106,7 @@ class Launching(Step):
         if not at_once:
             self.write(status, version, **driver)
         self.reached("pass.driver-recorded")
-        world.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
+        context.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
         return Watching(attempt)
 
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
@@ -119,13 +119,13 @@ class Launching(Step):
         self, status: StreamStatus, version: str, raised: Raised, plan: str | None, ticket: str
     ) -> PassResult:
         """The driver's pod reconciles, which reaches the checkpoint, and starts the driver or not; its word follows."""
-        world, attempt, row = self.world, Epoch(status.attempt), raised.before
-        is_gone = row is not None and row.owner != world.place.owner and world.place.owner_is_gone(row.owner)
+        context, attempt, row = self.context, Epoch(status.attempt), raised.before
+        is_gone = row is not None and row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
         brief = Brief(
             self.stream,
-            world.place.owner,
+            context.place.owner,
             row.owner if row is not None and is_gone else None,
-            predecessor_of(row, status, world.attempts.launcher),
+            predecessor_of(row, status, context.attempts.launcher),
             ticket,
             known_of(status.progress),
             records_of(status.batch_limit),
@@ -136,21 +136,23 @@ class Launching(Step):
         message = f"Attempt {attempt} reconciles in its pod, which reaches the checkpoint."
         self.write(status, version, driver=driver, message=message)
         self.reached("pass.driver-recorded")
-        world.attempts.launcher.start(attempt, Orders(ticket, brief.render(), order_of(status.batch_limit)))
+        context.attempts.launcher.start(attempt, Orders(ticket, brief.render(), order_of(status.batch_limit)))
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:
         """What the stream's row says when the raise makes it; the token is this very pass's."""
-        world = self.world
-        return NewStream(self.stream.stream_id, new_token(), world.place.owner, world.stores.ledger.database_identity())
+        context = self.context
+        return NewStream(
+            self.stream.stream_id, new_token(), context.place.owner, context.stores.ledger.database_identity()
+        )
 
     def _record_verdict(
         self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch, driver: Mapping[str, object]
     ) -> tuple[StreamStatus, str]:
-        verdict = verdict_of(decision, attempt, self.world.timing.now())
+        verdict = verdict_of(decision, attempt, self.context.timing.now())
         changes = {"phase": Phase.LAUNCHING, "message": verdict.reason, "verdict": verdict, **driver}
         written = self.write(status, version, **changes)
-        self.world.telling.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
+        self.context.telling.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
         return written
 
 

@@ -22,13 +22,10 @@ from exactlyonce.reconcile.bad_update import after_refusal, after_running, was_u
 from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings
 from exactlyonce.reconcile.launching import Launching
-from exactlyonce.reconcile.progress import checkpoint_of, progress_of
-from exactlyonce.reconcile.recorded import has_verdict, is_replaced, with_pod
-from exactlyonce.reconcile.restart import after_trouble
-from exactlyonce.reconcile.step import Step
-from exactlyonce.reconcile.world import (
+from exactlyonce.reconcile.pass_context import (
     Done,
     Halted,
+    PassContext,
     PassResult,
     Report,
     StatusConflict,
@@ -36,12 +33,16 @@ from exactlyonce.reconcile.world import (
     Waiting,
     Wanted,
     Watching,
-    World,
 )
+from exactlyonce.reconcile.pass_step import PassStep
+from exactlyonce.reconcile.progress import checkpoint_of, progress_of
+from exactlyonce.reconcile.recorded import has_verdict, is_replaced, with_pod
+from exactlyonce.reconcile.restart import after_failure
 
 __all__ = [
     "Done",
     "Halted",
+    "PassContext",
     "PassResult",
     "Report",
     "StatusConflict",
@@ -50,16 +51,15 @@ __all__ = [
     "Waiting",
     "Wanted",
     "Watching",
-    "World",
 ]
 
 
 class StreamLoop:
     """The passes of one stream."""
 
-    def __init__(self, stream: Stream, world: World) -> None:
-        self._step = Step(stream, world)
-        self._launching, self._endings = Launching(stream, world), Endings(stream, world)
+    def __init__(self, stream: Stream, context: PassContext) -> None:
+        self._step = PassStep(stream, context)
+        self._launching, self._endings = Launching(stream, context), Endings(stream, context)
         self._is_over = False
 
     @property
@@ -76,26 +76,26 @@ class StreamLoop:
         try:
             return self._pass(wanted, plan)
         except (EpochOvertaken, PositionsMoved, StatusConflict) as problem:
-            self._step.world.telling.troubled(problem)
-            return Waiting(self._step.world.timing.now(), str(problem))
+            self._step.context.telling.troubled(problem)
+            return Waiting(self._step.context.timing.now(), str(problem))
         except (Unreachable, OutcomeUnknown, LaunchFailed) as problem:
-            self._step.world.telling.troubled(problem)
+            self._step.context.telling.troubled(problem)
             # An act whose answer was lost may have taken effect; the next pass looks again, with a newer epoch.
             return self._back_off(problem)
         except Refused as problem:
-            self._step.world.telling.troubled(problem)
-            if isinstance(problem, RefusedOutside) and self._step.world.place.asks_again:
+            self._step.context.telling.troubled(problem)
+            if isinstance(problem, RefusedOutside) and self._step.context.place.asks_again:
                 return self._back_off(problem)
             return self._halt(problem)
 
     def _pass(self, wanted: Wanted, plan: str | None) -> PassResult:
-        status, version = self._step.world.statuses.read()
+        status, version = self._step.context.statuses.read()
         if status.phase is Phase.HALTED:
             return Halted(status.message)
         if status.phase is Phase.COMPLETED:
             return Done(completed=True)
         attempt = Epoch(status.attempt)
-        state = self._step.world.attempts.launcher.look(attempt) if attempt else NeverStarted()
+        state = self._step.context.attempts.launcher.look(attempt) if attempt else NeverStarted()
         self._is_over = not isinstance(state, Running)
         match state:
             case Running():
@@ -115,8 +115,8 @@ class StreamLoop:
                     status, version, phase=Phase.SUSPENDED, message="The stream is at rest, as it is asked to be."
                 )
             return Done(completed=False)
-        retry_at = status.trouble.retry_at
-        if retry_at is not None and retry_at > self._step.world.timing.now():
+        retry_at = status.consecutive_failures.retry_at
+        if retry_at is not None and retry_at > self._step.context.timing.now():
             return Waiting(retry_at, status.message)
         return self._launching.launch(status, version, plan)
 
@@ -128,15 +128,15 @@ class StreamLoop:
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
         if wanted is Wanted.REST or is_replaced(status, plan):
             if wanted is Wanted.RUN:
-                self._step.world.attempts.check()  # a driver that does its work is not ended for one that cannot be made
+                self._step.context.attempts.check()  # a driver that does its work is not ended for one that cannot be made
             why = "the stream is to rest" if wanted is Wanted.REST else "its resource has changed"
             message = f"Attempt {attempt} ends after the batch in hand: {why}."
             asked_before = status.phase is Phase.DRAINING
             self._step.write_changed(status, version, {**changes, "phase": Phase.DRAINING, "message": message})
             if not asked_before:
-                self._step.world.telling.report("Draining", message)
+                self._step.context.telling.report("Draining", message)
             self._step.reached("drain.recorded")
-            self._step.world.attempts.launcher.drain(attempt)
+            self._step.context.attempts.launcher.drain(attempt)
             self._step.reached("drain.asked")
             return Watching(attempt, state.gives_up_at)
         hangs = state.hangs or _known_to_hang(status)
@@ -148,7 +148,7 @@ class StreamLoop:
         elif status.phase is not Phase.DRAINING:
             changes |= {"phase": Phase.RUNNING, "message": state.idle_because or f"Attempt {attempt} runs."}
             if state.idle_because is not None and not _is_idle(status):
-                self._step.world.telling.report(NO_EXECUTOR, state.idle_because)
+                self._step.context.telling.report(NO_EXECUTOR, state.idle_because)
         self._step.write_changed(status, version, changes)
         self._step.reached("pass.running-recorded")
         return Watching(attempt, state.gives_up_at)
@@ -166,9 +166,9 @@ class StreamLoop:
         told = {"driver": known.model_copy(update={"no_progress": why}), "phase": Phase.RUNNING, "message": why}
         self._step.write_changed(status, version, {**changes, **told})
         if not told_before:
-            self._step.world.telling.report(NO_PROGRESS, why)
+            self._step.context.telling.report(NO_PROGRESS, why)
         self._step.reached("hang.recorded")
-        self._step.world.attempts.launcher.kill(attempt)
+        self._step.context.attempts.launcher.kill(attempt)
         self._step.reached("hang.killed")
         return Watching(attempt, state.gives_up_at)
 
@@ -178,9 +178,9 @@ class StreamLoop:
         if status.driver is not None and status.driver.attempt == status.attempt:
             shown = with_pod(status.driver, state.pod)
             changes["driver"] = shown.model_copy(update={"idle_because": state.idle_because})
-        if self._step.world.timing.look_is_due():
+        if self._step.context.timing.look_is_due():
             try:
-                view = (self._step.world.timing.glance or self._step.world.stores.ledger.look)(
+                view = (self._step.context.timing.glance or self._step.context.stores.ledger.look)(
                     self._step.stream.stream_id
                 )
             except ExactlyOnceError:
@@ -201,28 +201,30 @@ class StreamLoop:
         """Something did not answer: nothing is known, so nothing is decided; try again later."""
         reason = str(problem)
         try:
-            status, version = self._step.world.statuses.read()
-            step = after_trouble(status.trouble, self._step.stream.spec.recovery, self._step.world.timing.now())
+            status, version = self._step.context.statuses.read()
+            step = after_failure(
+                status.consecutive_failures, self._step.stream.spec.recovery, self._step.context.timing.now()
+            )
             runs = status.phase is Phase.RUNNING and not self._is_over
             phase = Phase.RUNNING if runs else Phase.BACKING_OFF
-            changes = {"phase": phase, "message": reason, "trouble": step.trouble}
+            changes = {"phase": phase, "message": reason, "consecutive_failures": step.consecutive_failures}
             self._step.write(
-                status, version, **changes, **after_refusal(status, problem, self._step.world.timing.now())
+                status, version, **changes, **after_refusal(status, problem, self._step.context.timing.now())
             )
         except StatusConflict as conflict:
-            return Waiting(self._step.world.timing.now(), str(conflict))
-        self._step.world.telling.report("BackingOff", reason)
+            return Waiting(self._step.context.timing.now(), str(conflict))
+        self._step.context.telling.report("BackingOff", reason)
         return Waiting(step.at, reason)
 
     def _halt(self, problem: Exception) -> PassResult:
         reason = str(problem)
         try:
-            status, version = self._step.world.statuses.read()
-            told = after_refusal(status, problem, self._step.world.timing.now())
+            status, version = self._step.context.statuses.read()
+            told = after_refusal(status, problem, self._step.context.timing.now())
             self._step.write(status, version, phase=Phase.HALTED, message=reason, **told)
         except StatusConflict as conflict:
-            return Waiting(self._step.world.timing.now(), str(conflict))
-        self._step.world.telling.report("Halted", reason)
+            return Waiting(self._step.context.timing.now(), str(conflict))
+        self._step.context.telling.report("Halted", reason)
         return Halted(reason)
 
 

@@ -18,7 +18,7 @@ _MOST_KEYS = 10_000
 
 
 @dataclass
-class Pace:
+class RateLimit:
     """Says that something is due, for each key at most once in `seconds`; for several threads.
 
     What it has forgotten is due once too often, and nothing else depends on it.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from exactlyonce.api.spec import Recovery
-from exactlyonce.api.status import Trouble
+from exactlyonce.api.status import ConsecutiveFailures
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
 from exactlyonce.positions.ranges import BatchNumber
@@ -21,7 +21,7 @@ class Restart:
     """Reconcile and start the next driver at `at`."""
 
     at: datetime
-    trouble: Trouble
+    consecutive_failures: ConsecutiveFailures
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class HaltStream:
     """Stop until a person has acted; `reason` says on what."""
 
     reason: str
-    trouble: Trouble
+    consecutive_failures: ConsecutiveFailures
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def after_ending(
     landed_at_start: BatchNumber | None,
     landed_now: BatchNumber | None,
     in_progress: BatchNumber | None,
-    trouble: Trouble,
+    consecutive_failures: ConsecutiveFailures,
     recovery: Recovery,
     now: datetime,
     note: str = "",
@@ -61,7 +61,7 @@ def after_ending(
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED):
         return Finished(completed=words.ending is Ending.COMPLETED)
     landed = landed_now is not None and landed_now != landed_at_start
-    counted = _count(trouble, landed, _failed_batch(words, ending, in_progress))
+    counted = _count(consecutive_failures, landed, _failed_batch(words, ending, in_progress))
     if words is not None and words.ending is Ending.REFUSED:
         return HaltStream(words.message, counted)
     if counted.batch_failures >= recovery.max_failures_per_batch:
@@ -80,14 +80,14 @@ def after_ending(
     return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
 
 
-def after_shrinking(trouble: Trouble, now: datetime) -> Restart:
+def after_shrinking(consecutive_failures: ConsecutiveFailures, now: datetime) -> Restart:
     """Return the step that follows a batch which was too large and is made smaller: at once, and nothing counts as failed."""
-    return Restart(now, trouble.model_copy(update={"batch": None, "batch_failures": 0, "retry_at": now}))
+    return Restart(now, consecutive_failures.model_copy(update={"batch": None, "batch_failures": 0, "retry_at": now}))
 
 
-def after_trouble(trouble: Trouble, recovery: Recovery, now: datetime) -> Restart:
+def after_failure(consecutive_failures: ConsecutiveFailures, recovery: Recovery, now: datetime) -> Restart:
     """Return when to try again after a pass that could not do its work because a store did not answer."""
-    counted = trouble.model_copy(update={"endings": trouble.endings + 1})
+    counted = consecutive_failures.model_copy(update={"endings": consecutive_failures.endings + 1})
     wait = min(recovery.backoff.initial * 2 ** min(counted.endings - 1, 20), recovery.backoff.max)
     return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
 
@@ -103,10 +103,12 @@ def _failed_batch(words: LastWords | None, ending: Ended | Gone, in_progress: Ba
     return None
 
 
-def _count(trouble: Trouble, landed: bool, failed: BatchNumber | None) -> Trouble:
-    endings = 1 if landed else trouble.endings + 1
+def _count(consecutive_failures: ConsecutiveFailures, landed: bool, failed: BatchNumber | None) -> ConsecutiveFailures:
+    endings = 1 if landed else consecutive_failures.endings + 1
     if failed is None:
-        kept = 0 if landed else trouble.batch_failures
-        return Trouble(endings=endings, batch=None if landed else trouble.batch, batch_failures=kept)
-    failures = trouble.batch_failures + 1 if trouble.batch == failed else 1
-    return Trouble(endings=endings, batch=failed, batch_failures=failures)
+        kept = 0 if landed else consecutive_failures.batch_failures
+        return ConsecutiveFailures(
+            endings=endings, batch=None if landed else consecutive_failures.batch, batch_failures=kept
+        )
+    failures = consecutive_failures.batch_failures + 1 if consecutive_failures.batch == failed else 1
+    return ConsecutiveFailures(endings=endings, batch=failed, batch_failures=failures)

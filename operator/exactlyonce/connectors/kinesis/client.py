@@ -27,7 +27,7 @@ from exactlyonce.connectors.kinesis.answers import (
     error_of,
     may_be_tried_again,
 )
-from exactlyonce.connectors.kinesis.pace import Clock, Pace, pause_seconds
+from exactlyonce.connectors.kinesis.pace import Clock, RateLimit, pause_seconds
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.errors import SourceRefused
 
@@ -102,7 +102,7 @@ class KinesisClient:
         self._connect = connect
         self._api: Any = None
         self._guard = threading.Lock()
-        self._pace = Pace(self.clock)
+        self._pace = RateLimit(self.clock)
         self._described: dict[str, tuple[float, StreamDescription]] = {}
 
     def describe(self, stream: str) -> StreamDescription:

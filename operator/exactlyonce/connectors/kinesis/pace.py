@@ -29,7 +29,7 @@ class Clock:
     chance: random.Random = field(default_factory=random.Random)
 
 
-class Pace:
+class RateLimit:
     """Lets calls of one kind to one shard through, five in any second; threads may share it."""
 
     def __init__(self, clock: Clock) -> None:

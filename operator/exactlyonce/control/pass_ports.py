@@ -12,24 +12,24 @@ from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.wakeups import Key
 from exactlyonce.launch.port import Launcher
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile.world import World
+from exactlyonce.reconcile.pass_context import PassContext
 
 
 @dataclass(frozen=True)
-class Parts:
+class PassPorts:
     """What a stream's loop works with, what an attempt would be made of, and how ended attempts are cleaned up.
 
     `introduce` lets this version of the resource be known where it is not yet, so that the stream is measured; it raises
-    `NotPutTogether` where it cannot be.
+    `StreamIncomplete` where it cannot be.
     """
 
-    world: World
+    context: PassContext
     plan: str
     clean_up: Callable[[Epoch, int], None]
     introduce: Callable[[], None] = lambda: None
 
 
-PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], Parts]
+PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], PassPorts]
 Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""What every step of a pass has: the stream, the world, and how the status is written."""
+"""What every step of a pass has: the stream, the context, and how the status is written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.crash_points import reached
-from exactlyonce.reconcile.world import World
+from exactlyonce.reconcile.pass_context import PassContext
 
 
 @dataclass(frozen=True)
-class Step:
+class PassStep:
     """One step of the passes over a stream."""
 
     stream: Stream
-    world: World
+    context: PassContext
 
     def reached(self, point: str) -> None:
         """Name a place between two effects, where a test may end the process."""
@@ -27,7 +27,7 @@ class Step:
         """Write the status with changes; return it with its new version."""
         changed = status.model_copy(update=changes)
         require_transition(status.phase, changed.phase, Writer.LOOP)
-        return changed, self.world.statuses.write(changed, version)
+        return changed, self.context.statuses.write(changed, version)
 
     def write_changed(self, status: StreamStatus, version: str, changes: Mapping[str, object]) -> None:
         """Write the status if any of the changes is one."""

@@ -21,12 +21,12 @@ from exactlyonce.control.bulkheads import Store
 from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach, source_in_reach
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
+from exactlyonce.control.incomplete import assembling, rehearsing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
 from exactlyonce.control.owners import owner_is_gone, owner_of
-from exactlyonce.control.pass_parts import Parts
-from exactlyonce.control.plans import driver_plan
-from exactlyonce.control.put_together import putting_together, rehearsing
+from exactlyonce.control.pass_ports import PassPorts
+from exactlyonce.control.resource_hashes import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.control.rollback import defaults_in_force, stream_made_of
 from exactlyonce.control.shared import Shared
@@ -43,7 +43,7 @@ from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.monitor.targets import Target, target_of
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.world import Attempts, Place, Telling, Timing, World
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from exactlyonce.schema.model import SecretRef, parse_duration
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
@@ -83,7 +83,7 @@ class Erasable:
 
 
 @dataclass(frozen=True)
-class ClusterParts:
+class StreamAssembly:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
     `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
@@ -109,10 +109,10 @@ class ClusterParts:
         document: Mapping[str, Any],
         statuses: ResourceStatus,
         report: Callable[[str, str], None],
-    ) -> Parts:
+    ) -> PassPorts:
         """Return the parts of a stream; its secrets are read when a store is asked for the first time.
 
-        What is missing, such as a secret or an image, is told by `NotPutTogether` from the first question to a store, from
+        What is missing, such as a secret or an image, is told by `StreamIncomplete` from the first question to a store, from
         the world's `check` and from `introduce`: never before the loop has looked at the driver.
         """
         spec, metadata = stream.spec, document["metadata"]
@@ -131,7 +131,7 @@ class ClusterParts:
             return manifests_of(resolve(stream, attempt, uid, defaults, orders))
 
         def check() -> None:
-            with putting_together():
+            with assembling():
                 manifests(Epoch(statuses.read()[0].attempt + 1), NO_ORDERS)
             _ = opening.opened
 
@@ -142,7 +142,7 @@ class ClusterParts:
 
         patience = replace(self.patience, start=spec.driver.start_timeout)
         launcher = self._launcher(document, manifests, patience)
-        world = World(
+        context = PassContext(
             stores,
             Attempts(launcher, check, rehearsing(lambda: launcher.rehearse(Epoch(statuses.read()[0].attempt + 1)))),
             statuses,
@@ -164,7 +164,7 @@ class ClusterParts:
             if not spec.spark_ui.enabled:
                 launcher.remove_service()
 
-        return Parts(world, driver_plan(spec), clean_up, introduce)
+        return PassPorts(context, driver_plan(spec), clean_up, introduce)
 
     def last_made(self, document: Mapping[str, Any]) -> Stream | None:
         """Return a stream as the spec of its latest attempt has it, with the metadata of today; None where it cannot be had.
@@ -195,7 +195,7 @@ class ClusterParts:
             Key(stream.metadata.namespace, stream.metadata.name),
         )
         secrets = functools.partial(self._secret, namespace)
-        with putting_together():
+        with assembling():
             address, source = self._ledger(spec, namespace), source_in_reach(spec.source, secrets)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.shared.bulkheads.store(name) for name in names)

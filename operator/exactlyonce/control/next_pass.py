@@ -31,7 +31,7 @@ def _seconds_until(moment: datetime) -> float:
     return max((moment - datetime.now(UTC)) / timedelta(seconds=1), 0.0)
 
 
-def next_look(result: PassResult, wanted: Wanted) -> Next:
+def next_pass(result: PassResult, wanted: Wanted) -> Next:
     """Return when a stream is to be looked at again after a pass that came to `result`."""
     match result:
         case Watching(until=until):

@@ -16,10 +16,10 @@ from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.connectors.object_log.spec import ObjectLogLedger
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.control.guarded_stores import GuardedLedger, Opened
-from exactlyonce.control.parts import ClusterParts
-from exactlyonce.control.pass_parts import Parts
-from exactlyonce.control.put_together import NotPutTogether
+from exactlyonce.control.incomplete import StreamIncomplete
+from exactlyonce.control.pass_ports import PassPorts
 from exactlyonce.control.resource_status import ResourceStatus
+from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image
@@ -89,7 +89,7 @@ def sized() -> list[SizedStore | None]:
 @pytest.fixture
 def put_together(
     secrets: Secrets, clock: Clock, watched: list[Target], sized: list[SizedStore | None]
-) -> Callable[..., Parts]:
+) -> Callable[..., PassPorts]:
     """Puts the parts of one pass together."""
     cluster: Any = secrets
 
@@ -97,9 +97,9 @@ def put_together(
         watched.append(target)
         sized.append(checkpoint)
 
-    parts = ClusterParts(cluster, PodDefaults("driver", Image("spark")), watch=watch, clock=clock)
+    parts = StreamAssembly(cluster, PodDefaults("driver", Image("spark")), watch=watch, clock=clock)
 
-    def made(resource: dict[str, Any] = RESOURCE) -> Parts:
+    def made(resource: dict[str, Any] = RESOURCE) -> PassPorts:
         render = lambda status, given: rendered(status, given, NOW)  # noqa: E731 - a word for the line below
         with_status = {**resource, "status": StreamStatus().to_document()}
         statuses = ResourceStatus(cluster, with_status, render, lambda: True)
@@ -109,10 +109,10 @@ def put_together(
 
 
 @pytest.fixture
-def introduced(put_together: Callable[..., Parts]) -> Callable[..., Parts]:
+def introduced(put_together: Callable[..., PassPorts]) -> Callable[..., PassPorts]:
     """As `put_together`, to the end of the pass."""
 
-    def made(resource: dict[str, Any] = RESOURCE) -> Parts:
+    def made(resource: dict[str, Any] = RESOURCE) -> PassPorts:
         parts = put_together(resource)
         parts.introduce()
         return parts
@@ -123,14 +123,14 @@ def introduced(put_together: Callable[..., Parts]) -> Callable[..., Parts]:
 NOW: Any = None
 
 
-def opened(parts: Parts) -> Opened:
+def opened(parts: PassPorts) -> Opened:
     """Return the stores of a pass, as the first question to one of them opens them."""
-    ledger = parts.world.stores.ledger
+    ledger = parts.context.stores.ledger
     assert isinstance(ledger, GuardedLedger)
     return ledger.opening.opened
 
 
-def password(parts: Parts) -> str:
+def password(parts: PassPorts) -> str:
     """Return the password that a pass would log in with."""
     ledger = opened(parts).ledger
     assert isinstance(ledger, PostgresLedger)
@@ -138,7 +138,7 @@ def password(parts: Parts) -> str:
 
 
 def test_a_pass_that_asks_no_store_reads_no_secret_but_the_first_one_over_a_resource_does(
-    introduced: Callable[..., Parts], secrets: Secrets, watched: list[Target]
+    introduced: Callable[..., PassPorts], secrets: Secrets, watched: list[Target]
 ) -> None:
     introduced()
     assert (sorted(secrets.reads), len(watched)) == (["lake", "warehouse"], 1)
@@ -151,7 +151,7 @@ def test_a_pass_that_asks_no_store_reads_no_secret_but_the_first_one_over_a_reso
 
 
 def test_a_pass_that_asks_a_store_reads_the_secrets_as_they_are_then(
-    put_together: Callable[..., Parts], secrets: Secrets
+    put_together: Callable[..., PassPorts], secrets: Secrets
 ) -> None:
     assert password(put_together()) == "old"
     parts = put_together()
@@ -163,7 +163,7 @@ def test_a_pass_that_asks_a_store_reads_the_secrets_as_they_are_then(
 
 
 def test_passes_with_the_same_secrets_share_one_ledger_and_another_password_is_another(
-    put_together: Callable[..., Parts], secrets: Secrets
+    put_together: Callable[..., PassPorts], secrets: Secrets
 ) -> None:
     first, second = opened(put_together()).ledger, opened(put_together()).ledger
     assert first is second
@@ -172,7 +172,7 @@ def test_passes_with_the_same_secrets_share_one_ledger_and_another_password_is_a
 
 
 def test_the_monitor_is_told_of_a_rotated_secret_after_a_while(
-    introduced: Callable[..., Parts], secrets: Secrets, clock: Clock, watched: list[Target]
+    introduced: Callable[..., PassPorts], secrets: Secrets, clock: Clock, watched: list[Target]
 ) -> None:
     introduced()
     secrets.kept["warehouse"]["password"] = "new"
@@ -181,31 +181,33 @@ def test_the_monitor_is_told_of_a_rotated_secret_after_a_while(
     assert [dict(target.ledger.parameters)["password"] for target in watched] == ["old", "new"]
 
 
-def test_a_missing_secret_is_told_before_any_store_is_asked(introduced: Callable[..., Parts], secrets: Secrets) -> None:
+def test_a_missing_secret_is_told_before_any_store_is_asked(
+    introduced: Callable[..., PassPorts], secrets: Secrets
+) -> None:
     del secrets.kept["lake"]
-    with pytest.raises(NotPutTogether, match="Secret shop/lake is not there; create it"):
+    with pytest.raises(StreamIncomplete, match="Secret shop/lake is not there; create it"):
         introduced()
     secrets.kept["lake"] = dict(LOGIN)
     introduced()
     parts = introduced()
     del secrets.kept["lake"]
-    with pytest.raises(NotPutTogether, match="Secret shop/lake is not there"):
-        parts.world.stores.ledger.prepare()
+    with pytest.raises(StreamIncomplete, match="Secret shop/lake is not there"):
+        parts.context.stores.ledger.prepare()
 
 
 def test_a_checkpoint_on_a_claim_is_reconciled_in_the_pod_and_never_looked_at_from_here(
-    put_together: Callable[..., Parts],
+    put_together: Callable[..., PassPorts],
 ) -> None:
     claim = {"volume": {"claimName": "lake", "path": "/checkpoints/orders"}}
     parts = put_together(changed(RESOURCE, {"spec.checkpoint": claim}))
-    assert parts.world.place.in_pod()
+    assert parts.context.place.in_pod()
     with pytest.raises(StoreUnreachable, match="reached by the stream's own pods only: it is on a volume"):
-        parts.world.stores.checkpoints.list("")
-    assert not put_together().world.place.in_pod()
+        parts.context.stores.checkpoints.list("")
+    assert not put_together().context.place.in_pod()
 
 
 def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_none_that_is_on_a_claim(
-    introduced: Callable[..., Parts], sized: list[SizedStore | None]
+    introduced: Callable[..., PassPorts], sized: list[SizedStore | None]
 ) -> None:
     parts = introduced()
     assert [None if store is None else store.location for store in sized] == ["s3a://lake/checkpoints/orders"]
@@ -218,18 +220,18 @@ def test_the_monitor_measures_a_checkpoint_with_the_store_that_passes_have_and_n
 
 
 def test_a_ledger_that_the_operator_may_not_reach_is_not_opened(
-    introduced: Callable[..., Parts], monkeypatch: pytest.MonkeyPatch
+    introduced: Callable[..., PassPorts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No stream of a sink that holds its ledger has one in a folder, so that one is put in its place."""
     log = ObjectLogLedger(location="s3a://lake/ledger")
     in_use = LedgerInUse("object_log", log, "spec.ledger.objectLog", log.folder)
-    monkeypatch.setattr("exactlyonce.control.parts.ledger_of", lambda spec: in_use)
+    monkeypatch.setattr("exactlyonce.control.stream_assembly.ledger_of", lambda spec: in_use)
     with pytest.raises(
-        NotPutTogether, match=r"may not read the ledger at s3a://lake/ledger: spec\.ledger\.objectLog names no"
+        StreamIncomplete, match=r"may not read the ledger at s3a://lake/ledger: spec\.ledger\.objectLog names no"
     ):
         introduced()
 
 
-def test_a_path_without_a_claim_is_refused_with_what_to_do(introduced: Callable[..., Parts]) -> None:
-    with pytest.raises(NotPutTogether, match=r"give checkpoint\.s3, or checkpoint\.volume with the claim"):
+def test_a_path_without_a_claim_is_refused_with_what_to_do(introduced: Callable[..., PassPorts]) -> None:
+    with pytest.raises(StreamIncomplete, match=r"give checkpoint\.s3, or checkpoint\.volume with the claim"):
         introduced(changed(RESOURCE, {"spec.checkpoint": {"local": {"path": "/checkpoints/orders"}}}))

@@ -43,11 +43,11 @@ class ClusterNotNamed(Refused):
     """There is no kubeconfig, or it has no such context."""
 
 
-class LookRefused(Refused):
+class ReadRefused(Refused):
     """The API server says that this person may not look, or that there is nothing to look at."""
 
 
-class LogNotYet(LookRefused):
+class LogNotYet(ReadRefused):
     """The container has not started, so that there is no log yet."""
 
 
@@ -67,14 +67,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class ClusterLook:
+class ClusterReader:
     """One cluster as a kubeconfig names it; `namespace` is the one of its context."""
 
     api: client.ApiClient
     namespace: str
 
     @classmethod
-    def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> ClusterLook:
+    def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> ClusterReader:
         """Return the cluster that kubectl would use with the same options, or the one that this pod runs in.
 
         Raises:
@@ -95,7 +95,7 @@ class ClusterLook:
         return cls(api, chosen["context"].get("namespace") or "default")
 
     @classmethod
-    def _of_this_pod(cls, problem: Exception) -> ClusterLook:
+    def _of_this_pod(cls, problem: Exception) -> ClusterReader:
         tools: Any = config
         try:
             tools.load_incluster_config()
@@ -109,7 +109,7 @@ class ClusterLook:
         """Return the streams of a namespace, or of all, in the order of their names.
 
         Raises:
-            LookRefused, ClusterSilent: if they cannot be listed.
+            ReadRefused, ClusterSilent: if they cannot be listed.
         """
         custom: Any = client.CustomObjectsApi(self.api)
         where = "in any namespace" if namespace is None else f"in namespace {namespace}"
@@ -129,7 +129,7 @@ class ClusterLook:
         """Return one stream.
 
         Raises:
-            LookRefused, ClusterSilent: if it is not there or cannot be read.
+            ReadRefused, ClusterSilent: if it is not there or cannot be read.
         """
         custom: Any = client.CustomObjectsApi(self.api)
         found = _asked(
@@ -162,7 +162,7 @@ class ClusterLook:
         """Change fields of the spec of the very generation that was read, and return the stream; None where it has changed.
 
         Raises:
-            LookRefused, ClusterSilent: if this person may not, the API server does not take it, or nobody answers.
+            ReadRefused, ClusterSilent: if this person may not, the API server does not take it, or nobody answers.
         """
         metadata = stream["metadata"]
         namespace, name, generation = metadata["namespace"], metadata["name"], metadata["generation"]
@@ -189,7 +189,7 @@ class ClusterLook:
         """Return the pods of a namespace that have these labels.
 
         Raises:
-            LookRefused, ClusterSilent: if they cannot be listed.
+            ReadRefused, ClusterSilent: if they cannot be listed.
         """
         what = f"list pods in namespace {namespace}"
         return _answered(
@@ -201,7 +201,7 @@ class ClusterLook:
 
         Raises:
             LogNotYet: if the container has not started.
-            LookRefused, ClusterSilent: if it cannot be read, or not to its end.
+            ReadRefused, ClusterSilent: if it cannot be read, or not to its end.
         """
         what, right = f"read the log of pod {namespace}/{pod}", f"get pods/log in namespace {namespace}"
         try:
@@ -217,7 +217,7 @@ class ClusterLook:
         """Return the keys of a secret that a field of a stream names; those that are no text are left out.
 
         Raises:
-            LookRefused, ClusterSilent: if it is not there, or this person may not read it.
+            ReadRefused, ClusterSilent: if it is not there, or this person may not read it.
         """
         what = f"read secret {namespace}/{name}, which {field} names"
         found = _answered(
@@ -238,13 +238,13 @@ def _answered(ask: Callable[[], _Found], what: str, right: str) -> _Found:
         raise ClusterSilent(f"Cannot {what}: {problem}") from None
 
 
-def _told(answer: Answered, what: str, right: str) -> LookRefused:
+def _told(answer: Answered, what: str, right: str) -> ReadRefused:
     """Turn an answer of the API server into a sentence that says which right is missing, where one is."""
     if answer.status in (UNAUTHORIZED, FORBIDDEN):
-        return LookRefused(f"You may not {what}; ask for the right to {right}.")
+        return ReadRefused(f"You may not {what}; ask for the right to {right}.")
     if answer.status == NOT_FOUND:
-        return LookRefused(f"Cannot {what}: it is not there.")
-    return LookRefused(f"Cannot {what}: the API server says: {answer}.")
+        return ReadRefused(f"Cannot {what}: it is not there.")
+    return ReadRefused(f"Cannot {what}: the API server says: {answer}.")
 
 
 def _asked(ask: Callable[[], Any], what: str) -> Any:
@@ -253,15 +253,15 @@ def _asked(ask: Callable[[], Any], what: str) -> Any:
     except ApiException as problem:
         match problem.status:
             case 404 if "list" in what:
-                raise LookRefused(
+                raise ReadRefused(
                     "This cluster knows no ExactlyOnceStreams; install the operator's chart first."
                 ) from None
             case 404:
-                raise LookRefused(
+                raise ReadRefused(
                     f"There is no such stream: cannot {what}. `exactlyonce status -A` shows all."
                 ) from None
             case 401 | 403:
-                raise LookRefused(f"You may not {what} ({problem.reason}); ask for get and list of {PLURAL}.") from None
+                raise ReadRefused(f"You may not {what} ({problem.reason}); ask for get and list of {PLURAL}.") from None
             case _:
                 raise ClusterSilent(
                     f"Cannot {what}: the API server answered {problem.status} {problem.reason}."

@@ -129,7 +129,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class World:
+class PassContext:
     """What a stream's loop works with."""
 
     stores: Stores

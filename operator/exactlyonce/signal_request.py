@@ -11,7 +11,7 @@ import select
 from contextlib import suppress
 
 
-class Ask:
+class SignalRequest:
     """Set once, by a signal handler or any thread; stays set. Its pipe lives as long as the process."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ Lack = ExactlyOnceError | LaunchFailed
 """What tells that something is missing: a secret that is not there, or the API server that refuses a pod."""
 
 
-class NotPutTogether(ExactlyOnceError):
+class StreamIncomplete(ExactlyOnceError):
     """Something that an attempt is made of is missing; `problem` says what."""
 
     def __init__(self, problem: Lack) -> None:
@@ -21,12 +21,12 @@ class NotPutTogether(ExactlyOnceError):
 
 
 @contextmanager
-def putting_together() -> Iterator[None]:
+def assembling() -> Iterator[None]:
     """Tell every error of the block as something that the stream lacks."""
     try:
         yield
     except ExactlyOnceError as problem:
-        raise NotPutTogether(problem) from problem
+        raise StreamIncomplete(problem) from problem
 
 
 def rehearsing(rehearse: Callable[[], None]) -> Callable[[], None]:
@@ -39,6 +39,6 @@ def rehearsing(rehearse: Callable[[], None]) -> Callable[[], None]:
         try:
             rehearse()
         except NotCreated as problem:
-            raise NotPutTogether(problem) from problem
+            raise StreamIncomplete(problem) from problem
 
     return rehearsed

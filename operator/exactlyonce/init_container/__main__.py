@@ -1,4 +1,4 @@
-"""`python3 -m exactlyonce.reconciler`: reconcile one attempt of one stream. Started by the operator, never by hand."""
+"""`python3 -m exactlyonce.init_container`: reconcile one attempt of one stream. Started by the operator, never by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.observe import Stores
 
-log = logging.getLogger("exactlyonce.reconciler")
+log = logging.getLogger("exactlyonce.init_container")
 
 
 class BriefUnreadable(Refused):
@@ -28,7 +28,7 @@ class BriefUnreadable(Refused):
 
 def main() -> int:
     """Reconcile, leave the word and return the exit status: 0 lets the driver's container start, and nothing else does."""
-    parser = argparse.ArgumentParser(prog="python3 -m exactlyonce.reconciler", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m exactlyonce.init_container", description=__doc__)
     parser.add_argument("--brief", type=Path, required=True, help="what the operator knows (JSON)")
     parser.add_argument("--epoch", type=int, required=True, help="the attempt's epoch")
     parser.add_argument("--word", type=Path, required=True, help="the file that takes what came of it")
