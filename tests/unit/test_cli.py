@@ -121,9 +121,12 @@ def test_valid_streams_are_named_and_other_documents_passed_over(tmp_path: Path)
     )  # fmt: skip
 
 
-def test_the_example_is_valid() -> None:
-    example = Path(__file__).parents[2] / "examples" / "orders.yaml"
-    assert run("validate", example).exit_code == 0
+@pytest.mark.parametrize(
+    "example", sorted((Path(__file__).parents[2] / "examples").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_each_example_is_valid(example: Path) -> None:
+    result = run("validate", example)
+    assert result.exit_code == 0, result.output
 
 
 def unreadable(folder: Path) -> Iterator[tuple[Path, str]]:
