@@ -116,7 +116,10 @@ class ObjectLog:
             else:
                 self._known = fold
                 return fold  # another thread may have set what is known since
-        raise problem or StoreUnreachable(f"{self.location} changes faster than it can be read.")
+        raise problem or StoreUnreachable(
+            f"The object log at {self.location} was pruned each time while it was read; it is read again later. "
+            "If this goes on, look for something other than its stream that writes there."
+        )
 
     def append(self, fold: Fold, changes: Changes) -> None:
         """Make these changes of the state of `fold` the next entry.
