@@ -246,7 +246,7 @@ def test_an_object_that_is_larger_than_any_of_ours_is_not_read_and_told_by_name(
     ):
         with pytest.raises(
             FileTooLarge,
-            match=f"{location}/large has more than the 1000 bytes that a file of a checkpoint or a ledger may have",
+            match=f"{location}/large has more than the 1000 bytes that such a file may have, so no driver wrote it",
         ):
             act()
     assert len(S3LogStore(location, service_of(s3)).read("large")) == 1001

@@ -236,8 +236,8 @@ class S3LogStore:
             if most_bytes is not None and len(content) > most_bytes:
                 body.close()
                 raise FileTooLarge(
-                    f"{self._location}/{path} has more than the {most_bytes} bytes that such a file of a checkpoint or "
-                    "a ledger may have, so no driver wrote it; remove it, or restore the original from a backup."
+                    f"{self._location}/{path} has more than the {most_bytes} bytes that such a file may have, so no driver "
+                    "wrote it; remove it, or restore the original from a backup."
                 )
         return bytes(content)
 
