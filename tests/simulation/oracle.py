@@ -13,7 +13,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
 from tests.simulation import former_life
 from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
 from tests.simulation.chaos import Chaos
@@ -254,7 +254,8 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
     """Records that the stream has not read: ranges that it says it lost, and what was before it began in a partition."""
     lost = {record for row in _lost_rows(world) for record in _records_of(world, row)}
     if _halted(world):
-        lost |= {record for row in _taken_rows(world) for record in _records_taken(world, row)}
+        taken = [(key, span) for row in _taken_rows(world) for key, span in row.ranges.items()]
+        lost |= {record for key, span in taken for record in _records_in(world, key, span)}
     start = _first_positions(world)
     before = {world.topic.record(key, offset) for key, until in start.items() for offset in range(until)}
     return lost | before | {record for record in world.unasked if not world.database.tables.target[record]}
@@ -311,17 +312,12 @@ def _taken_rows(world: SimulatedWorld) -> list[BatchRow]:
     return [row for row in rows if row.status is BatchStatus.TAKEN and row.batch >= first_batch(world)]
 
 
-def _records_taken(world: SimulatedWorld, row: BatchRow) -> set[Hashable]:
-    return {
-        world.topic.record(key, offset)
-        for key, span in row.ranges.items()
-        for offset in range(span.from_offset, span.until_offset)
-    }
-
-
 def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
-    offsets = range(row.from_offset, row.until_offset)
-    return {world.topic.record(row.partition, offset) for offset in offsets}
+    return _records_in(world, row.partition, OffsetRange(row.from_offset, row.until_offset))
+
+
+def _records_in(world: SimulatedWorld, key: Partition, span: OffsetRange) -> set[Hashable]:
+    return {world.topic.record(key, offset) for offset in range(span.from_offset, span.until_offset)}
 
 
 def _first_positions(world: SimulatedWorld) -> dict[Partition, int]:

@@ -113,7 +113,7 @@ class StreamAssembly:
         """Return the parts of a stream; its secrets are read when a store is asked for the first time.
 
         What is missing, such as a secret or an image, is told by `StreamIncomplete` from the first question to a store, from
-        the world's `check` and from `introduce`: never before the loop has looked at the driver.
+        the context's `check` and from `introduce`: never before the loop has looked at the driver.
         """
         spec, metadata = stream.spec, document["metadata"]
         key = Key(stream.metadata.namespace, stream.metadata.name)

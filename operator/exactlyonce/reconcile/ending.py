@@ -91,34 +91,18 @@ class Endings(PassStep):
                 return Waiting(context.timing.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
-                self.write(
-                    status,
-                    version,
-                    phase=phase,
-                    message=told,
-                    driver=driver,
-                    consecutive_failures=ConsecutiveFailures(),
-                )
+                none = ConsecutiveFailures()
+                self.write(status, version, phase=phase, message=told, driver=driver, consecutive_failures=none)
                 return Done(completed)
-            case HaltStream(reason=reason, consecutive_failures=consecutive_failures):
+            case HaltStream(reason=reason, consecutive_failures=failures):
                 self.write(
-                    status,
-                    version,
-                    phase=Phase.HALTED,
-                    message=reason,
-                    driver=driver,
-                    consecutive_failures=consecutive_failures,
+                    status, version, phase=Phase.HALTED, message=reason, driver=driver, consecutive_failures=failures
                 )
                 context.telling.report("Halted", reason)
                 return Halted(reason)
-            case Restart(at=at, consecutive_failures=consecutive_failures):
+            case Restart(at=at, consecutive_failures=failures):
                 self.write(
-                    status,
-                    version,
-                    phase=Phase.BACKING_OFF,
-                    message=told,
-                    driver=driver,
-                    consecutive_failures=consecutive_failures,
+                    status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, consecutive_failures=failures
                 )
                 return Waiting(at, told)
             case _:
