@@ -16,7 +16,7 @@ from exactlyonce.errors import StoreUnreachable
 from exactlyonce.monitor.checkpoints import INTERVAL_SECONDS, MOST_OBJECTS
 from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.targets import StreamKey
-from tests.unit.test_monitor import Brokers, Database, series_of, target
+from tests.unit.monitored_stores import Brokers, Database, series_of, target
 
 ORDERS = StreamKey("shop", "orders")
 OBJECTS, BYTES = "exactlyonce_checkpoint_objects", "exactlyonce_checkpoint_bytes"

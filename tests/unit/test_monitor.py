@@ -4,164 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
-from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.api.status import DriverStatus, Phase, Progress, StreamStatus, VerdictStatus
-from exactlyonce.assembly import ledger_address, source_address
-from exactlyonce.connectors.specs import Origins, SourceSpec
+from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.status import Phase
 from exactlyonce.control import metrics
-from exactlyonce.control.metrics import OperatorMetrics, store_of
-from exactlyonce.control.observer import Observer, progress_with_lag
-from exactlyonce.control.transitions import Happened, happened_between
-from exactlyonce.control.wakeups import Key
+from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.errors import LedgerUnreachable, SourceUnreachable
-from exactlyonce.ledger.connector import Landed, TableSize
-from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.monitor import series
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.monitor import Clients, Monitor
-from exactlyonce.monitor.snapshot import Snapshot, after_source_problem
-from exactlyonce.monitor.targets import Life, StreamKey, Target, target_of
-from exactlyonce.positions.ranges import BatchNumber, Partition
-from exactlyonce.reconcile.progress import RateLimit
-from exactlyonce.schema.model import SecretRef
-from exactlyonce.source.connector import Answer
-from exactlyonce.source.port import Bounds
+from exactlyonce.monitor.targets import Life, StreamKey
 from tests.resource_documents import document
-
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ORDERS = StreamKey("shop", "orders")
-ZERO = Partition("orders", 0)
-LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table")
-
-
-@dataclass
-class Brokers:
-    """A Kafka in memory, which counts what it is asked."""
-
-    latest: dict[str, int]
-    timestamp: float = NOON.timestamp() - 60
-    asked: list[str] = field(default_factory=list)
-    problem: Exception | None = None
-    closed: bool = False
-
-    def origins(self, specs: Collection[SourceSpec]) -> Origins:
-        self.asked.append("topics")
-        if self.problem is not None:
-            raise self.problem
-        return dict.fromkeys(self.latest, range(1))
-
-    def bounds(self, partitions: frozenset[Partition], *, committed_only: bool) -> Answer:
-        self.asked.append("bounds") if partitions else None
-        return Answer({key: Bounds(0, self.latest[key.origin]) for key in partitions}, {})
-
-    def timestamps(
-        self, positions: Mapping[Partition, int], *, committed_only: bool
-    ) -> Mapping[Partition, float | None]:
-        self.asked.append(f"{len(positions)} records")
-        return dict.fromkeys(positions, self.timestamp)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@dataclass
-class Database:
-    """A ledger in memory."""
-
-    landed_at: dict[str, int]
-    asked: int = 0
-    problem: Exception | None = None
-    held: threading.Event | None = None
-    closed: bool = False
-    asked_sizes: list[str] = field(default_factory=list)
-    sizes_problem: Exception | None = None
-
-    def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
-        self.asked += 1
-        if self.held is not None:
-            assert self.held.wait(60)
-        if self.problem is not None:
-            raise self.problem
-        number = BatchNumber(4)
-        return {
-            stream: Landed(number, NOON.timestamp(), number, {Partition(stream.split("/")[1], 0): at})
-            for stream, at in self.landed_at.items()
-            if stream in since
-        }
-
-    @property
-    def name(self) -> str:
-        return "db:5432/warehouse"
-
-    def sizes(self, schema: str) -> tuple[TableSize, ...]:
-        self.asked_sizes.append(schema)
-        if self.sizes_problem is not None:
-            raise self.sizes_problem
-        return (TableSize("batches", 8192 * len(self.asked_sizes), 4096),)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@dataclass
-class Clock:
-    """Time that the test lets pass."""
-
-    seconds: float = 1000
-
-    def now(self) -> float:
-        return self.seconds
-
-
-def measured(stream: Stream, secret: dict[str, str]) -> Target:
-    """Where a stream is measured, with this login for its ledger."""
-    login = {"warehouse": secret}
-
-    def secrets(reference: SecretRef | None) -> dict[str, str]:
-        return {} if reference is None else login[reference.name]
-
-    return target_of(stream, source_address(stream.spec.source, secrets), ledger_address(stream.spec, secrets))
-
-
-def target(name: str = "orders", brokers: str = "kafka:9092", database: str = "warehouse", **changes: Any) -> Target:
-    """A stream that reads the topic of its name."""
-    spec = {"spec.source.kafka": {"bootstrapServers": brokers, "topics": [name]}, **changes}
-    stream = parse_stream(document({"metadata.name": name, "metadata.namespace": "shop", **spec}), "the resource")
-    secret = {"host": "db", "dbname": database, "user": "u", "password": "hidden"}
-    return measured(stream, secret)
-
-
-def fleet(
-    brokers: Brokers, database: Database, *streams: str, told: Callable[[str], None] = lambda store: None
-) -> Monitor:
-    """A monitor of streams that share one Kafka and one database."""
-    monitor = Monitor(Clients(lambda key: brokers, lambda key: database), on_problem=told)
-    for name in streams:
-        monitor.watch(target(name))
-    return monitor
-
-
-def series_of(monitor: Monitor, *, leads: bool = True, partitions: bool = True) -> dict[str, dict[str, float]]:
-    """What a scrape gets: the value of each series by its labels."""
-    registry = CollectorRegistry()
-    registry.register(StreamCollector(monitor, lambda: leads, NOON.timestamp, partitions))
-    text = generate_latest(registry).decode()
-    found: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = [sample.labels[name] for name in LABELS if name in sample.labels]
-            found.setdefault(sample.name, {})["/".join(labels)] = sample.value
-    return found
+from tests.unit.monitored_stores import (
+    NOON,
+    ORDERS,
+    ZERO,
+    Brokers,
+    Clock,
+    Database,
+    fleet,
+    measured,
+    series_of,
+    target,
+)
 
 
 def test_a_thousand_streams_of_one_store_are_asked_about_in_one_question() -> None:
@@ -407,159 +275,3 @@ def test_every_series_that_is_told_is_exported_by_that_name() -> None:
     }
     told = {it.name for it in (*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL)}
     assert {name for name in exported if not name.endswith("_created")} == told
-
-
-def status(attempt: int = 1, **changes: Any) -> StreamStatus:
-    return StreamStatus(attempt=attempt, **changes)
-
-
-def verdict(attempt: int, at: datetime = NOON) -> VerdictStatus:
-    return VerdictStatus(kind="Resume", reason="all agree", attempt=attempt, at=at)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "happened"),
-    [
-        (status(1), status(2), Happened(attempt=2)),
-        (status(2), status(2, verdict=verdict(2)), Happened(verdict="Resume")),
-        (status(2, verdict=verdict(2)), status(2, verdict=verdict(2), message="more"), Happened()),
-        (
-            status(2, verdict=verdict(2)),
-            status(2, verdict=verdict(2, NOON + timedelta(seconds=9))),
-            Happened(verdict="Resume"),
-        ),
-        (
-            status(2, driver=DriverStatus(attempt=2)),
-            status(2, driver=DriverStatus(attempt=2, ended="OutOfMemory")),
-            Happened(ending="OutOfMemory"),
-        ),
-        (
-            status(2, driver=DriverStatus(attempt=2, ended="Lost")),
-            status(2, driver=DriverStatus(attempt=2, ended="Lost"), message="more"),
-            Happened(),
-        ),
-        (status(2, phase=Phase.RUNNING), status(2, phase=Phase.HALTED, message="why"), Happened(halt="Refused")),
-        (status(2, phase=Phase.LAUNCHING), status(2, phase=Phase.RUNNING), Happened(runs=True)),
-        (
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=4)),
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=5, committed_at=NOON)),
-            Happened(first_batch_at=NOON),
-        ),
-        (
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=5)),
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=6, committed_at=NOON)),
-            Happened(),
-        ),
-    ],
-)
-def test_each_write_of_a_status_is_counted_for_what_it_says(
-    before: StreamStatus, after: StreamStatus, happened: Happened
-) -> None:
-    assert happened_between(before, after) == happened
-
-
-def values(registry: CollectorRegistry, name: str, **labels: str) -> float:
-    return registry.get_sample_value(name, labels) or 0.0
-
-
-def test_the_seconds_of_a_drivers_start_count_from_the_attempt_and_once() -> None:
-    registry, now = CollectorRegistry(), [1000.0]
-    counted = OperatorMetrics(registry, lambda: now[0])
-    counted.happened(ORDERS, Happened(attempt=3), status(3))
-    now[0] = 1002.0
-    counted.pod_created(ORDERS, 3)
-    counted.pod_created(ORDERS, 3)
-    counted.pod_created(ORDERS, 2)
-    now[0] = 1012.0
-    counted.happened(ORDERS, Happened(runs=True), status(3))
-    counted.happened(ORDERS, Happened(first_batch_at=datetime.fromtimestamp(1020, UTC)), status(3))
-    sums = {
-        until: (
-            values(registry, "exactlyonce_driver_start_seconds_sum", until=until),
-            values(registry, "exactlyonce_driver_start_seconds_count", until=until),
-        )
-        for until in ("pod_created", "running", "first_batch")
-    }
-    assert sums == {"pod_created": (2.0, 1.0), "running": (12.0, 1.0), "first_batch": (20.0, 1.0)}
-
-
-def test_each_error_is_counted_at_its_store() -> None:
-    registry = CollectorRegistry()
-    counted = OperatorMetrics(registry)
-    for problem in (SourceUnreachable("…"), LedgerUnreachable("…"), LedgerUnreachable("…"), ValueError("no store's")):
-        counted.troubled(problem)
-    counted.troubled(EpochOvertaken("…"))
-    assert values(registry, "exactlyonce_store_errors_total", store="source") == 1
-    assert values(registry, "exactlyonce_store_errors_total", store="ledger") == 2
-    assert values(registry, "exactlyonce_fence_refusals_total", whose="pass") == 1
-    assert store_of(ValueError()) is None
-
-
-def test_a_driver_that_was_fenced_is_a_refusal_of_the_fence() -> None:
-    registry = CollectorRegistry()
-    OperatorMetrics(registry).happened(ORDERS, Happened(ending="Fenced"), status(3))
-    assert values(registry, "exactlyonce_fence_refusals_total", whose="driver") == 1
-
-
-def snapshot_of(brokers: Brokers, database: Database) -> Snapshot:
-    monitor = fleet(brokers, database, "orders")
-    asyncio.run(monitor.round())
-    found = monitor.snapshot(ORDERS)
-    assert found is not None
-    return found
-
-
-def test_a_status_shows_what_was_measured() -> None:
-    found = snapshot_of(Brokers({"orders": 9}), Database({"shop/orders": 4}))
-    shown = progress_with_lag(Progress(batch=4), found, NOON)
-    assert (shown.batch, shown.lag_records, shown.lag_seconds, shown.lag_problem) == (4, 5, 60, None)
-    assert shown.oldest_record_at == NOON - timedelta(seconds=60)
-    caught_up = progress_with_lag(shown, snapshot_of(Brokers({"orders": 4}), Database({"shop/orders": 4})), NOON)
-    assert (caught_up.lag_records, caught_up.lag_seconds, caught_up.oldest_record_at) == (0, 0, None)
-
-
-def test_a_status_says_why_the_lag_is_not_known_and_keeps_what_another_operator_measured() -> None:
-    before = Progress(batch=4, lag_records=5, lag_seconds=60, oldest_record_at=NOON)
-    silent = after_source_problem(Snapshot(remembered_timestamp=NOON.timestamp()), "Kafka does not answer.")
-    shown = progress_with_lag(before, silent, NOON + timedelta(hours=1))
-    assert shown == before.model_copy(update={"lag_problem": "Kafka does not answer."})
-
-
-def test_a_status_is_not_written_for_an_age_that_is_nearly_the_same() -> None:
-    found = snapshot_of(Brokers({"orders": 9}), Database({"shop/orders": 4}))
-    shown = progress_with_lag(None, found, NOON)
-    assert progress_with_lag(shown, found, NOON + timedelta(seconds=5)) == shown
-    assert progress_with_lag(shown, found, NOON + timedelta(seconds=30)).lag_seconds == 90
-
-
-def test_a_status_gets_another_lag_at_most_every_ten_seconds() -> None:
-    brokers, database, now = Brokers({"orders": 9}), Database({"shop/orders": 4}), [0.0]
-    monitor = fleet(brokers, database, "orders")
-    observer = Observer(monitor, OperatorMetrics(CollectorRegistry()), lambda: NOON, RateLimit(lambda: now[0]))
-    key = Key(*ORDERS)
-    assert observer.with_lag(key, status()) == status(), "nothing was measured yet"
-    asyncio.run(monitor.round())
-    first = observer.with_lag(key, status())
-    assert first.progress is not None
-    assert first.progress.lag_records == 5
-    assert observer.with_lag(key, first) is first, "nothing has changed"
-    brokers.latest["orders"] = 30
-    asyncio.run(monitor.round())
-    assert observer.with_lag(key, first) is first, "it is too early"
-    now[0] = 10.0
-    second = observer.with_lag(key, first)
-    assert second.progress is not None
-    assert second.progress.lag_records == 26
-
-
-@pytest.mark.parametrize("order", [("seen", "watch"), ("watch", "seen")])
-def test_an_operator_that_takes_over_goes_on_with_the_age_that_the_status_shows(order: tuple[str, str]) -> None:
-    brokers = Brokers({"orders": 9}, problem=SourceUnreachable("Kafka does not answer."))
-    monitor = fleet(brokers, Database({"shop/orders": 4}))
-    observer = Observer(monitor, OperatorMetrics(CollectorRegistry()))
-    left = status(progress=Progress(oldest_record_at=NOON - timedelta(hours=2)))
-    for step in order:
-        observer.seen(Key(*ORDERS), left, has_driver=False) if step == "seen" else observer.watch(target("orders"))
-    asyncio.run(monitor.round())
-    found = series_of(monitor)["exactlyonce_stream_oldest_not_landed_timestamp_seconds"]
-    assert found == {"shop/orders": (NOON - timedelta(hours=2)).timestamp()}

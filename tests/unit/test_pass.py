@@ -6,18 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from exactlyonce.api.status import ConsecutiveFailures, DriverStatus, Phase, StreamStatus
-from exactlyonce.errors import OriginMissing, SourceUnreachable
-from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
-from exactlyonce.ledger.fence import Fenced, NewStream, claim_epoch, raise_epoch, release
-from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, DatabaseIdentity, Owner, StreamRow
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce.reconcile.launching import predecessor_of
+from exactlyonce.api.status import ConsecutiveFailures, Phase, StreamStatus
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.port import Ended, Gone
+from exactlyonce.ledger.fence import Fenced, claim_epoch
+from exactlyonce.ledger.rows import BatchRow, BatchStatus
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
-from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
-from tests.unit.passes import FIRST, KEYS, ME, SECOND, STREAM, Drivers, Machine, ended, started
+from tests.unit.passes import FIRST, KEYS, SECOND, STREAM, Machine, ended, started
 
 
 def test_a_driver_that_runs_is_left_alone() -> None:
@@ -222,147 +218,6 @@ def test_nothing_is_asked_of_anyone_before_the_next_attempt_is_due() -> None:
     assert machine.run_pass() == Watching(SECOND)
 
 
-def unreachable(*_: object) -> None:
-    raise SourceUnreachable("The brokers do not answer.")
-
-
-def missing(*_: object) -> None:
-    raise OriginMissing("There is no topic orders; create it.")
-
-
-def test_a_source_that_does_not_answer_decides_nothing() -> None:
-    machine = ended()
-    machine.topic.view = unreachable  # type: ignore[method-assign,assignment] # what a broker may do
-    for seconds in (10, 20):
-        due = machine.now + timedelta(seconds=seconds)
-        assert machine.run_pass() == Waiting(due, "The brokers do not answer.")
-        machine.now = due
-    assert machine.statuses.status.phase is Phase.BACKING_OFF
-    assert machine.statuses.status.verdict is not None
-    assert machine.statuses.status.verdict.kind == "FirstStart", "the one of the first attempt"
-    assert machine.reports == [("BackingOff", "The brokers do not answer.")] * 2
-
-
-def test_what_only_a_person_can_mend_halts_the_stream_with_that_sentence() -> None:
-    machine = ended()
-    machine.topic.view = missing  # type: ignore[method-assign,assignment] # what a broker may do
-    assert machine.run_pass() == Halted("There is no topic orders; create it.")
-    assert machine.statuses.status.phase is Phase.HALTED
-    assert machine.reports == [("Halted", "There is no topic orders; create it.")]
-
-
-def test_a_resource_that_names_anothers_stream_halts_and_fences_nobody() -> None:
-    machine = started()
-    before = machine.view()
-    copy = Machine()
-    copy.ledger, copy.owner, copy.owner_is_gone = machine.ledger, Owner("cluster-2", "uid-9"), False
-    copy.topic.view = missing  # type: ignore[method-assign,assignment] # it does not even reach the brokers
-    assert isinstance(copy.run_pass(), Halted)
-    status = copy.statuses.status
-    assert status.verdict is not None
-    assert (status.phase, status.verdict.kind) == (Phase.HALTED, "Contradiction")
-    assert "belongs to the resource" in status.message
-    assert machine.view() == before, "neither its epoch nor its claim has changed"
-
-
-def test_a_driver_that_somebody_else_has_drained_is_followed_by_another_and_never_at_rest() -> None:
-    machine = started()
-    machine.asks_again = True
-    machine.drivers.states[FIRST] = Ended("reaped", LastWords(Ending.DRAINED, "as asked"), "it ended")
-    assert isinstance(machine.run_pass(), Waiting)
-    assert machine.statuses.status.phase is Phase.PENDING
-    machine.run_until_a_driver_runs()
-
-
-def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer() -> None:
-    machine = ended()
-    machine.asks_again = True
-    view = machine.topic.view
-    machine.topic.view = missing  # type: ignore[method-assign,assignment] # what a broker may do
-    result = machine.run_pass()
-    assert isinstance(result, Waiting)
-    assert result.reason == "There is no topic orders; create it."
-    assert machine.statuses.status.phase is Phase.BACKING_OFF
-    machine.topic.view = view  # type: ignore[method-assign] # it is there again
-    machine.run_until_a_driver_runs()
-
-
-def test_a_ledger_that_does_not_answer_when_a_driver_has_ended_loses_no_ending() -> None:
-    machine = started()
-    machine.end(FIRST)
-    machine.database.up = False
-    assert isinstance(machine.run_pass(), Waiting)
-    assert machine.statuses.status.phase is Phase.BACKING_OFF, (
-        "a driver that has ended is not said to run, or to be ready"
-    )
-    machine.database.up = True
-    machine.run_pass()
-    assert [kind for kind, _ in machine.reports] == ["BackingOff", "Died"]
-
-
-def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() -> None:
-    machine = Machine()
-    machine.drivers.broken = True
-    result = machine.run_pass()
-    assert isinstance(result, Waiting)
-    assert result.reason == "There is no room for a driver."
-    machine.drivers.broken = False
-    assert machine.run_until_a_driver_runs() == SECOND
-
-
-@pytest.mark.parametrize("writes_before", range(2))
-def test_a_pass_that_meets_another_one_starts_over_and_starts_nothing(writes_before: int) -> None:
-    machine = ended()
-    left = writes_before
-
-    def meet() -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
-            machine.statuses.version += 1
-
-    machine.statuses.meanwhile = meet
-    assert machine.run_pass() == Waiting(machine.now, "the status was written meanwhile")
-    assert not any(effect.startswith("start") for effect in machine.effects)
-    machine.run_until_a_driver_runs()
-    machine.assert_launched_as_published()
-
-
-def test_a_pass_that_was_overtaken_in_the_ledger_starts_over_with_a_newer_attempt() -> None:
-    machine = ended()
-
-    def overtake() -> None:
-        machine.statuses.meanwhile = lambda: None
-        new = NewStream(STREAM, "t", ME, machine.database.identity)
-        raise_epoch(machine.ledger, new, Epoch(9))
-
-    machine.statuses.meanwhile = overtake
-    assert machine.run_pass() == Waiting(
-        machine.now, "The ledger holds epoch 9 of shop/orders; 2 is not newer."
-    )  # fmt: skip
-    assert machine.run_until_a_driver_runs() == Epoch(10)
-    assert machine.reports[0][0] == "NewerEpoch"
-    assert "epoch 9" in machine.reports[0][1]
-
-
-def test_a_lost_status_goes_on_after_the_ledgers_epoch_and_never_from_the_start() -> None:
-    machine = ended()
-    machine.statuses.status = StreamStatus()
-    assert machine.run_pass() == Watching(SECOND)
-    assert machine.stands() == (40, 30)
-    # Whether the driver of attempt 1 still writes is in the lost status: the launcher is asked again, live.
-    assert [kind for kind, _ in machine.reports] == ["NewerEpoch", "Resume"]
-
-
-def test_an_attempt_that_has_left_a_trace_is_not_taken_again_when_status_and_ledger_have_forgotten_it() -> None:
-    """Its last words would be taken for those of the new driver, which would never be started."""
-    machine = ended()
-    machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastWords(Ending.COMPLETED, "all has landed"), "")
-    machine.statuses.status = StreamStatus()
-    assert machine.run_pass() == Watching(Epoch(8))
-    assert isinstance(machine.drivers.look(Epoch(8)), Running)
-
-
 def test_a_verdict_that_halts_starts_nothing_and_is_said_again_without_another_look() -> None:
     machine = ended()
     machine.topic.topic_id = "id-2"
@@ -420,49 +275,3 @@ def test_a_driver_made_of_something_else_is_drained(runs_with: str | None, next_
     machine.run_pass(plan=runs_with)
     assert machine.run_pass(plan=next_one) == Watching(FIRST)
     assert machine.drivers.drained == ([FIRST] if drained else [])
-
-
-WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), writer=Epoch(3))
-KNOWS_PROOF = DriverStatus(attempt=3, ended="Died", proof="its container has terminated")
-
-
-@pytest.mark.parametrize(
-    ("row", "state", "driver", "predecessor"),
-    [
-        (None, NeverStarted(), None, NoPredecessor()),
-        (StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4)), NeverStarted(), None, NoPredecessor()),
-        (WRITER, Ended("it was reaped", None, ""), None, ProvenDead("it was reaped")),
-        (WRITER, NeverStarted(), KNOWS_PROOF, ProvenDead("its container has terminated")),
-        (WRITER, NeverStarted(), None, MayLive("nothing proves that the driver of attempt 3 ended")),
-        (
-            WRITER,
-            NeverStarted(),
-            KNOWS_PROOF.model_copy(update={"attempt": 2}),
-            MayLive("nothing proves that the driver of attempt 3 ended"),
-        ),
-        (
-            WRITER,
-            NeverStarted(),
-            KNOWS_PROOF.model_copy(update={"proof": None}),
-            MayLive("nothing proves that the driver of attempt 3 ended"),
-        ),
-        (WRITER, Running("here"), None, MayLive("nothing proves that the driver of attempt 3 ended")),
-        (WRITER, Gone("its node is lost"), None, MayLive("its node is lost")),
-    ],
-)
-def test_a_predecessor_is_dead_by_proof_only(
-    row: StreamRow | None, state: DriverState, driver: DriverStatus | None, predecessor: Predecessor
-) -> None:
-    drivers = Drivers(lambda name: None, {Epoch(3): state})
-    assert predecessor_of(row, StreamStatus(driver=driver), drivers) == predecessor
-
-
-def test_a_predecessor_that_said_that_it_has_stopped_is_dead_by_its_own_word() -> None:
-    machine = started()
-    permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
-    release(machine.ledger, permit)
-    with machine.ledger.transaction() as transaction:
-        row = transaction.lock_stream(STREAM, Lock.SHARE)
-    assert predecessor_of(row, StreamStatus(), machine.drivers) == ProvenDead(
-        "the driver of attempt 1 said that it has stopped"
-    )

@@ -21,8 +21,8 @@ from exactlyonce.launch.port import Gone, Running
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
 from tests.resource_documents import changed
+from tests.unit.monitored_stores import NOON, Brokers, Database, fleet
 from tests.unit.resource_in_memory import KEY, OneDriver, ServerInMemory, resource
-from tests.unit.test_monitor import NOON, Brokers, Database, fleet
 from tests.unit.test_stream_passes import passes, running
 
 ORDERS = Key("shop", "orders")
