@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient, kinesis_client
+from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient
+from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,

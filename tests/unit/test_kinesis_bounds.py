@@ -230,7 +230,7 @@ def test_the_login_is_that_of_the_secret_and_is_never_shown() -> None:
 
 def test_a_secret_without_a_login_is_refused_and_never_replaced_by_the_login_of_the_process() -> None:
     for secret in ({}, {"AWS_ACCESS_KEY_ID": "id"}):
-        with pytest.raises(SecretMissing, match=r"holds no .*AWS_SECRET_ACCESS_KEY"):
+        with pytest.raises(SecretMissing, match=r"has no .*AWS_SECRET_ACCESS_KEY"):
             SOURCE.address(WITH_SECRET, secret)
     without = KinesisSource.model_validate({"streamName": STREAM, "region": "eu-west-1"})
     assert not SOURCE.address(without, {}).has_login

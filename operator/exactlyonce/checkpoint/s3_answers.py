@@ -5,6 +5,8 @@ from __future__ import annotations
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 
+from exactlyonce.bounded_text import one_line
+
 MISSING = {"NoSuchKey", "404", "NotFound"}
 CONDITION_FAILED = {"PreconditionFailed", "412"}
 CONFLICTING = {"ConditionalRequestConflict", "409"}
@@ -12,12 +14,13 @@ NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 UNKNOWN_CONDITION = {"NotImplemented", "501"}
+_MOST_OF_CODE = 80
 
 
 def told_of(problem: ClientError, bucket: str) -> str:
     """Return what a service's refusal means for a person."""
     code = code_of(problem)
-    said = str(problem.response.get("Error", {}).get("Message", "")).rstrip(".")
+    said = one_line(problem.response.get("Error", {}).get("Message") or "")
     if problem.operation_name == "AssumeRoleWithWebIdentity":
         return (
             f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
@@ -48,9 +51,9 @@ def silence_of(problem: Exception) -> str:
             # The error holds the answer, which may be that of any server a tenant named.
             return "what answers is no S3 service"
         case _:
-            return " ".join(str(problem).split()).rstrip(".")
+            return one_line(str(problem))
 
 
 def code_of(problem: ClientError) -> str:
     """Return the code of a service's answer."""
-    return str(problem.response.get("Error", {}).get("Code", "?"))
+    return one_line(problem.response.get("Error", {}).get("Code") or "?", _MOST_OF_CODE)

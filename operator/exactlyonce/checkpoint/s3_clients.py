@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import boto3
 import botocore.config
 
+from exactlyonce.aws_clients import ClientsByAddress, new_client
 from exactlyonce.errors import SecretMissing
 
 _CONNECT_SECONDS, _TRIES = 5, 2
-_MOST_CLIENTS = 64
+_MOST_CERTIFICATES = 64
 
 
 @dataclass(frozen=True)
@@ -73,27 +71,16 @@ class S3Clients:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._made: OrderedDict[S3Service, Any] = OrderedDict()
+        self._made: ClientsByAddress[S3Service] = ClientsByAddress(_made_client)
 
     def get(self, service: S3Service) -> Any:
-        """Return the client of a service; the one that was used longest ago goes when there are too many."""
-        with self._guard:
-            if service not in self._made:
-                self._made[service] = _made_client(service)
-            self._made.move_to_end(service)
-            while len(self._made) > _MOST_CLIENTS:
-                self._made.popitem(last=False)
-            return self._made[service]
+        """Return the client of a service."""
+        return self._made.get(service)
 
     def forget_login(self, service: S3Service) -> None:
         """Let the next request look again for the login of this process, where the service has no other."""
         if not service.has_login:
-            with self._guard:
-                self._made.pop(service, None)
-
-
-CLIENTS = S3Clients()
+            self._made.forget(service)
 
 
 def _made_client(service: S3Service) -> Any:
@@ -108,8 +95,9 @@ def _made_client(service: S3Service) -> Any:
         response_checksum_validation="when_required",
     )
     certificate = login.get("ca.crt")
-    return (_session() if service.has_login else boto3.Session()).client(
+    return new_client(
         "s3",
+        has_login=service.has_login,
         endpoint_url=service.endpoint,
         region_name=service.region or ("us-east-1" if service.endpoint else None),
         aws_access_key_id=login.get("AWS_ACCESS_KEY_ID"),
@@ -120,16 +108,13 @@ def _made_client(service: S3Service) -> Any:
     )
 
 
-@lru_cache(maxsize=1)
-def _session() -> boto3.Session:
-    """One session for all clients with a login of their own: it holds the description of the service, megabytes of it."""
-    return boto3.Session()
-
-
-@lru_cache(maxsize=_MOST_CLIENTS)
+@lru_cache(maxsize=_MOST_CERTIFICATES)
 def _file_of(certificate: str) -> str:
     """Keep a CA's certificate as a file of this process; the client reads certificates from files only."""
     name = hashlib.sha256(certificate.encode()).hexdigest()[:16]
     with tempfile.NamedTemporaryFile("w", prefix=f"exactlyonce-ca-{name}-", suffix=".pem", delete=False) as file:
         file.write(certificate)
     return file.name
+
+
+CLIENTS = S3Clients()

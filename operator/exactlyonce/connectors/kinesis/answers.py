@@ -5,16 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from botocore.exceptions import (
+    BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    MetadataRetrievalError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
     ReadTimeoutError,
+    SSLError,
 )
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import ConnectionError as NoConnection
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceRefused, SourceUnreachable
 
 _THROTTLES = {
@@ -27,7 +34,13 @@ _THROTTLES = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
-_TRY_AGAIN = _THROTTLES | {"InternalFailure", "InternalFailureException", "InternalServerError", "ServiceUnavailable"}
+_TRY_AGAIN = _THROTTLES | {
+    "IDPCommunicationError",
+    "InternalFailure",
+    "InternalFailureException",
+    "InternalServerError",
+    "ServiceUnavailable",
+}
 _TRY_AGAIN_STATUS = {429, 500, 502, 503, 504}
 _NOT_ALLOWED = {"AccessDenied", "AccessDeniedException", "NotAuthorized", "UnauthorizedOperation"}
 _KMS = {
@@ -37,9 +50,8 @@ _KMS = {
     "KMSNotFoundException",
     "KMSOptInRequired",
 }
-_WRONG_LOGIN = {
-    "ExpiredToken",
-    "ExpiredTokenException",
+_EXPIRED_LOGIN = {"ExpiredToken", "ExpiredTokenException"}
+_WRONG_LOGIN = _EXPIRED_LOGIN | {
     "IncompleteSignature",
     "IncompleteSignatureException",
     "InvalidAccessKeyId",
@@ -51,9 +63,16 @@ _WRONG_LOGIN = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
+_SETTINGS = _NOT_ALLOWED | _KMS | _WRONG_LOGIN
+"""Codes that a person has to act upon, whatever the status of the answer is."""
 
+_SILENT = (NoConnection, HTTPClientError, IncompleteReadError, CredentialRetrievalError, MetadataRetrievalError)
+"""What the AWS library raises where nobody answered, or not to the end; all else is a matter of settings."""
 
-_FINAL = (NoCredentialsError, PartialCredentialsError, ParamValidationError, ResponseParserError)
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""What OpenSSL says of a server that is not trusted, or does not speak TLS."""
+
+_MOST_OF_CODE = 80
 
 
 class Throttled(SourceUnreachable):
@@ -62,6 +81,14 @@ class Throttled(SourceUnreachable):
 
 class LoginRefused(SourceRefused):
     """Kinesis does not accept the login, or there is none."""
+
+
+class LoginMissing(LoginRefused):
+    """There is no login, or one half of it."""
+
+
+class NotKinesis(SourceRefused):
+    """What answers at the endpoint is another kind of server."""
 
 
 class ShardMissing(OriginMissing):
@@ -98,9 +125,11 @@ class Asked:
 def may_be_tried_again(problem: Exception) -> bool:
     """Whether the same call may be answered in a moment; each call only reads."""
     if not isinstance(problem, ClientError):
-        return not isinstance(problem, _FINAL)
-    status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return code_of(problem) in _TRY_AGAIN or status in _TRY_AGAIN_STATUS
+        return isinstance(problem, _SILENT) and not _is_untrusted(problem)
+    code = code_of(problem)
+    if code in _SETTINGS:
+        return False
+    return code in _TRY_AGAIN or problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _TRY_AGAIN_STATUS
 
 
 def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
@@ -109,42 +138,90 @@ def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
         case ClientError():
             return _error_of_answer(problem, asked)
         case NoCredentialsError() | PartialCredentialsError():
-            return LoginRefused(
-                f"There is no login for {asked.place} to read stream {asked.stream}; name a secret in "
+            return LoginMissing(
+                f"There is no login with which to read stream {asked.stream} of {asked.place}; name a secret in "
                 "source.kinesis.secretRef, or give the service account a web identity."
             )
         case ParamValidationError():
             return SourceRefused(
-                f"{asked.stream!r} cannot be the name or ARN of a stream of {asked.place}; correct it."
+                f"{asked.stream!r} cannot be the name or ARN of a stream of {asked.place}; correct source.kinesis.streamName "
+                "or streamArn."
             )
-        case _:
+        case SSLError() if _is_untrusted(problem):
+            return SourceRefused(
+                f"{asked.place} cannot be asked for stream {asked.stream}: its certificate is not trusted, or it speaks no "
+                "TLS; correct source.kinesis.endpoint."
+            )
+        case BotoCoreError() if not isinstance(problem, _SILENT):
+            return SourceRefused(
+                f"No call of {asked.place} can be made for stream {asked.stream} ({type(problem).__name__}); correct "
+                "source.kinesis.region, endpoint, or the secret that secretRef names."
+            )
+        case BotoCoreError():
             return SourceUnreachable(f"{asked.place} did not answer for {asked.what}: {_silence_of(problem)}.")
+        case _:
+            return not_kinesis(problem, asked)
+
+
+def not_kinesis(problem: Exception, asked: Asked) -> NotKinesis:
+    """Return the error for an answer that is none of Kinesis'."""
+    match problem:
+        case KeyError():
+            what = f"its answer has no {one_line(problem.args[0], _MOST_OF_CODE)}"
+        case ValueError() | TypeError():
+            what = one_line(str(problem))
+        case _:
+            what = f"its answer cannot be read ({type(problem).__name__})"
+    return NotKinesis(
+        f"What answers {asked.action} of {asked.what} at {asked.place} is not Kinesis: {what}; correct source.kinesis.endpoint."
+    )
+
+
+def _is_untrusted(problem: Exception) -> bool:
+    return isinstance(problem, SSLError) and any(said in str(problem) for said in _UNTRUSTED)
 
 
 def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
     code, said = code_of(problem), _said(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
-        return LoginRefused(
-            f"The service account's web identity is not accepted for stream {asked.stream} ({said or code}); correct the "
-            "role that its annotation names, or whom that role trusts."
-        )
+        return _error_of_identity(problem, asked)
     error = _refused(code, said, asked) or _not_now(code, asked)
     if error is not None:
         return error
     if may_be_tried_again(problem):
         return SourceUnreachable(f"{asked.place} answered {code} for {asked.what} ({said or 'no more is said'}).")
+    if code.isdigit():  # the status of an answer that names no error, as all of Kinesis' do
+        return not_kinesis(ValueError(f"it answered {code} ({said or 'no more is said'})"), asked)
     return SourceRefused(f"{asked.place} refuses {asked.action} of {asked.what}: {code} ({said or 'no more is said'}).")
+
+
+def _error_of_identity(problem: ClientError, asked: Asked) -> ExactlyOnceError:
+    code, said = code_of(problem), _said(problem)
+    if may_be_tried_again(problem):
+        return SourceUnreachable(
+            f"AWS does not say now whether the service account's web identity is accepted for stream {asked.stream} of "
+            f"{asked.place}: it answered {code} ({said or 'no more is said'})."
+        )
+    return LoginRefused(
+        f"The service account's web identity is not accepted for stream {asked.stream} of {asked.place} ({said or code}); "
+        "correct the role that its annotation names, or whom that role trusts."
+    )
 
 
 def _refused(code: str, said: str, asked: Asked) -> ExactlyOnceError | None:
     if code in _KMS or (code in _NOT_ALLOWED and "kms:" in said):
         return SourceRefused(
             f"Stream {asked.stream} of {asked.place} is encrypted with a key that may not be used ({code}: {said}); grant the "
-            "login kms:Decrypt on that key, and see that it is enabled."
+            "login kms:Decrypt on that key, and make sure that the key is enabled."
         )
     if code in _NOT_ALLOWED:
         return SourceRefused(
-            f"The login may not call {asked.action} on stream {asked.stream} of {asked.place}; grant it that action."
+            f"The login may not call {asked.action} on stream {asked.stream} of {asked.place}; allow that in its IAM policy."
+        )
+    if code in _EXPIRED_LOGIN:
+        return LoginRefused(
+            f"The login for stream {asked.stream} of {asked.place} has expired ({code}); put a new one into the secret that "
+            "source.kinesis.secretRef names."
         )
     if code in _WRONG_LOGIN:
         return LoginRefused(
@@ -178,7 +255,7 @@ def _not_now(code: str, asked: Asked) -> ExactlyOnceError | None:
 def _missing(asked: Asked) -> OriginMissing:
     if asked.shard is not None:
         return ShardMissing(
-            f"{asked.place} lists shard {asked.shard} of stream {asked.stream} no more; its records have expired, or the "
+            f"{asked.place} no longer lists shard {asked.shard} of stream {asked.stream}; its records have expired, or the "
             "stream was deleted and created again."
         )
     return OriginMissing(
@@ -193,17 +270,14 @@ def _silence_of(problem: Exception) -> str:
             return "there is no connection; check source.kinesis.region and endpoint"
         case ReadTimeoutError():
             return "there is no answer in time"
-        case ResponseParserError():
-            # The error holds the answer, which may be that of any server that a tenant named.
-            return "what answers is not Kinesis; check source.kinesis.endpoint"
         case _:
             return f"the call failed ({type(problem).__name__})"
 
 
 def _said(problem: ClientError) -> str:
-    return str(problem.response.get("Error", {}).get("Message") or "").rstrip(".")
+    return one_line(problem.response.get("Error", {}).get("Message") or "")
 
 
 def code_of(problem: ClientError) -> str:
     """Return the code of Kinesis' answer."""
-    return str(problem.response.get("Error", {}).get("Code", "?"))
+    return one_line(problem.response.get("Error", {}).get("Code") or "?", _MOST_OF_CODE)

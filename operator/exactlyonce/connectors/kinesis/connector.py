@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
-from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient, kinesis_client
+from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
+from exactlyonce.connectors.kinesis.login import ID, KEY, TOKEN, KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import SourceSpec
-from exactlyonce.errors import SecretMissing
-
-_ID, _KEY, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 
 
 def kinesis_address(spec: KinesisSource, secret: Mapping[str, str]) -> KinesisAddress:
@@ -21,16 +20,7 @@ def kinesis_address(spec: KinesisSource, secret: Mapping[str, str]) -> KinesisAd
     Raises:
         SecretMissing: if the secret that the stream names holds no login, or one half of it.
     """
-    login = {key: value.strip() for key, value in secret.items() if value.strip()}
-    if spec.secret_ref is not None and not {_ID, _KEY} <= login.keys():
-        lacking = " and ".join(key for key in (_ID, _KEY) if key not in login)
-        raise SecretMissing(
-            f"The secret {spec.secret_ref.name} that source.kinesis.secretRef names holds no {lacking}; give {_ID} and {_KEY}, "
-            "or leave secretRef out to use the login of the process."
-        )
-    if spec.secret_ref is None:
-        return KinesisAddress(spec.where, spec.endpoint)
-    return KinesisAddress(spec.where, spec.endpoint, login[_ID], login[_KEY], login.get(_TOKEN))
+    return address_of(spec.where, spec.endpoint, None if spec.secret_ref is None else spec.secret_ref.name, secret)
 
 
 @dataclass(frozen=True)
@@ -42,13 +32,17 @@ class KinesisPlace:
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
-        """Region, service and login, which streams may share."""
+        """Region, service, login and account, which streams may share.
+
+        Streams of two accounts may have one name, so those that an ARN names are asked beside those of their own account.
+        """
         login = {
             "region": self.reached.region,
             "endpoint": self.reached.endpoint,
-            _ID: self.reached.access_key,
-            _KEY: self.reached.secret_key,
-            _TOKEN: self.reached.session_token,
+            ID: self.reached.access_key,
+            KEY: self.reached.secret_key,
+            TOKEN: self.reached.session_token,
+            "account": self.spec.account,
         }
         return tuple((name, value) for name, value in login.items() if value is not None)
 
@@ -60,7 +54,7 @@ class KinesisPlace:
     @property
     def has_login(self) -> bool:
         """Whether the stream's secret holds the login."""
-        return self.reached.access_key is not None
+        return self.reached.has_login
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the service."""
@@ -87,7 +81,7 @@ class KinesisConnector:
         """Return a service as the monitor asks it."""
         found = dict(key)
         address = KinesisAddress(
-            found["region"], found.get("endpoint"), found.get(_ID), found.get(_KEY), found.get(_TOKEN)
+            found["region"], found.get("endpoint"), found.get(ID), found.get(KEY), found.get(TOKEN)
         )
         return KinesisFleet(kinesis_client(address))
 

@@ -177,6 +177,11 @@ class KinesisSource(Model):
         return self.stream_arn.rpartition("/")[2]
 
     @property
+    def account(self) -> str | None:
+        """The account that `streamArn` names, with all that stands before it; None for that of the login."""
+        return None if self.stream_arn is None else self.stream_arn.rpartition(":")[0]
+
+    @property
     def where(self) -> str:
         """The region."""
         if self.region is not None:

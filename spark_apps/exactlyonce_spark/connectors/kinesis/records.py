@@ -18,7 +18,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
-from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient, kinesis_client
+from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.clients import following_client, kinesis_client
+from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.positions import from_text, to_text
 from exactlyonce.connectors.kinesis.reading import ShardReader, read_range
 from exactlyonce.errors import Refused
@@ -85,10 +87,29 @@ class Place:
         return told | ({} if self.secret is None else {"secret": self.secret})
 
     def client(self) -> KinesisClient:
-        """Return this process's client, with the login as it is mounted now."""
-        keys = {} if self.secret is None else read_mounted(Path(os.environ[SECRETS_FOLDER]), self.secret)
-        login = (keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY"), keys.get("AWS_SESSION_TOKEN"))
-        return kinesis_client(KinesisAddress(self.region, self.endpoint, *login))
+        """Return this process's client, with the login as it is mounted now; for a task.
+
+        Raises:
+            SecretMissing: if the secret is not there, or holds no whole login.
+        """
+        return kinesis_client(self.address())
+
+    def lasting_client(self) -> KinesisClient:
+        """Return a client that reads the mounted login again once it is refused; for the life of a query.
+
+        Raises:
+            SecretMissing: as `client`.
+        """
+        return following_client(self.address)
+
+    def address(self) -> KinesisAddress:
+        """Return where the service is, with the login as it is mounted now.
+
+        Raises:
+            SecretMissing: as `client`.
+        """
+        mounted = {} if self.secret is None else read_mounted(Path(os.environ[SECRETS_FOLDER]), self.secret)
+        return address_of(self.region, self.endpoint, self.secret, mounted)
 
 
 @dataclass
@@ -200,7 +221,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planned(self) -> Planner:
         if self._planner is None:
-            client, named = self._place.client(), self._place.named
+            client, named = self._place.lasting_client(), self._place.named
             self._planner = Planner(
                 lambda shard, start: ShardReader(client, named, shard, start), lambda: client.shards(named), self._limit
             )

@@ -1,0 +1,150 @@
+"""Clients of services that speak a protocol of AWS: sessions that are shared, clients that are kept, answers that are bounded.
+
+A session holds the descriptions of services, megabytes of them, and takes a fifth of a second to be used first. Clients with a
+login of their own share one session. One with the login of this process has a session of its own, which keeps what it found,
+or that it found none: who looks again makes another client.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import boto3
+import botocore.awsrequest
+import urllib3.exceptions
+from botocore.exceptions import ConnectionClosedError, IncompleteReadError, ReadTimeoutError
+
+from exactlyonce.bounded_json import MOST_VALUES, values_in
+
+_MOST_CLIENTS = 64
+_PART_BYTES = 1 << 16
+
+Address = TypeVar("Address", bound=Hashable)
+
+
+class AnswerTooLarge(ValueError):
+    """A service answers with more bytes, or more values of JSON, than any answer of its protocol has."""
+
+
+@dataclass
+class _Session:
+    """The session of all clients with a login of their own. Making clients of it is not safe in two threads at once."""
+
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    shared: Any = None
+
+    def client(self, service: str, settings: dict[str, Any]) -> Any:
+        with self.guard:
+            self.shared = self.shared or boto3.Session()
+            return self.shared.client(service, **settings)
+
+
+_session = _Session()
+
+
+def new_client(service: str, *, has_login: bool, **settings: Any) -> Any:
+    """Return a new client of a service; `settings` are boto3's, with the login in them where it `has_login`."""
+    return _session.client(service, settings) if has_login else boto3.Session().client(service, **settings)
+
+
+class ClientsByAddress(Generic[Address]):
+    """Clients by what they are made of, the login included: a rotated secret is another address, with another client."""
+
+    def __init__(self, make: Callable[[Address], Any]) -> None:
+        self._make = make
+        self._guard = threading.Lock()
+        self._made: OrderedDict[Address, Any] = OrderedDict()
+
+    def get(self, address: Address) -> Any:
+        """Return the client of an address; the one that was used longest ago goes when there are too many."""
+        with self._guard:
+            if address not in self._made:
+                self._made[address] = self._make(address)
+            self._made.move_to_end(address)
+            while len(self._made) > _MOST_CLIENTS:
+                self._made.popitem(last=False)
+            return self._made[address]
+
+    def forget(self, address: Address) -> None:
+        """Let the next request have a new client."""
+        with self._guard:
+            self._made.pop(address, None)
+
+    def after_fork(self) -> None:
+        """Have a process that was forked make clients of its own: connections are not shared between processes."""
+        self._guard, self._made = threading.Lock(), OrderedDict()
+
+
+def bound_answers(client: Any, service: str, most_bytes: int, seconds: float) -> Any:
+    """Let each answer of a client have at most `most_bytes`, and come to its end within `seconds`; return the client.
+
+    Only for services whose answers are JSON and are read whole. botocore reads them without a limit, and a server of a tenant
+    may send what it likes. A call then raises AnswerTooLarge, ReadTimeoutError, or IncompleteReadError where one is cut off.
+    """
+    http = (
+        client._endpoint.http_session
+    )  # made of the client's settings, proxies and certificates; nothing else shows it
+
+    def send(request: Any, **_: Any) -> Any:
+        request.stream_output = True  # nothing of the body is read yet
+        answer = http.send(request)
+        body = _Body(_read(answer, most_bytes, time.monotonic() + seconds))
+        return botocore.awsrequest.AWSResponse(answer.url, answer.status_code, answer.headers, body)
+
+    client.meta.events.register(f"before-send.{service}", send)
+    return client
+
+
+@dataclass(frozen=True)
+class _Body:
+    content: bytes
+
+    def stream(self) -> Iterator[bytes]:
+        """Yield the body; botocore reads it by this."""
+        yield self.content
+
+
+def _read(answer: Any, most_bytes: int, until: float) -> bytes:
+    """Read the body of an answer; its connection is used again only if it was read to its end."""
+    content = bytearray()
+    try:
+        # `read1` returns whatever has come, so that a server that sends a byte now and then is noticed.
+        while part := answer.raw.read1(_PART_BYTES):
+            content += part
+            if len(content) > most_bytes:
+                raise AnswerTooLarge(f"an answer of more than {most_bytes} bytes")
+            if time.monotonic() > until:
+                raise ReadTimeoutError(endpoint_url=answer.url)
+        expected = str(answer.headers.get("content-length") or len(content))
+        if expected != str(len(content)):
+            raise IncompleteReadError(actual_bytes=len(content), expected_bytes=expected[:20])
+    except urllib3.exceptions.ReadTimeoutError as problem:
+        raise ReadTimeoutError(endpoint_url=answer.url, error=problem) from problem
+    except urllib3.exceptions.HTTPError as problem:
+        raise ConnectionClosedError(endpoint_url=answer.url, error=problem) from problem
+    finally:
+        answer.raw.close()
+    _require_few_values(bytes(content))
+    return bytes(content)
+
+
+def _require_few_values(content: bytes) -> None:
+    """Values need up to a hundred times the memory of their text; they are counted exactly only where there may be many."""
+    if sum(content.count(mark) for mark in (b"[", b"{", b",")) <= MOST_VALUES:
+        return
+    if values_in(content.decode(errors="replace"), MOST_VALUES) > MOST_VALUES:
+        raise AnswerTooLarge(f"an answer with more than {MOST_VALUES} values")
+
+
+def _after_fork() -> None:
+    global _session
+    _session = _Session()
+
+
+os.register_at_fork(after_in_child=_after_fork)

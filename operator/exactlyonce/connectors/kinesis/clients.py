@@ -1,0 +1,55 @@
+"""The clients of Kinesis of this process: one for all streams with the same service and login."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import botocore.config
+
+from exactlyonce.aws_clients import ClientsByAddress, bound_answers, new_client
+from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.login import KinesisAddress
+
+_CONNECT_SECONDS, _READ_SECONDS, _ANSWER_SECONDS = 5.0, 10.0, 30.0
+_MOST_ANSWER_BYTES = 32 * 1024 * 1024  # GetRecords answers with 10 MB of data at most, and as JSON with a third more
+
+
+def kinesis_client(address: KinesisAddress) -> KinesisClient:
+    """Return the client of this process for an address; a rotated login is another address."""
+    client: KinesisClient = _CLIENTS.get(address)
+    return client
+
+
+def following_client(read: Callable[[], KinesisAddress]) -> KinesisClient:
+    """Return a client that reads its address, with the login, again once that login is refused: it may have been rotated.
+
+    Raises:
+        SecretMissing: as `read`; a call does as well, where it has to read again.
+    """
+    return KinesisClient(read(), lambda: _connect(read()), is_renewable=True)
+
+
+_CLIENTS: ClientsByAddress[KinesisAddress] = ClientsByAddress(
+    lambda address: KinesisClient(address, lambda: _connect(address))
+)
+os.register_at_fork(after_in_child=_CLIENTS.after_fork)
+
+
+def _connect(address: KinesisAddress) -> Any:
+    client = new_client(
+        "kinesis",
+        has_login=address.has_login,
+        region_name=address.region,
+        endpoint_url=address.endpoint,
+        aws_access_key_id=address.access_key,
+        aws_secret_access_key=address.secret_key,
+        aws_session_token=address.session_token,
+        config=botocore.config.Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": 1},  # calls are made again here, within their time
+        ),
+    )
+    return bound_answers(client, "kinesis", _MOST_ANSWER_BYTES, _ANSWER_SECONDS)
