@@ -56,6 +56,12 @@ REFUSED_KINESIS = (
         "name shards as Kinesis does",
     ),
     Refused(
+        "a position with zeros in front",
+        _kinesis(start={"from": "Positions", "positions": {SHARD: "after 007"}}),
+        f"{SOURCE}.start.positions",
+        "with no zeros in front",
+    ),
+    Refused(
         "a position without a sequence number",
         _kinesis(start={"from": "Positions", "positions": {SHARD: "LATEST"}}),
         f"{SOURCE}.start.positions",

@@ -24,21 +24,31 @@ class JsonRefused(ValueError):
     """A text is no JSON, or has more values or levels than any that belongs there; `str()` says what it is."""
 
 
-def parse_json(content: str | bytes, most_values: int = MOST_VALUES) -> Any:
-    """Return what a JSON text says.
+def parse_json(content: str | bytes, most_values: int = MOST_VALUES, *, names_once: bool = False) -> Any:
+    """Return what a JSON text says; where `names_once`, no object may have a name twice, of which the last would count.
 
     Raises:
-        JsonRefused: if it is no JSON in UTF-8, has more than `most_values` brackets and commas, or is nested too deeply.
+        JsonRefused: if it is no JSON in UTF-8, has more than `most_values` brackets and commas, is nested too deeply, or has a
+            name twice.
     """
     try:
         text = content if isinstance(content, str) else content.decode()
         if values_in(text, most_values) <= most_values:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_of_names_once if names_once else None)
+    except JsonRefused:
+        raise
     except RecursionError:
         raise JsonRefused("JSON that is nested too deeply") from None
     except ValueError as problem:
         raise JsonRefused("not JSON") from problem
     raise JsonRefused(f"JSON with more than {most_values} values")
+
+
+def _of_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise JsonRefused("JSON with a name twice in one object")
+    return found
 
 
 def values_in(text: str, most: int) -> int:

@@ -49,16 +49,37 @@ def test_shards_read_to_their_end_are_told_from_all_others() -> None:
     ("line", "named"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no map of streams"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[" + "{}," * 300_000 + "{}]", "more than 250000 values"),
+        ("[]", "is not a map of streams"),
         ('{"orders": 5}', "where a map of shards belongs"),
         ('{"orders": {"shardId-000000000000": 5}}', "where a position belongs"),
-        ('{"orders": {"": "TRIM_HORIZON"}}', "where a position belongs"),
-        ('{"orders": {"shardId-000000000000": "LATEST"}}', "is no position in a shard"),
+        ('{"orders": {"": "TRIM_HORIZON"}}', "where the id of a shard belongs"),
+        ('{"orders": {"a shard\\n": "TRIM_HORIZON"}}', "where the id of a shard belongs"),
+        ('{"or ders": {}}', "is not the name of a stream"),
+        ('{"orders": {"shardId-000000000000": "LATEST"}}', "shardId-000000000000 of stream orders: 'LATEST' is not a"),
+        (
+            '{"orders": {"shardId-000000000000": "after 007"}}',
+            "shardId-000000000000.*a number in it begins with a zero",
+        ),
+        ('{"orders": {"shardId-000000000000": "07:3"}}', "a number in it begins with a zero"),
+        ('{"orders": {"shardId-000000000000": "7:03"}}', "a number in it begins with a zero"),
+        ('{"orders": {"shardId-000000000000": "after  7"}}', "is not a position in a shard"),
+        ('{"orders": {"shardId-000000000000": " SHARD_END"}}', "is not a position in a shard"),
+        ('{"orders": {"s": "TRIM_HORIZON", "s": "SHARD_END"}}', "a name twice in one object"),
+        ('{"orders": {"s": "TRIM_HORIZON"}, "orders": {}}', "a name twice in one object"),
+        (f'{{"orders": {{"s": "after {1 << 256}"}}}}', "is not a sequence number"),
     ],
 )
 def test_a_torn_line_is_named_by_what_is_wrong_with_it(line: str, named: str) -> None:
     with pytest.raises(FileTorn, match=named):
         CODEC.parse_entry(line)
+
+
+@pytest.mark.parametrize("position", ["after 0", f"after {'9' * 76}", f"{'9' * 76}:999999999", "0:1"])
+def test_every_position_that_a_resource_may_give_can_be_read(position: str) -> None:
+    given = _source(start={"from": "Positions", "positions": {FIRST.key: position}}).start.positions_in("orders")
+    assert CODEC.parse_entry(CODEC.render_entry(given)) == given
 
 
 def test_a_start_without_bytes_is_empty_and_not_torn() -> None:
@@ -118,6 +139,8 @@ def test_a_moment_has_its_zone() -> None:
         ({"start": {"from": "Positions", "positions": {"shard-0": "TRIM_HORIZON"}}}, "name shards as Kinesis does"),
         ({"start": {"from": "Positions", "positions": {FIRST.key: "LATEST"}}}, "write TRIM_HORIZON, SHARD_END"),
         ({"start": {"from": "Positions", "positions": {FIRST.key: "49:0"}}}, "write TRIM_HORIZON, SHARD_END"),
+        ({"start": {"from": "Positions", "positions": {FIRST.key: "after 049"}}}, "with no zeros in front"),
+        ({"start": {"from": "Positions", "positions": {FIRST.key: f"after {'9' * 77}"}}}, "write TRIM_HORIZON"),
         ({"maxRecordsPerTrigger": 0}, "greater than or equal to 1"),
     ],
 )

@@ -63,8 +63,10 @@ def test_a_position_covers_exactly_the_user_records_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "after", "after x", "after -1", "5", "5:0", "5:", ":5", "5:-1", "\uff15:1", "LATEST", "after 1:2"]
-)
+    "text", ["", "after", "after x", "after -1", "5", "5:0", "5:", ":5", "5:-1", "\uff15:1", "LATEST", "after 1:2",
+     "after 01", "01:1", "1:01", "00:1", "after 00", "after  1", " after 1", "after 1 ", "after +1", "after 1_0",
+     "SHARD_END\n"],
+)  # fmt: skip
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(MalformedPosition):
         from_text(text)

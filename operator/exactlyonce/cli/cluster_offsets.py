@@ -12,13 +12,14 @@ import click
 
 from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.assembly import ledger_address, source_address
+from exactlyonce.assembly import ledger_address
 from exactlyonce.cli.offsets import Rows, rows_of
+from exactlyonce.control.checkpoint_stores import source_in_reach
 from exactlyonce.control.cluster_reader import ClusterReader, ReadRefused
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.positions.ranges import Positions
-from exactlyonce.schema.model import SecretRef
+from exactlyonce.schema.model import SecretRef, field_name
 
 _WITHOUT_CHECKPOINT = "Planned and checkpointed stand in the checkpoint, which is not read from here."
 
@@ -33,8 +34,9 @@ def cluster_offsets(look: ClusterReader, namespace: str, name: str) -> Rows:
     landed = _landed(look, stream)
     click.echo(_WITHOUT_CHECKPOINT, err=True)
     try:
-        source = source_address(
-            stream.spec.source, partial(cluster_secret, look, stream, f"spec.source.{stream.spec.source.connector}")
+        source = source_in_reach(
+            stream.spec.source,
+            partial(cluster_secret, look, stream, f"spec.source.{field_name(stream.spec.source.connector)}"),
         )
         return rows_of(stream.spec.source.spec, landed, source.open().view(frozenset(landed)).bounds)
     except ExactlyOnceError as problem:

@@ -65,15 +65,28 @@ def ask_source(fleet: SourceFleet, streams: Sequence[Watched]) -> ExactlyOnceErr
     Where the ledger stands is what it last said, before the source is asked.
     """
     try:
-        origins = fleet.origins([watched.target.source for watched in streams])
+        found = fleet.origins([watched.target.source for watched in streams])
+        origins = {name: keys for name, keys in found.items() if not isinstance(keys, ExactlyOnceError)}
+        problems = {name: problem for name, problem in found.items() if isinstance(problem, ExactlyOnceError)}
+        those = [watched for watched in streams if not _is_told(watched, problems)]
         for committed_only in (True, False):
-            those = [watched for watched in streams if watched.target.source.committed_only is committed_only]
-            _measure(fleet, those, origins, committed_only=committed_only)
+            alike = [watched for watched in those if watched.target.source.committed_only is committed_only]
+            _measure(fleet, alike, origins, committed_only=committed_only)
     except ExactlyOnceError as problem:
         for watched in streams:
             watched.learn(partial(after_source_problem, problem=str(problem)))
         return problem
-    return None
+    return None if those else next(iter(problems.values()), None)
+
+
+def _is_told(watched: Watched, problems: Mapping[str, ExactlyOnceError]) -> bool:
+    """Tell a stream what is wrong with an origin that it reads, if anything is."""
+    selection = watched.target.source.selection()
+    for name, problem in sorted(problems.items()):
+        if selection.reads_origin(name):
+            watched.learn(partial(after_source_problem, problem=str(problem)))
+            return True
+    return False
 
 
 def _counted_until(snapshot: Snapshot) -> BatchNumber | None:
@@ -124,11 +137,23 @@ def _date(fleet: SourceFleet, streams: Sequence[Watched], *, committed_only: boo
             raise SourceUnreachable(
                 "The source sends no records to the monitor; their age is not known, it is tried again."
             )
-        answers: dict[int, dict[Partition, float | None]] = defaultdict(dict)
-        owners: dict[int, Watched] = {}
-        for key, timestamp in found.items():
-            for watched in wanted[key][chosen[key]]:
-                owners[id(watched)] = watched
-                answers[id(watched)][key] = timestamp
-        for number_of, watched in owners.items():
-            watched.learn(partial(after_dating, timestamps=answers[number_of]))
+        _learn_dates(found, {key: wanted[key][chosen[key]] for key in found})
+
+
+def _learn_dates(
+    found: Mapping[Partition, float | ExactlyOnceError | None], owners: Mapping[Partition, Sequence[Watched]]
+) -> None:
+    """Tell each stream the ages of its records, and what is wrong with one of its partitions."""
+    streams = {id(watched): watched for those in owners.values() for watched in those}
+    dates: dict[int, dict[Partition, float | None]] = defaultdict(dict)
+    problems: dict[int, str] = {}
+    for key, timestamp in sorted(found.items(), key=lambda one: one[0]):
+        for watched in owners[key]:
+            if isinstance(timestamp, ExactlyOnceError):
+                problems.setdefault(id(watched), str(timestamp))
+            else:
+                dates[id(watched)][key] = timestamp
+    for number, watched in streams.items():
+        watched.learn(partial(after_dating, timestamps=dates[number]))
+        if number in problems:
+            watched.learn(partial(after_source_problem, problem=problems[number]))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exactlyonce.connectors.specs import Origins, SourceSpec
+from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Ranges
@@ -27,8 +27,11 @@ class Answer:
 class SourceFleet(Protocol):
     """One server of sources, asked for many streams at once; for one thread at a time."""
 
-    def origins(self, specs: Collection[SourceSpec]) -> Origins:
-        """Return what there is, at least of what these streams name, with the keys of its partitions."""
+    def origins(self, specs: Collection[SourceSpec]) -> Mapping[str, Collection[int | str] | ExactlyOnceError]:
+        """Return what there is, at least of what these streams name, with the keys of its partitions.
+
+        A problem of one origin stands in its place; it does not stand in the way of the others.
+        """
         ...
 
     def bounds(self, partitions: frozenset[Partition], *, committed_only: bool) -> Answer:
@@ -37,8 +40,11 @@ class SourceFleet(Protocol):
 
     def timestamps(
         self, positions: Mapping[Partition, int], *, committed_only: bool
-    ) -> Mapping[Partition, float | None]:
-        """Return the timestamp of the first record at or after each position."""
+    ) -> Mapping[Partition, float | ExactlyOnceError | None]:
+        """Return the timestamp of the first record at or after each position, None where there is none, or a problem.
+
+        Those for which there was no time are left out, and not all of them.
+        """
         ...
 
     def close(self) -> None:

@@ -6,27 +6,38 @@ Positions are texts: Spark's own JSON, and whoever reads the file, need not hold
 from __future__ import annotations
 
 import json
+import re
 
+from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of
 from exactlyonce.connectors.kinesis.positions import MalformedPosition, from_text, to_text
 from exactlyonce.positions.ranges import Partition, Positions
+
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""Of a stream, and of a shard."""
 
 
 class KinesisCodec:
     """A `PositionCodec` for shards of a Kinesis stream."""
 
     def parse_entry(self, text: str) -> Positions:
-        """Parse the source's line of `offsets/N`."""
+        """Parse the source's line of `offsets/N`.
+
+        Raises:
+            FileTorn: naming what is none of what `render_entry` writes: one position has one text, and one stream one map.
+        """
         try:
-            streams = json.loads(text)
-        except ValueError as problem:
-            raise FileTorn(f"{text[:80]!r} is not JSON") from problem
+            streams = parse_json(text, names_once=True)
+        except JsonRefused as problem:
+            raise FileTorn(f"{text[:80]!r} is {problem}, where a map of streams belongs") from problem
         if not isinstance(streams, dict):
-            raise FileTorn(f"{text[:80]!r} is no map of streams")
+            raise FileTorn(f"{text[:80]!r} is not a map of streams")
         positions: dict[Partition, int] = {}
         for stream, shards in streams.items():
+            if _NAME.fullmatch(stream) is None:
+                raise FileTorn(f"{stream!r:.80} is not the name of a stream")
             if not isinstance(shards, dict):
-                raise FileTorn(f"stream {stream!r} has {shards!r:.80} where a map of shards belongs")
+                raise FileTorn(f"stream {stream} has {shards!r:.80} where a map of shards belongs")
             for shard, position in shards.items():
                 positions[Partition(stream, shard)] = _parsed(stream, shard, position)
         return Positions(positions)
@@ -50,12 +61,14 @@ class KinesisCodec:
 
 
 def _parsed(stream: str, shard: str, position: object) -> int:
-    if not shard or not isinstance(position, str):
-        raise FileTorn(f"shard {shard!r} of stream {stream!r} has {position!r:.80} where a position belongs")
+    if _NAME.fullmatch(shard) is None:
+        raise FileTorn(f"stream {stream} has {shard!r:.80} where the id of a shard belongs")
+    if not isinstance(position, str):
+        raise FileTorn(f"shard {shard} of stream {stream} has {position!r:.80} where a position belongs")
     try:
         return from_text(position)
     except MalformedPosition as problem:
-        raise FileTorn(f"shard {shard} of stream {stream!r}: {problem}") from problem
+        raise FileTorn(f"shard {shard} of stream {stream}: {problem}") from problem
 
 
 CODEC = KinesisCodec()

@@ -31,7 +31,7 @@ _SUB_SEQUENCE_MASK = (1 << SUB_SEQUENCE_BITS) - 1
 
 
 class MalformedPosition(ValueError):
-    """A text or an integer is no position in a shard."""
+    """A text or an integer is not a position in a shard."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -43,9 +43,9 @@ class UserRecord:
 
     def __post_init__(self) -> None:
         if not 0 <= self.sequence_number < 1 << SEQUENCE_NUMBER_BITS:
-            raise MalformedPosition(f"{self.sequence_number} is no sequence number")
+            raise MalformedPosition(f"{self.sequence_number} is not a sequence number")
         if not 0 <= self.sub_sequence_number <= _SUB_SEQUENCE_MASK:
-            raise MalformedPosition(f"{self.sub_sequence_number} is no sub-sequence number")
+            raise MalformedPosition(f"{self.sub_sequence_number} is not a sub-sequence number")
 
     @property
     def position(self) -> int:
@@ -97,12 +97,12 @@ def read_from(position: int) -> ReadFrom:
     if position == SHARD_END:
         return AtShardEnd()
     if not 0 < position < SHARD_END:
-        raise MalformedPosition(f"{position} is no position in a shard")
+        raise MalformedPosition(f"{position} is not a position in a shard")
     sequence_number, sub_sequence_number = position >> SUB_SEQUENCE_BITS, position & _SUB_SEQUENCE_MASK
     if sub_sequence_number:
         return InsideRecord(sequence_number, sub_sequence_number)
     if not sequence_number:
-        raise MalformedPosition(f"{position} is no position in a shard")
+        raise MalformedPosition(f"{position} is not a position in a shard")
     return AfterRecord(sequence_number - 1)
 
 
@@ -123,10 +123,10 @@ def to_text(position: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """Parse what `to_text` renders.
+    """Parse what `to_text` renders; each position has one text, so that texts can be compared.
 
     Raises:
-        MalformedPosition: if it is anything else.
+        MalformedPosition: if it is anything else, such as a number that begins with a zero.
     """
     if text == _TRIM_HORIZON_TEXT:
         return TRIM_HORIZON
@@ -136,11 +136,20 @@ def from_text(text: str) -> int:
         return position_after_record(_whole_number(text.removeprefix("after "), text))
     sequence_number, colon, sub_sequence_number = text.partition(":")
     if not colon or sub_sequence_number == "0":
-        raise MalformedPosition(f"{text[:80]!r} is no position in a shard")
+        raise _malformed(text)
     return UserRecord(_whole_number(sequence_number, text), _whole_number(sub_sequence_number, text)).position
 
 
 def _whole_number(digits: str, text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 80):
-        raise MalformedPosition(f"{text[:80]!r} is no position in a shard")
+        raise _malformed(text)
+    if digits[0] == "0" and digits != "0":
+        raise MalformedPosition(f"{text[:80]!r} is not a position in a shard: a number in it begins with a zero")
     return int(digits)
+
+
+def _malformed(text: str) -> MalformedPosition:
+    return MalformedPosition(
+        f"{text[:80]!r} is not a position in a shard, which is TRIM_HORIZON, SHARD_END, after <sequence number>, or "
+        "<sequence number>:<sub-sequence number>"
+    )

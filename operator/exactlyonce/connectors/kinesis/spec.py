@@ -37,8 +37,9 @@ PositionText = Annotated[
     str,
     Field(min_length=1, max_length=120),
     matches(
-        "TRIM_HORIZON|SHARD_END|after [0-9]{1,77}|[0-9]{1,77}:[1-9][0-9]{0,8}",
-        "write TRIM_HORIZON, SHARD_END, after <sequence number>, or <sequence number>:<sub-sequence number> from 1 on",
+        "TRIM_HORIZON|SHARD_END|after (0|[1-9][0-9]{0,75})|(0|[1-9][0-9]{0,75}):[1-9][0-9]{0,8}",
+        "write TRIM_HORIZON, SHARD_END, after <sequence number>, or <sequence number>:<sub-sequence number> from 1 on, with no "
+        "zeros in front",
     ),
 ]
 ShardPositions = Annotated[
