@@ -15,7 +15,7 @@ import pytest
 from exactlyonce import aws_clients
 from exactlyonce.aws_clients import bound_answers, new_client
 from exactlyonce.connectors.kinesis.answers import NotKinesis
-from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient
+from exactlyonce.connectors.kinesis.client import UNKNOWN_MILLISECONDS, KinesisAddress, KinesisClient, Page
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.errors import SourceUnreachable
 from tests.kinesis_api import SHARD, STREAM, ManualTime
@@ -122,7 +122,7 @@ def iterator(client: KinesisClient) -> object:
     return client.iterator(STREAM, SHARD, ShardIteratorType="TRIM_HORIZON")
 
 
-def records(client: KinesisClient) -> object:
+def records(client: KinesisClient) -> Page:
     return client.records(STREAM, SHARD, "iterator")
 
 
@@ -150,6 +150,16 @@ def test_answers_of_kinesis_are_read_and_their_connection_is_used_again(server: 
     (record,) = client.records(STREAM, SHARD, "it").records
     assert (record.sequence_number, record.data, record.arrival_milliseconds) == (7, b"data", 1_700_000_000_000)
     assert len(server.accepted) <= 1
+
+
+def test_a_page_that_does_not_say_how_far_behind_it_is_is_never_taken_for_the_newest(server: Server) -> None:
+    server.answer(without(PAGE, "MillisBehindLatest"))
+    assert records(server.client).milliseconds_behind == UNKNOWN_MILLISECONDS
+
+
+def test_the_children_of_a_shard_that_ended_are_named(server: Server) -> None:
+    server.answer({**without(PAGE, "NextShardIterator"), "ChildShards": [{"ShardId": "first"}, {"ShardId": "second"}]})
+    assert records(server.client).children == ("first", "second")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -194,7 +204,8 @@ def test_a_record_that_lacks_a_field_is_told_by_the_fields_name(server: Server, 
     "told",
     [
         without(PAGE, "Records"),
-        without(PAGE, "MillisBehindLatest"),
+        {**PAGE, "ChildShards": [{}]},
+        {**PAGE, "ChildShards": [{"ShardId": "a shard"}]},
         {**PAGE, "MillisBehindLatest": -1},
         {**PAGE, "MillisBehindLatest": "now"},
         {**PAGE, "Records": {"a": 1}},

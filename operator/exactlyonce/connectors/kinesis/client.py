@@ -25,6 +25,7 @@ from exactlyonce.connectors.kinesis.answers import (
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.pace import Clock, RateLimit, pause_seconds
 from exactlyonce.connectors.kinesis.parsed import (
+    UNKNOWN_MILLISECONDS,
     UNLIKE_KINESIS,
     Page,
     StreamDescription,
@@ -39,6 +40,7 @@ from exactlyonce.errors import ExactlyOnceError, SourceRefused, SourceUnreachabl
 __all__ = [
     "MOST_RECORDS",
     "MOST_SHARDS",
+    "UNKNOWN_MILLISECONDS",
     "KinesisAddress",
     "KinesisClient",
     "Page",

@@ -26,6 +26,9 @@ _STATUS = re.compile("[A-Z_]{1,64}")
 _MOST_TOKEN_CHARACTERS = 1 << 20
 _MOST_RETENTION_HOURS = 10 * 365 * 24
 
+UNKNOWN_MILLISECONDS = 366 * 24 * 3600 * 1000
+"""How far behind a page is that does not say so: longer than Kinesis keeps any record."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamDescription:
@@ -40,11 +43,16 @@ class StreamDescription:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What GetRecords answered. `next_iterator` is None behind the last record of a closed shard."""
+    """What GetRecords answered. `next_iterator` is None behind the last record of a closed shard, and `children` follow on it.
+
+    `milliseconds_behind` is `UNKNOWN_MILLISECONDS` where the answer does not have it: never 0, which would say that nothing
+    more is there.
+    """
 
     records: tuple[RawRecord, ...]
     next_iterator: str | None
     milliseconds_behind: int
+    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,11 @@ def page_of(answer: Any) -> Page:
     records = tuple(_record(told) for told in answer["Records"])
     if any(after.sequence_number <= before.sequence_number for before, after in pairwise(records)):
         raise ValueError("Records are not in the order of their sequence numbers")
-    behind = _integer(answer["MillisBehindLatest"])
+    behind = _integer(answer.get("MillisBehindLatest", UNKNOWN_MILLISECONDS))
     if behind < 0:
         raise ValueError("MillisBehindLatest is negative")
-    return Page(records, _token(answer.get("NextShardIterator"), "NextShardIterator"), behind)
+    children = tuple(_text(child["ShardId"], _NAME, "ShardId") for child in answer.get("ChildShards") or ())
+    return Page(records, _token(answer.get("NextShardIterator"), "NextShardIterator"), behind, children)
 
 
 def _record(told: Any) -> RawRecord:
