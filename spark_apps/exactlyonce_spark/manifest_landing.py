@@ -6,13 +6,14 @@ after it, readers are shown them by this driver or by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_batch, require_permit
 from exactlyonce_spark.planned import PlannedBatch, Written
@@ -22,17 +23,35 @@ from exactlyonce_spark.target import ManifestTarget
 def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) -> None:
     """Show readers what earlier drivers landed and did not come to show, before the first batch of this one.
 
-    It is read under the fence: no earlier driver lands anything after that.
+    It is read under the fence: no earlier driver lands anything after that. Whoever compacts the sink may change what is
+    recorded of landed batches, and then what readers are shown: so a refusal counts only if the ledger still says the same.
 
     Raises:
         Fenced: if this process may not land any more.
         Refused: if the sink lacks what has landed, or shows what has not.
     """
+    while True:
+        with ledger.transaction() as transaction:
+            stream = fence(transaction, permit, Lock.SHARE)
+            committables = transaction.read_committables(permit.stream_id)
+        try:
+            target.recover(committables, stream.landed_batch)
+        except Refused:
+            if _is_still_recorded(ledger, permit, committables):
+                raise
+        else:
+            return
+
+
+def _is_still_recorded(ledger: Ledger, permit: Permit, committables: Mapping[BatchNumber, str]) -> bool:
+    """Whether the ledger says what it said, so that a refusal for its sake holds.
+
+    Raises:
+        Fenced: if this process may not land any more: a successor may have landed and shown more.
+    """
+    require_permit(ledger, permit)
     with ledger.transaction() as transaction:
-        stream = fence(transaction, permit, Lock.SHARE)
-        committables = transaction.read_committables(permit.stream_id)
-    with _believed_while_permitted(ledger, permit):
-        target.recover(committables, stream.landed_batch)
+        return transaction.read_committables(permit.stream_id) == committables
 
 
 def land_manifest(

@@ -19,8 +19,9 @@ from click.testing import CliRunner, Result
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.cli import files as files_command
 from exactlyonce.cli.main import main
+from exactlyonce.connectors.files import columns
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.spec import FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import Tenant, take_place
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
@@ -41,6 +42,7 @@ class Lake:
     """A stream that writes files; each batch is one file with one record, whose id is the batch's number."""
 
     rig: Rig
+    manifest: ManifestKind = ManifestKind.SPARK_METADATA
     permit: Permit = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +75,8 @@ class Lake:
         publish(self.ledger, self.stream_id, seed)
         self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(1), "claim-1")
         identity = self.ledger.identity()
-        take_place(self.store, Tenant.of(FilesSink(path=str(self.path)), self.stream_id, identity))
+        sink = FilesSink(path=str(self.path), manifest=self.manifest)
+        take_place(self.store, Tenant.of(sink, self.stream_id, identity))
 
     def next_driver(self, epoch: int) -> None:
         """Raise the epoch; from the second on, claim it too."""
@@ -88,7 +91,8 @@ class Lake:
         assert view is not None
         author = Author.of(view.stream)
         path = f"{Write.draw(author, BatchNumber(batch)).name}-part-0.parquet"
-        pyarrow.parquet.write_table(pa.table({"id": [batch]}), self.path / path)
+        rows = {"id": [batch], columns.ORIGIN: ["orders"], columns.PARTITION: [0], columns.OFFSET: [batch - 1]}
+        pyarrow.parquet.write_table(pa.table(rows), self.path / path, store_schema=False)
         return DataFile(
             path, (self.path / path).stat().st_size, 1, 1, (PositionSpan("orders", 0, batch - 1, batch - 1),)
         )
@@ -191,13 +195,48 @@ def test_a_ledger_in_another_schema_of_the_same_database_calls_no_file_an_orphan
     assert "with another ledger, which alone knows what landed there" in refused.stderr
 
 
+def test_small_files_are_merged_once_somebody_says_so_and_readers_of_the_list_read_the_same(lake: Lake) -> None:
+    lake.manifest = ManifestKind.NONE
+    lake.start()
+    for batch in (1, 2, 3):
+        lake.land(batch, lake.write(batch))
+    before, counted, size = (
+        lake.names(),
+        lake.run().stdout,
+        sum(file.stat().st_size for file in lake.path.iterdir() if file.is_file()),
+    )
+    shown = lake.run("--compact")
+    assert (shown.exit_code, lake.names(), lake.run().stdout) == (0, before, counted)
+    assert shown.stdout == f"{lake.path}/  3 files of {size:,} bytes into one\n"
+    assert (
+        shown.stderr
+        == f"3 files of {size:,} bytes would become 1 file; nothing was changed. Give --yes to merge them.\n"
+    )
+    planned = json.loads(lake.run("--compact", "-o", "json").stdout)
+    assert planned == [{"folder": f"{lake.path}/", "files": 3, "sizeBytes": size, "rows": 3}]
+
+    done = lake.run("--compact", "--yes")
+    assert (done.exit_code, done.stdout) == (0, shown.stdout)
+    assert done.stderr.startswith(
+        f"3 files of {size:,} bytes became 1 file. --remove-orphans removes what they replace after"
+    )
+    (merged,) = json.loads(lake.run("-o", "json").stdout)
+    assert (merged["batch"], merged["rows"]) == (3, 3)
+    assert merged["positions"] == [{"origin": "orders", "partition": 0, "first": 0, "last": 2}]
+    assert ids_in([merged["address"]]) == Counter([1, 2, 3]) == ids_in(counted.splitlines())
+    again = lake.run("--compact", "--yes")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", f"No small files to merge in {lake.path}.\n")
+    assert lake.run("--orphans").stdout == "", "who listed the small files may still read them"
+    lake.next_driver(2)
+
+
 def test_what_cannot_be_listed_is_said_in_one_sentence(lake: Lake) -> None:
     unknown = lake.run()
     assert (unknown.exit_code, unknown.stdout) == (1, "")
     assert (
         ": the stream has never run, or this is not its ledger; compare spec.ledger and spec.streamId" in unknown.stderr
     )
-    for options in (("--orphans", "--remove-orphans"), ("--yes",), ("--orphans", "--yes")):
+    for options in (("--orphans", "--remove-orphans"), ("--yes",), ("--orphans", "--yes"), ("--compact", "--orphans")):
         assert lake.run(*options).exit_code == 2, "an error of use"
     lake.rig.overrides |= {"spec.sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "public.orders"}}}
     del lake.rig.overrides["spec.ledger"]

@@ -5,6 +5,7 @@ A driver that dies is a `Killed` here, raised at a named point: the stores are a
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.connectors.files import spark_log
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION, ColumnsUnfit
+from exactlyonce.connectors.files.compaction import Compaction
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.orphans import find_orphans
+from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS, find_orphans
+from exactlyonce.connectors.files.parquet import ParquetMerger
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother, Tenant
@@ -154,6 +158,11 @@ class Stream:
         table = pyarrow.dataset.dataset(paths, format=given).to_table(columns=["id"])
         return Counter(table["id"].to_pylist())
 
+    def compaction(self, reached: Callable[[str], None] = lambda point: None) -> Compaction:
+        """A compaction that has not begun."""
+        merger = ParquetMerger(self.store, self.sink.path)
+        return Compaction(self.store, self.ledger, STREAM, self.sink.target_file_bytes, merger, reached)
+
     def require(self, last: int) -> None:
         """Every record up to a batch is there once, for every reader."""
         expected = Counter(range(RECORDS * last))
@@ -257,6 +266,44 @@ def test_a_driver_that_dies_is_followed_by_one_that_neither_loses_nor_doubles(
     for orphan in orphans:
         stream.store.remove(orphan.path)
     stream.require(batch + 1)
+
+
+def test_small_files_that_are_merged_are_read_once_by_spark_with_the_types_that_it_wrote(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two batches of four files in two folders, which one compaction of Spark's log shows; a third it shows alone."""
+    monkeypatch.setattr(spark_log, "COMPACT_INTERVAL", 3)  # Spark takes it from the names of the entries
+    stream.columns = lambda rows: named_after_day(rows).selectExpr(
+        "*",
+        "timestamp_millis(id * 1000) as at",
+        "cast(id as decimal(9, 2)) as price",
+        "array(named_struct('n', id)) as nested",
+        "cast(id as tinyint) as small",
+    )
+    stream.sink = stream.sink.model_copy(update={"partition_by": ("day",)})
+    stream.land(stream.driver(), 1, 3)
+    before = stream.spark.read.parquet(stream.sink.path)
+    rows = sorted(before.collect())
+
+    def dies(point: str) -> None:
+        if point == "compact.switched":
+            raise Killed(point)
+
+    assert len(stream.listed()) == 12
+    with pytest.raises(Killed):
+        list(stream.compaction(dies).run())
+    stream.require(3)
+    successor = stream.next_attempt()
+    assert list(stream.compaction().run()) == [], "what the dead one left to do is done"
+    assert len(stream.listed()) == 2 + 4
+    shown = stream.spark.read.parquet(stream.sink.path)
+    assert (sorted(shown.collect()), shown.schema) == (rows, before.schema)
+    stream.land(successor, 4, 4)
+    orphans = find_orphans(stream.store, stream.ledger, STREAM, lambda: time.time() + REPLACED_KEPT_SECONDS + 60)
+    assert len([orphan for orphan in orphans if orphan.path.endswith(".parquet")]) == 8
+    stream.store.delete([orphan.path for orphan in orphans])
+    stream.require(4)
+    stream.next_attempt()
 
 
 def test_a_zombie_lands_nothing_and_what_it_landed_before_is_shown_once(

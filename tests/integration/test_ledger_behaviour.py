@@ -375,6 +375,7 @@ def test_what_becomes_visible_is_there_with_its_batch_or_not_at_all(ledger: Ledg
     def fail() -> None:
         with ledger.transaction() as transaction:
             transaction.write_committable(STREAM, BatchNumber(11), "eleven")
+            transaction.write_committable(STREAM, BatchNumber(2), "another")
             assert list(transaction.read_committables(STREAM)) == [2, 10, 11], "a transaction sees its own"
             raise ZeroDivisionError
 
@@ -382,6 +383,10 @@ def test_what_becomes_visible_is_there_with_its_batch_or_not_at_all(ledger: Ledg
         fail()
     with ledger.transaction() as transaction:
         assert list(transaction.read_committables(STREAM).items()) == [(2, "two"), (10, "ten")]
+        transaction.lock_stream(STREAM, Lock.UPDATE)
+        transaction.write_committable(STREAM, BatchNumber(2), "merged")  # as a compaction does
+    with ledger.transaction() as transaction:
+        assert list(transaction.read_committables(STREAM).items()) == [(2, "merged"), (10, "ten")]
 
 
 def test_what_is_visible_stays_when_the_row_of_its_batch_expires(ledger: Ledger) -> None:

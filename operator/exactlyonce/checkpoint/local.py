@@ -160,21 +160,36 @@ class LocalLogStore:
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file under a temporary name, flush it to the disk and rename it."""
-        final = self._root / target
         with self._named("copied", source):
-            _make_folder(final.parent)
-            temporary = final.with_name(f".{final.name}.{uuid.uuid4()}.tmp")
             try:
-                with (self._root / source).open("rb") as content, temporary.open("xb") as file:
-                    shutil.copyfileobj(content, file, _CHUNK_BYTES)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, final)
+                self._copy(self._root / source, self._root / target)
             except FileNotFoundError:
                 raise FileMissing(source) from None
-            finally:
-                temporary.unlink(missing_ok=True)
-            _flush_folder(final.parent)
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[Path]:
+        """Return the file itself."""
+        if not (self._root / path).is_file():
+            raise FileMissing(path)
+        yield self._root / path
+
+    def put(self, source: Path, path: str) -> None:
+        """Copy a file of this machine to where it belongs, as `copy` does."""
+        with self._named("written", path):
+            self._copy(source, self._root / path)
+
+    def _copy(self, source: Path, final: Path) -> None:
+        _make_folder(final.parent)
+        temporary = final.with_name(f".{final.name}.{uuid.uuid4()}.tmp")
+        try:
+            with source.open("rb") as content, temporary.open("xb") as file:
+                shutil.copyfileobj(content, file, _CHUNK_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, final)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _flush_folder(final.parent)
 
     @contextmanager
     def _named(self, act: str, path: str) -> Iterator[None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from boto3.s3.transfer import TransferConfig
@@ -183,6 +185,23 @@ class S3LogStore:
                 if code_of(problem) in MISSING:
                     raise FileMissing(source) from None
                 raise
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[Path]:
+        """Bring an object here for as long as the block takes."""
+        with TemporaryDirectory(prefix="exactlyonce-") as folder:
+            file = Path(folder, "file")
+            with self._named("read", path):
+                try:
+                    self._client.download_file(self._bucket, self._prefix + path, str(file), Config=_ONE_BY_ONE)
+                except ClientError as problem:
+                    raise (FileMissing(path) if code_of(problem) in MISSING else problem) from None
+            yield file
+
+    def put(self, source: Path, path: str) -> None:
+        """Write an object from a file of this machine; a large one in parts, which appear at once."""
+        with self._named("written", path):
+            self._client.upload_file(str(source), self._bucket, self._prefix + path, Config=_ONE_BY_ONE)
 
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""

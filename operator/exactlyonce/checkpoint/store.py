@@ -7,7 +7,9 @@ location, with `/` between the parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from exactlyonce.errors import RefusedOutside, StoreUnreachable
@@ -222,7 +224,26 @@ class OutputStore(Protocol):
         ...
 
 
-class FolderStore(ObjectStore, ErasableStore, OutputStore, Protocol):
+class BulkStore(Protocol):
+    """A store whose files may be larger than the memory of whoever reads them."""
+
+    def fetched(self, path: str) -> AbstractContextManager[Path]:
+        """Return where this machine has a file for as long as the block takes; it is not to be changed.
+
+        Raises:
+            FileMissing: if there is no such file.
+        """
+        ...
+
+    def put(self, source: Path, path: str) -> None:
+        """Make `path`, which nobody else writes, a copy of a file of this machine.
+
+        An implementer owes: a file at `path` is whole; once this returns, a crash of the machine does not lose it.
+        """
+        ...
+
+
+class FolderStore(ObjectStore, ErasableStore, OutputStore, BulkStore, Protocol):
     """A folder on a disk or on S3, with all that a checkpoint, an object log or a sink asks of it."""
 
 

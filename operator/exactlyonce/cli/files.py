@@ -1,4 +1,4 @@
-"""`exactlyonce files`: the files that a stream has landed, and those that no driver can land any more."""
+"""`exactlyonce files`: the files that a stream has landed, those that can be removed, and those that can become one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.assembly import file_sink
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
+from exactlyonce.cli.files_compaction import show_compaction
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.errors import Refused
 from exactlyonce.launch.secrets import read_secret
@@ -51,7 +52,7 @@ class _Opened:
         if self.in_pods and folder.location.startswith(("/", "file:")):
             raise FolderElsewhere(
                 f"{folder.location} is on a volume of the stream's pods, which this machine does not reach; run `exactlyonce "
-                "files FILE --orphans` where that volume is mounted."
+                "files FILE` where that volume is mounted."
             )
         return folder
 
@@ -64,18 +65,23 @@ class _Opened:
         ("files orders.yaml --orphans", "what drivers that died have left behind"),
         ("files orders.yaml --remove-orphans", "remove it, after confirmation"),
         ("files orders.yaml --remove-orphans --yes", "from a scheduled job"),
+        ("files orders.yaml --compact", "which small files would become one"),
+        ("files orders.yaml --compact --yes", "merge them, while the stream runs"),
     ),
 )
 @TARGET
 @click.option("--orphans", is_flag=True, help="List the files that do not count and never will.")
 @click.option("--remove-orphans", is_flag=True, help="Remove the orphans; drivers may keep running.")
-@click.option("-y", "--yes", is_flag=True, help="Remove without asking.")
+@click.option("--compact", is_flag=True, help="Show which small files would be merged; with --yes, merge them.")
+@click.option("-y", "--yes", is_flag=True, help="Remove or merge without asking.")
 @NAME
 @STATE
 @SECRETS
 @OUTPUT
 @of_a_cluster
-def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: str, **options: Any) -> None:
+def files(
+    target: str, orphans: bool, remove_orphans: bool, compact: bool, yes: bool, output: str, **options: Any
+) -> None:
     """List the files that a stream has landed, one address per line: a reader of exactly these reads each record once.
 
     The ledger alone says which files count. spark.read of the path needs no list, since it follows _spark_metadata; anything
@@ -86,9 +92,15 @@ def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: s
 
     An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
     What a driver may still land is never one, however old it is; nor is a file in another stream's folder, or one from before
-    this stream was recreated, adopted or started over. Removing orphans changes nothing that a reader counts, may be
-    interrupted and repeated, and is refused where the ledger is not the one that the folder was written with, or is behind
-    what readers are shown.
+    this stream was recreated, adopted or started over. A file whose rows have been in a merged one for a day is one, too.
+    Removing orphans changes nothing that a reader counts, may be interrupted and repeated, and is refused where the ledger is
+    not the one that the folder was written with, or is behind what readers are shown.
+
+    --compact merges small Parquet files into ones of about sink.files.targetFileSize, each in its own folder, while drivers go
+    on. Nobody counts a row twice or misses one: the ledger's list changes in one transaction, and what Spark is shown in one
+    write. Of the latest batches, up to ten stay as they are for Spark's sake. The files that were merged become orphans after a
+    day, so that whoever has listed them can read them. But a stream that reads the folder as files come (spark.readStream)
+    takes a merged file for a new one: do not merge what such a stream reads. Merging needs pyarrow.
 
     For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig
     needs the right to get that secret. It looks for orphans on S3 with the login of sink.files.secretRef, or with your own AWS
@@ -96,10 +108,17 @@ def files(target: str, orphans: bool, remove_orphans: bool, yes: bool, output: s
     """
     if orphans and remove_orphans:
         raise click.UsageError("--remove-orphans lists the orphans too; leave --orphans out.")
-    if yes and not remove_orphans:
-        raise click.UsageError("--yes answers the question of --remove-orphans; give both, or neither.")
+    if compact and (orphans or remove_orphans):
+        raise click.UsageError("--compact is a step of its own; leave --orphans and --remove-orphans out.")
+    if yes and not (remove_orphans or compact):
+        raise click.UsageError(
+            "--yes goes with --remove-orphans or --compact; give it with one of them, or leave it out."
+        )
     opened = _of_cluster(target, options) if is_of_a_cluster(target) else _of_file(target, options)
     as_json = output == "json"
+    if compact:
+        show_compaction(opened.folder(), opened.ledger, opened.stream.stream_id, merge=yes, as_json=as_json)
+        return
     if not orphans and not remove_orphans:
         _show_landed(opened.landed(), as_json=as_json)
         return

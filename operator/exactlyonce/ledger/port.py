@@ -117,7 +117,10 @@ class LedgerTransaction(Protocol):
         ...
 
     def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
-        """Record what becomes visible by this very transaction: a text of the sink's own, kept for as long as the stream."""
+        """Record what becomes visible by this very transaction: a text of the sink's own, kept for as long as the stream.
+
+        A batch's text may be replaced by one that makes the same visible; the caller holds the row with Lock.UPDATE then.
+        """
         ...
 
     def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:

@@ -6,7 +6,7 @@ with theirs, read or remove a stream's files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,10 +33,20 @@ class LandedFile:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file that does not count and that no driver can land any more; `path` is relative to the folder."""
+    """A file that does not count and never will, or never again; `path` is relative to the folder."""
 
     path: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """Files of one folder that can become one; `address` is the folder's, and what they have is counted over all of them."""
+
+    address: str
+    files: int
+    size_bytes: int
+    rows: int
 
 
 class OutputFolder(Protocol):
@@ -62,6 +72,25 @@ class OutputFolder(Protocol):
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Remove orphans; one that is gone is as good as removed."""
+        ...
+
+    def small_files(self, ledger: Ledger, stream_id: str) -> tuple[SmallFiles, ...]:
+        """Return which files would be merged now.
+
+        Raises:
+            StreamUnknown: if the ledger does not know the stream.
+            Refused: if the folder belongs to somebody else, shows more than this ledger knows, or has files of another kind.
+        """
+        ...
+
+    def compact(self, ledger: Ledger, stream_id: str) -> Iterator[SmallFiles]:
+        """Merge small files, also while drivers are running, and yield what has become one; readers count the same all along.
+
+        Raises:
+            StreamUnknown: if the ledger does not know the stream.
+            Refused: if something does not fit; what was yielded before stays.
+            ExactlyOnceError: if another compaction was at work, or a store does not answer; it can be run again.
+        """
         ...
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import FolderStore
+from exactlyonce.connectors.files.compaction import Compaction, compactable
+from exactlyonce.connectors.files.compaction_plan import Merge
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
-from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.parquet import ParquetMerger
+from exactlyonce.connectors.files.spec import FileFormat, FilesSink
+from exactlyonce.connectors.files.standing import latest_shown, standing
+from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.schema.places import S3_PREFIX
-from exactlyonce.sink.files import LandedFile, Orphan, StreamUnknown
+from exactlyonce.sink.files import LandedFile, Orphan, SmallFiles, StreamUnknown
+
+
+class CompactionUnsupported(Refused):
+    """Files of this format cannot be merged."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,30 @@ class FilesFolder:
         """Look for orphans."""
         return find_orphans(self.store, ledger, stream_id)
 
+    def small_files(self, ledger: Ledger, stream_id: str) -> tuple[SmallFiles, ...]:
+        """Look for files to merge."""
+        self._require_parquet()
+        _require_known(ledger, stream_id)
+        found = standing(self.store, ledger, stream_id, latest_shown(self.store))
+        return tuple(map(self._told, compactable(found, self.sink.target_file_bytes)))
+
+    def compact(self, ledger: Ledger, stream_id: str) -> Iterator[SmallFiles]:
+        """Merge files."""
+        self._require_parquet()
+        _require_known(ledger, stream_id)
+        merger = ParquetMerger(self.store, self.location)
+        return map(self._told, Compaction(self.store, ledger, stream_id, self.sink.target_file_bytes, merger).run())
+
+    def _told(self, merge: Merge) -> SmallFiles:
+        return SmallFiles(self.address(merge.folder), len(merge.files), merge.size_bytes, merge.rows)
+
+    def _require_parquet(self) -> None:
+        if self.sink.format is not FileFormat.PARQUET:
+            raise CompactionUnsupported(
+                f"The files in {self.location} are {self.sink.format}, and only Parquet files can be merged, since their "
+                "footers prove that no row is lost; let batches be larger instead."
+            )
+
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Remove orphans; an attempt's own folder goes as a whole, since nothing in it can land if one file cannot."""
         paths = [orphan.path for orphan in orphans]
@@ -53,17 +86,21 @@ def address_of(sink: FilesSink, path: str) -> str:
     return f"{'s3://' + folder.removeprefix(S3_PREFIX) if sink.is_on_s3 else folder}/{path}"
 
 
+def _require_known(ledger: Ledger, stream_id: str) -> None:
+    if ledger.look(stream_id) is None:
+        raise StreamUnknown(
+            f"The ledger does not know {stream_id}: the stream has never run, or this is not its ledger; compare "
+            "spec.ledger and spec.streamId with those of the stream that runs."
+        )
+
+
 class FilesConnector:
     """A `FileSink`."""
 
     def landed(self, spec: object, ledger: Ledger, stream_id: str) -> tuple[LandedFile, ...]:
         """Return the files that the ledger names."""
         assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
-        if ledger.look(stream_id) is None:
-            raise StreamUnknown(
-                f"The ledger does not know {stream_id}: the stream has never run, or this is not its ledger; compare "
-                "spec.ledger and spec.streamId with those of the stream that runs."
-            )
+        _require_known(ledger, stream_id)
         with ledger.transaction() as transaction:
             committables = transaction.read_committables(stream_id)
         return tuple(

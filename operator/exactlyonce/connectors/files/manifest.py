@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from exactlyonce.errors import Refused
@@ -19,7 +19,9 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""The second has what a compaction records; it is written only there, so that an earlier release goes on until then."""
+
 WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
 
@@ -90,6 +92,12 @@ class Write:
         return cls(Author(Epoch(int(found[1])), found[3]), BatchNumber(int(found[2])), found[4])
 
 
+def life_of(path: str) -> str | None:
+    """Return the life of the stream in which an attempt made the file at a path or a URI; None for a file without its name."""
+    found = _WRITE.match(path.rpartition("/")[2])
+    return None if found is None else found[3]
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One data file: its path relative to the sink's path, and what it holds.
@@ -106,22 +114,40 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Files whose rows have been in the file at `by` since that moment; who listed them before may still read them."""
+
+    by: str
+    since_milliseconds: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one batch landed. `rows` counts the rows of all files, and `schema` is the digest of their columns."""
+    """What one batch landed. `rows` counts the rows of all files, and `schema` is the digest of their columns.
+
+    A file that a compaction has merged belongs to the latest of the batches whose rows it holds. `replaced` are those files of
+    which something may be left, and `merging` is the name of the attempt to merge files that may be under way.
+    """
 
     batch: BatchNumber
     rows: int
     files: tuple[DataFile, ...]
     schema: str
+    replaced: tuple[Replaced, ...] = ()
+    merging: str | None = None
 
     def to_json(self) -> str:
         """Render it; equal manifests give equal texts."""
-        document = {
-            "version": VERSION,
+        document: dict[str, Any] = {
+            "version": 1,
             "rows": self.rows,
             "schema": self.schema,
             "files": [_file_document(file) for file in self.files],
         }
+        if self.replaced or self.merging is not None:
+            told = [{"by": it.by, "since": it.since_milliseconds, "paths": list(it.paths)} for it in self.replaced]
+            document |= {"version": 2, "replaced": told, "merging": self.merging}
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -134,13 +160,18 @@ class Manifest:
         try:
             document = json.loads(text)
             version = _whole(document, "version")
-            if version != VERSION:
+            if version not in VERSIONS:
                 raise ManifestUnreadable(
-                    f"The manifest of batch {batch} has version {version}, and this release reads version {VERSION}; use the "
-                    "release that wrote it."
+                    f"The manifest of batch {batch} has version {version}, and this release reads versions up to "
+                    f"{VERSIONS[-1]}; use the release that wrote it."
                 )
             files = tuple(_file_from(file) for file in _list(document, "files"))
-            return cls(batch, _whole(document, "rows"), files, _text(document, "schema"))
+            found = cls(batch, _whole(document, "rows"), files, _text(document, "schema"))
+            if version == 1:
+                return found
+            replaced = tuple(_replaced_from(it) for it in _list(document, "replaced"))
+            merging = None if _value(document, "merging") is None else _text(document, "merging")
+            return replace(found, replaced=replaced, merging=merging)
         except (ValueError, RecursionError) as problem:
             raise ManifestUnreadable(
                 f"The manifest of batch {batch} in the ledger cannot be read ({problem}); restore it from a backup."
@@ -159,10 +190,19 @@ def _file_document(file: DataFile) -> dict[str, Any]:
     return document
 
 
+def _replaced_from(document: Any) -> Replaced:
+    paths = tuple(_path(path) for path in _list(document, "paths"))
+    return Replaced(_path(_text(document, "by")), _whole(document, "since"), paths)
+
+
+def _path(found: Any) -> str:
+    if not isinstance(found, str) or {"", ".", ".."} & set(found.split("/")):
+        raise ValueError(f"{found!r} is no path below the sink's")
+    return found
+
+
 def _file_from(document: Any) -> DataFile:
-    path = _text(document, "path")
-    if not path or {"", ".", ".."} & set(path.split("/")):
-        raise ValueError(f"{path!r} is no path below the sink's")
+    path = _path(_text(document, "path"))
     rows = None if _value(document, "rows") is None else _whole(document, "rows")
     spans = tuple(_span_from(span) for span in (_list(document, "spans") if "spans" in document else ()))
     return DataFile(path, _whole(document, "size"), _whole(document, "modified"), rows, spans)

@@ -7,12 +7,20 @@ is past all that were ever planned. Its records land again, beside the files tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from exactlyonce.checkpoint.store import FileMissing
-from exactlyonce.connectors.files.manifest import Manifest
-from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit, first_entry, lines_of, name_of, parse
+from exactlyonce.connectors.files.manifest import Manifest, life_of
+from exactlyonce.connectors.files.spark_log import (
+    FOLDER,
+    LogUnfit,
+    address_of,
+    first_entry,
+    lines_of,
+    name_of,
+    parse,
+)
 from exactlyonce.positions.ranges import BatchNumber
 
 
@@ -25,33 +33,38 @@ class _Reads(Protocol):
 def require_named(store: _Reads, location: str, latest: BatchNumber | None, manifests: Iterable[Manifest]) -> None:
     """Require that the ledger names every file that readers are shown after the first one that it names.
 
-    Those before are of a ledger that was dropped, and whose checkpoint was adopted: they stay visible, and no batch of theirs
-    lands again. `manifests` are all of the ledger, read after `latest` was listed.
+    `manifests` are all of the ledger, read after `latest` was listed.
 
     Raises:
         LogUnfit: if it does not, or if an entry is missing or is none.
     """
-    if latest is None:
-        return
-    named = {path for manifest in manifests for path in _paths(lines_of(manifest, location))}
+    require_all_named(read_shown(store, location, latest), location, manifests)
+
+
+def read_shown(store: _Reads, location: str, latest: BatchNumber | None) -> dict[str, tuple[str, ...]]:
+    """Return the URIs that each entry shows readers for whom this is the latest one, by the entry's name.
+
+    Raises:
+        LogUnfit: if an entry is missing or is none.
+    """
+    names = () if latest is None else map(name_of, range(first_entry(latest), latest + 1))
+    return {name: _read_entry(store, location, name) for name in names}
+
+
+def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifests: Iterable[Manifest]) -> None:
+    """Require what `require_named` does of entries that were read before the ledger.
+
+    Files before the first that the ledger names are of a ledger that was dropped, and whose checkpoint was adopted: they stay
+    visible, and no batch of theirs lands again. Their names tell another life of the stream than any that the ledger names. A
+    file that a compaction replaced is named as well: readers may be shown it, and then its rows are in no other file that they
+    are shown.
+    """
+    named = {path for manifest in manifests for path in _named(manifest, location)} if shown else set()
+    lives = {life_of(path) for path in named}
     is_own = False
-    for number in range(first_entry(latest), latest + 1):
-        name = name_of(number)
-        try:
-            content = store.read(f"{FOLDER}/{name}")
-        except FileMissing:
-            raise LogUnfit(
-                f"{location}/{FOLDER}/{name} is missing, so readers cannot be shown a later batch: somebody removed it. "
-                "Restore it, or use another path."
-            ) from None
-        try:
-            shown = list(_paths(parse(name, content)))
-        except (ValueError, KeyError, TypeError) as problem:
-            raise LogUnfit(
-                f"{location}/{FOLDER}/{name} has a line that names no file, so it is torn. Restore it, or use another path."
-            ) from problem
-        for path in shown:
-            is_own = is_own or path in named
+    for name, paths in shown.items():
+        for path in paths:
+            is_own = is_own or path in named or (life_of(path) or "") in lives
             if not is_own or path in named:
                 continue
             raise LogUnfit(
@@ -59,6 +72,27 @@ def require_named(store: _Reads, location: str, latest: BatchNumber | None, mani
                 "restored to an earlier moment, or another query wrote to this path. What the ledger does not know would land "
                 "again and be visible twice. Restore the ledger of a later moment, or start afresh with another path."
             )
+
+
+def _read_entry(store: _Reads, location: str, name: str) -> tuple[str, ...]:
+    try:
+        content = store.read(f"{FOLDER}/{name}")
+    except FileMissing:
+        raise LogUnfit(
+            f"{location}/{FOLDER}/{name} is missing, so readers cannot be shown a later batch: somebody removed it. "
+            "Restore it, or use another path."
+        ) from None
+    try:
+        return tuple(_paths(parse(name, content)))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise LogUnfit(
+            f"{location}/{FOLDER}/{name} has a line that names no file, so it is torn. Restore it, or use another path."
+        ) from problem
+
+
+def _named(manifest: Manifest, location: str) -> Iterator[str]:
+    yield from _paths(lines_of(manifest, location))
+    yield from (address_of(path, location) for replaced in manifest.replaced for path in replaced.paths)
 
 
 def _paths(lines: Iterable[str]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def batch_of(name: str) -> BatchNumber | None:
 
 def lines_of(manifest: Manifest | None, location: str) -> list[str]:
     """Return a line for each file of a batch; a batch without a manifest has none."""
-    return [] if manifest is None else [_line(file, location) for file in manifest.files]
+    return [] if manifest is None else [line_of(file, location) for file in manifest.files]
 
 
 def render(lines: list[str]) -> bytes:
@@ -81,6 +81,13 @@ def first_entry(batch: int) -> int:
     return max(0, (batch + 1) // COMPACT_INTERVAL * COMPACT_INTERVAL - 1)
 
 
+def latest_compaction(latest: BatchNumber | None) -> BatchNumber | None:
+    """Return the compaction that readers begin from where this is the latest entry; None where there is none yet."""
+    if latest is None or latest + 1 < COMPACT_INTERVAL:
+        return None
+    return BatchNumber(first_entry(latest))
+
+
 def missing_entries(latest: BatchNumber | None, manifests: Mapping[BatchNumber, Manifest]) -> Iterator[BatchNumber]:
     """Return the batches whose entries have to be written, in order.
 
@@ -110,10 +117,10 @@ def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None) ->
     )
 
 
-def _line(file: DataFile, location: str) -> str:
-    """SinkFileStatus as json4s writes it; the path is a URI."""
+def line_of(file: DataFile, location: str) -> str:
+    """Return the line of a file: SinkFileStatus as json4s writes it; the path is a URI."""
     status = {
-        "path": f"{uri_of(location)}/{quote(file.path, safe=_LEGAL_IN_A_PATH)}",
+        "path": address_of(file.path, location),
         "size": file.size_bytes,
         "isDir": False,
         "modificationTime": file.modified_milliseconds,
@@ -122,6 +129,11 @@ def _line(file: DataFile, location: str) -> str:
         "action": "add",
     }
     return json.dumps(status, separators=(",", ":"), ensure_ascii=False)
+
+
+def address_of(path: str, location: str) -> str:
+    """Return the URI of a file at a path relative to the sink's."""
+    return f"{uri_of(location)}/{quote(path, safe=_LEGAL_IN_A_PATH)}"
 
 
 def uri_of(location: str) -> str:

@@ -13,7 +13,6 @@ from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.shown import require_named
 from exactlyonce.connectors.files.spark_log import (
-    COMPACT_INTERVAL,
     FOLDER,
     LogUnfit,
     batch_of,
@@ -120,7 +119,7 @@ class SparkMetadata:
         old = [batch for batch, written in self._compacted if now - written >= CLEANUP_DELAY_SECONDS]
         if not old:
             return
-        oldest_kept = max(old) - COMPACT_INTERVAL
+        oldest_kept = entries_before(max(old)).start
         self._compacted = [(batch, written) for batch, written in self._compacted if batch > max(old)]
         self._store.delete([f"{FOLDER}/{name_of(batch)}" for batch in sorted(self._batches()) if batch < oldest_kept])
 

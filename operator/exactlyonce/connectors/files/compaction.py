@@ -1,0 +1,225 @@
+"""Merge small files, beside drivers that run: no reader counts a row twice or misses one, whoever dies where (docs/adr/0031).
+
+The order of a round: one transaction marks the attempt, so that its files are nobody's orphans · the merged files are written ·
+one transaction names them in the place of those that they were made of, if nothing of that has changed since the mark · Spark's
+readers are shown them by one write of the compaction that they begin from. What was replaced is removed much later, as orphans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from exactlyonce.checkpoint.store import FolderStore
+from exactlyonce.connectors.files.compaction_plan import Merge, next_merges, planned, switched
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.show_merged import show_merged
+from exactlyonce.connectors.files.spark_log import latest_compaction
+from exactlyonce.connectors.files.spec import ManifestKind
+from exactlyonce.connectors.files.standing import Standing, latest_shown, manifests_in, standing
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.positions.ranges import BatchNumber
+
+POINTS = (
+    "compact.marked",
+    "compact.file-written",
+    "compact.files-written",
+    "compact.before-switch",
+    "compact.switched",
+    "compact.shown",
+)
+"""Every point between two effects of a round, in order, at which a test ends the process."""
+
+SWITCH_TRIES = 3
+
+
+class CompactionOvertaken(ExactlyOnceError):
+    """Another compaction, or a ledger that was restored, has changed what this one was to replace; nothing was changed."""
+
+
+class Merger(Protocol):
+    """Writes the rows of several files into one."""
+
+    def merge(self, files: Sequence[DataFile], path: str, now_milliseconds: int) -> DataFile:
+        """Write the file at `path`, lastingly, and return what it holds: the same rows, nothing else.
+
+        Raises:
+            Refused: if it would not hold exactly these; nothing counts of what was written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one transaction marked: `before` are all manifests as they are then."""
+
+    attempt: str
+    author: Author
+    merges: tuple[Merge, ...]
+    before: Mapping[BatchNumber, Manifest]
+
+
+@dataclass
+class Compaction:
+    """The compaction of one stream's folder. `reached` is told of every point at which a test may end the process."""
+
+    store: FolderStore
+    ledger: Ledger
+    stream_id: str
+    target_bytes: int
+    merger: Merger
+    reached: Callable[[str], None] = field(default=lambda point: None)
+    clock: Callable[[], float] = time.time
+
+    def run(self) -> Iterator[Merge]:
+        """Merge what can be merged, round by round, and yield what counts as one file now; what a former run left is finished.
+
+        Raises:
+            Refused: if the folder or a file does not fit; nothing was changed in this round.
+            CompactionOvertaken: if another compaction was at work.
+        """
+        self._show(self._standing())
+        while True:
+            found = self._standing()
+            marked = self._mark(found)
+            if marked is None or not marked.merges:
+                return
+            self.reached("compact.marked")
+            merged = self._merged(marked)
+            self.reached("compact.files-written")
+            self._switch(marked, switched(marked.before, merged, self._now_milliseconds()))
+            self.reached("compact.switched")
+            self._show(self._standing())
+            self.reached("compact.shown")
+            yield from marked.merges
+
+    def _standing(self) -> Standing:
+        return standing(self.store, self.ledger, self.stream_id, latest_shown(self.store))
+
+    def _mark(self, found: Standing) -> _Round | None:
+        """Record an attempt, which ends every other one: whoever is at work finds another mark and changes nothing."""
+        gone = _replaced_and_gone(self.store, found.manifests)
+        if not _merges(found, found.manifests, self.target_bytes) and not _tidied(found.manifests, gone, None):
+            return None
+        return self._record_mark(found, gone)
+
+    @rerun_after_lost_race
+    def _record_mark(self, found: Standing, gone: frozenset[str]) -> _Round:
+        with self.ledger.transaction() as transaction:
+            stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
+            if stream is None or stream.token != found.stream.token:
+                raise self._overtaken()
+            manifests = manifests_in(transaction, self.stream_id)
+            merges = next_merges(_merges(found, manifests, self.target_bytes))
+            author = Author.of(stream)
+            attempt = Write.draw(author, merges[-1].batch) if merges else None
+            changed = _tidied(manifests, gone, attempt)
+            _write(transaction, self.stream_id, changed)
+        return _Round("" if attempt is None else attempt.name, author, merges, manifests | changed)
+
+    def _merged(self, marked: _Round) -> list[tuple[Merge, DataFile]]:
+        merged = []
+        for number, merge in enumerate(marked.merges):
+            path = f"{merge.folder}{marked.attempt}-part-{number:05}.parquet"
+            merged.append((merge, self.merger.merge(merge.files, path, self._now_milliseconds())))
+            self.reached("compact.file-written")
+        return merged
+
+    def _switch(self, marked: _Round, after: Mapping[BatchNumber, Manifest]) -> None:
+        """Let merged files count in the place of those that they were made of, in one transaction.
+
+        Raises:
+            CompactionOvertaken: if what it read has changed; nothing was changed.
+            CommitOutcomeUnknown: if the outcome could not be settled; either all of them count or none.
+        """
+        # The manifest that has the mark is of the latest merge, and so it changes.
+        changed = {batch: replace(manifest, merging=None) for batch, manifest in after.items()}
+        for remaining in reversed(range(SWITCH_TRIES)):
+            try:
+                self._switch_once(marked, changed)
+                break
+            except CommitOutcomeUnknown:
+                if not remaining:
+                    raise
+
+    @rerun_after_lost_race
+    def _switch_once(self, marked: _Round, changed: Mapping[BatchNumber, Manifest]) -> None:
+        with self.ledger.transaction() as transaction:
+            stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
+            found = manifests_in(transaction, self.stream_id)
+            if all(found.get(batch) == manifest for batch, manifest in changed.items()):
+                return  # it was committed, and the answer was lost
+            if stream is None or not is_unchanged(found, marked.before, changed):
+                raise self._overtaken()
+            _write(transaction, self.stream_id, changed)
+            self.reached("compact.before-switch")
+
+    def _show(self, found: Standing) -> None:
+        if found.tenant.manifest == ManifestKind.SPARK_METADATA:
+            show_merged(self.store, found.manifests.values())
+
+    def _now_milliseconds(self) -> int:
+        return int(self.clock() * 1000)
+
+    def _overtaken(self) -> CompactionOvertaken:
+        return CompactionOvertaken(
+            f"The files of {self.stream_id} that were to be merged have changed in the ledger meanwhile: another compaction "
+            "was at work, or the ledger was restored. Nothing was changed; run it again."
+        )
+
+
+def compactable(found: Standing, target_bytes: int) -> tuple[Merge, ...]:
+    """Return what a compaction would merge. Performs no I/O."""
+    return _merges(found, found.manifests, target_bytes)
+
+
+def is_unchanged(
+    found: Mapping[BatchNumber, Manifest],
+    before: Mapping[BatchNumber, Manifest],
+    changed: Mapping[BatchNumber, Manifest],
+) -> bool:
+    """Return whether the manifests that are to change, the marked one among them, are as they were."""
+    return all(found.get(batch) == before[batch] for batch in changed)
+
+
+def _merges(found: Standing, manifests: Mapping[BatchNumber, Manifest], target_bytes: int) -> tuple[Merge, ...]:
+    """Return what can be merged. Of files that Spark's readers are shown, only what one compaction of Spark's log shows.
+
+    A later batch is shown, or will be, by an entry of its own. Its rows would be shown twice once its file counted elsewhere.
+    """
+    if found.tenant.manifest != ManifestKind.SPARK_METADATA:
+        return planned(manifests, None, target_bytes)
+    compaction = latest_compaction(found.latest)
+    return () if compaction is None else planned(manifests, BatchNumber(compaction + 1), target_bytes)
+
+
+def _tidied(
+    manifests: Mapping[BatchNumber, Manifest], gone: frozenset[str], attempt: Write | None
+) -> dict[BatchNumber, Manifest]:
+    """Return the manifests that change where this attempt is the only one, and what is wholly gone is not recorded any more."""
+    after = {
+        batch: replace(
+            manifest,
+            replaced=tuple(it for it in manifest.replaced if not gone.issuperset(it.paths)),
+            merging=None if attempt is None or batch != attempt.batch else attempt.name,
+        )
+        for batch, manifest in manifests.items()
+    }
+    return {batch: manifest for batch, manifest in after.items() if manifest != manifests[batch]}
+
+
+def _replaced_and_gone(store: FolderStore, manifests: Mapping[BatchNumber, Manifest]) -> frozenset[str]:
+    """Return the replaced files that were removed since."""
+    gone = {path for manifest in manifests.values() for it in manifest.replaced for path in it.paths}
+    for path, _ in store.walk("") if gone else ():
+        gone.discard(path)
+    return frozenset(gone)
+
+
+def _write(transaction: LedgerTransaction, stream_id: str, changed: Mapping[BatchNumber, Manifest]) -> None:
+    for batch, manifest in changed.items():
+        transaction.write_committable(stream_id, batch, manifest.to_json())

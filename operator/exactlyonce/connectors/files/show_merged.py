@@ -1,0 +1,79 @@
+"""Show Spark's readers merged files in the place of those that they were made of: one write of the compaction they begin from.
+
+Spark's log knows no deletion: since Spark 3.0 a line only adds a file. But readers begin from the latest compaction and take in
+what follows it. So where that one entry is replaced as a whole, a reader has either what it said before or what it says now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Protocol
+
+from exactlyonce.checkpoint.store import FileMissing, OutputStore
+from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.spark_log import (
+    FOLDER,
+    LogUnfit,
+    address_of,
+    latest_compaction,
+    line_of,
+    name_of,
+    parse,
+    render,
+)
+from exactlyonce.connectors.files.standing import latest_shown
+
+
+class _ReplacingStore(OutputStore, Protocol):
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file whose content is `expected`; False when it holds something else or is gone."""
+        ...
+
+
+def show_merged(store: _ReplacingStore, manifests: Iterable[Manifest]) -> None:
+    """Replace the lines of files that merged ones stand for, in the compaction that readers begin from; done again, it is done.
+
+    A driver may write the next compaction meanwhile, from the one before it was changed: then that one is changed as well.
+
+    Raises:
+        LogUnfit: if the entry is missing, or shows a part of the files that one stands for.
+    """
+    known = tuple(manifests)
+    while (number := latest_compaction(latest_shown(store))) is not None:
+        name = name_of(number)
+        try:
+            content = store.read(f"{FOLDER}/{name}")
+        except FileMissing:
+            raise LogUnfit(
+                f"{store.location}/{FOLDER}/{name} is missing, so readers cannot be shown merged files: somebody removed it. "
+                "Restore it, or use another path."
+            ) from None
+        after = render(_with_merged(store.location, name, parse(name, content), known))
+        if after != content and not store.replace(f"{FOLDER}/{name}", content, after):
+            continue
+        if latest_compaction(latest_shown(store)) == number:
+            return
+
+
+def _with_merged(location: str, name: str, lines: list[str], manifests: Iterable[Manifest]) -> list[str]:
+    """Return the lines of an entry where each merged file stands at the place of the first one that it was made of."""
+    entry = [(str(json.loads(line)["path"]), line) for line in lines]
+    stands: dict[str, str | None] = {}
+    for manifest in manifests:
+        files = {file.path: file for file in manifest.files}
+        for replaced in manifest.replaced:
+            paths = {address_of(path, location) for path in replaced.paths}
+            shown = [path for path, _ in entry if path in paths]
+            if not shown:
+                continue
+            merged = files.get(replaced.by)
+            if sorted(shown) != sorted(paths) or merged is None or line_of(merged, location) in lines:
+                raise LogUnfit(
+                    f"{location}/{FOLDER}/{name} shows {len(shown)} of the {len(paths)} files that {replaced.by} stands for: "
+                    "somebody changed it, so readers miss rows or count them twice. Restore it, or use another path."
+                )
+            stands |= dict.fromkeys(paths)
+            stands[shown[0]] = line_of(merged, location)
+    found = (stands.get(path, line) for path, line in entry)
+    return [line for line in found if line is not None]

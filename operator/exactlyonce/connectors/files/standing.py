@@ -1,0 +1,89 @@
+"""What the ledger says of a folder of files, held against what readers are shown: for who changes it beside drivers.
+
+A ledger that was restored to an earlier moment, or another ledger that has a stream of this name, would call files dispensable
+that readers count. So the folder has to be this stream's under this very ledger, and what readers are shown must not be ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exactlyonce.checkpoint.store import OutputStore
+from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.shown import read_shown, require_all_named
+from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit, batch_of, require_not_ahead
+from exactlyonce.connectors.files.tenancy import Tenant, require_own
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.sink.files import StreamUnknown
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stream's files at one moment of its ledger.
+
+    `latest` is the latest batch that Spark's readers were shown before that moment, and `shown` are the URIs of the files that
+    they were shown.
+    """
+
+    tenant: Tenant
+    stream: StreamRow
+    manifests: Mapping[BatchNumber, Manifest]
+    latest: BatchNumber | None
+    shown: frozenset[str]
+
+
+def latest_shown(store: OutputStore) -> BatchNumber | None:
+    """Return the latest batch that Spark's readers are shown."""
+    found = (batch_of(entry.name) for entry in store.list(FOLDER))
+    return max((batch for batch in found if batch is not None), default=None)
+
+
+def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNumber | None) -> Standing:
+    """Look, while drivers may be running. `latest` was listed before.
+
+    What readers are shown is read before the ledger: it has landed by then, and what a compaction shows them was in the ledger
+    first. A refusal counts only if they are still shown the same.
+
+    Raises:
+        StreamUnknown: if the ledger does not know the stream.
+        PathOfAnother: if the folder is not this stream's, or was written with another ledger.
+        LogUnfit: if readers are shown what this ledger does not know.
+    """
+    own = require_own(store, stream_id, ledger.identity())
+    while True:
+        shown = read_shown(store, store.location, latest)
+        stream, manifests = _read(ledger, stream_id, store.location)
+        require_not_ahead(latest, stream.landed_batch)
+        try:
+            require_all_named(shown, store.location, manifests.values())
+        except LogUnfit:
+            if read_shown(store, store.location, latest) == shown:
+                raise
+        else:
+            paths = frozenset(path for of_entry in shown.values() for path in of_entry)
+            return Standing(own, stream, manifests, latest, paths)
+
+
+def _read(ledger: Ledger, stream_id: str, location: str) -> tuple[StreamRow, dict[BatchNumber, Manifest]]:
+    with ledger.transaction() as transaction:
+        stream = transaction.lock_stream(stream_id, Lock.SHARE)
+        manifests = manifests_in(transaction, stream_id)
+    if stream is None:
+        raise StreamUnknown(
+            f"The stream {stream_id} was deleted from the ledger while its files were listed, so it cannot say which files in "
+            f"{location} count; nothing was changed."
+        )
+    return stream, manifests
+
+
+def manifests_in(transaction: LedgerTransaction, stream_id: str) -> dict[BatchNumber, Manifest]:
+    """Return every manifest of a stream.
+
+    Raises:
+        ManifestUnreadable: if another release wrote one.
+    """
+    committables = transaction.read_committables(stream_id)
+    return {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
