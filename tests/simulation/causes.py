@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
+from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import (
     CommitOutcomeUnknown,
     LedgerUnreachable,
@@ -64,6 +65,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     RowsInDoubt: frozenset({"database crash", "restore", *_LEDGER_GONE}),
     LedgerWentBack: frozenset({"restore"}),
     LogUnfit: frozenset({"restore"}),
+    FilesLost: frozenset({"restore"}),  # what a compaction replaced may be removed when the ledger names it again
     RecordsLost: frozenset({"retention"}),
     LandingRefused: frozenset({"restore", "database crash", "edited by hand", *_FILES}),
     SecondTry: frozenset({"task fails late", "lose task", "poison", "brokers down", "restore", *_SESSIONS_END}),

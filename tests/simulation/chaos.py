@@ -46,6 +46,23 @@ class Chaos:
         if world.scenario.manifest and dice.random() < 0.1:
             cleaner = world.new_process("cleaner")
             world.simulation.spawn(cleaner, "cleaner", partial(manifest.remove_orphans, world))
+        if world.scenario.manifest:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Somebody merges files, and is killed or sleeps now and then."""
+        world = self._world
+        if world.random.random() < 0.3:
+            process = world.new_process(f"compactor {len(world.compactors) + 1}")
+            world.compactors.append(process)
+            world.simulation.spawn(process, process.name, partial(manifest.compact, world))
+        for process in world.compactors:
+            if process.ended or world.random.random() > 0.1:
+                continue
+            if world.random.random() < 0.3:
+                world.simulation.kill(process)
+            else:
+                process.frozen = not process.frozen
 
     def _strike_at_commit(self) -> None:
         """A process is struck as its COMMIT takes effect: killed, or frozen and given up with its node."""
@@ -104,7 +121,7 @@ class Chaos:
             self._produce()
         for transaction in list(world.database.pending):
             world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
-        for process in self._live_drivers():
+        for process in (*self._live_drivers(), *world.compactors):
             process.frozen = False
         if all(operator.ended for operator in world.operators):
             world.start_operator("operator last")

@@ -250,8 +250,11 @@ class MemoryTransaction:
     def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
         """Record what becomes visible by this transaction."""
         self._step("write committable")
+        before = self._get(("committable", stream_id, batch))
         self.writes[("committable", stream_id, batch)] = committable
         self.appended.update(self.database.rows_of(committable))
+        if before is not None:
+            self.appended.subtract(self.database.rows_of(before))
 
     def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
         """Return what each batch has made visible."""

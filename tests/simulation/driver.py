@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
+from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Orders
@@ -60,7 +61,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         driver.words = _run(world, driver, ledger, permit, loop, query)
     except Fenced as problem:
         driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
-    except (StateMissing, LogUnfit) as problem:
+    except (StateMissing, LogUnfit, FilesLost) as problem:
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.
         driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from exactlyonce.connectors.files import orphans
+from exactlyonce.checkpoint.store import FolderStore
+from exactlyonce.connectors.files import orphans, spark_log
+from exactlyonce.connectors.files.compaction import Compaction
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce.connectors.files.spark_log import COMPACT_INTERVAL, FOLDER, batch_of, name_of, parse
-from exactlyonce.connectors.files.tenancy import Tenant
+from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS
+from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
+from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother, Tenant
+from exactlyonce.errors import Refused
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.sink.files import StreamUnknown
 from exactlyonce_spark.connectors.files.target import FilesTarget, WrittenFiles
 from tests.simulation.database import MemoryLedger
 from tests.simulation.files import MemoryStore
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
 
 COLUMNS = {"id": "long"}
+LARGE_BYTES = 10_000
+A_DAY_LATER = 2.0 * REPLACED_KEPT_SECONDS
 
 
 class Output(MemoryStore):
@@ -33,6 +40,7 @@ class Output(MemoryStore):
         super().__init__(step)
         self.rows: dict[str, tuple[Hashable, ...]] = {}
         self.shown: Callable[[], None] = lambda: None
+        self.seen: Counter[Hashable] = Counter()
 
     def write(self, path: str, rows: tuple[Hashable, ...]) -> DataFile:
         """Write a data file."""
@@ -47,6 +55,17 @@ class Output(MemoryStore):
             self.shown()
         return outcome
 
+    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
+        """Replace a file; readers look."""
+        outcome = super().replace(path, expected, content)
+        self.shown()
+        return outcome
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; readers look."""
+        super().delete(paths)
+        self.shown()
+
     def counted(self, committable: str) -> tuple[Hashable, ...]:
         """Return the rows of the files that a committable names."""
         manifest = Manifest.from_json(BatchNumber(0), committable)
@@ -59,7 +78,8 @@ class Output(MemoryStore):
         """
         names = [name.removeprefix(f"{FOLDER}/") for name in self.files if name.startswith(f"{FOLDER}/")]
         latest = max((batch for name in names if (batch := batch_of(name)) is not None), default=-1)
-        first = max(0, (latest + 1) // COMPACT_INTERVAL * COMPACT_INTERVAL - 1)
+        every = spark_log.COMPACT_INTERVAL
+        first = max(0, (latest + 1) // every * every - 1)
         seen: Counter[Hashable] = Counter()
         for number in range(first, latest + 1):
             name = name_of(number)
@@ -103,15 +123,64 @@ def has_files(world: SimulatedWorld) -> bool:
 
 
 def note_what_is_shown(world: SimulatedWorld) -> None:
-    """Readers never see a row that the ledger does not count, or did not before it was restored."""
+    """Readers never see a row that the ledger does not count, or did not before it was restored; and what they saw stays."""
     if world.journal.has_struck({"restore"}):
         return
-    too_many = world.output.visible() - world.database.tables.target
+    visible = world.output.visible()
+    too_many = visible - world.database.tables.target
     if too_many:
         world.wrong.append(f"visible and not landed: {sorted(map(str, too_many))}")
+    too_few = world.output.seen - visible
+    if too_few:
+        world.wrong.append(f"visible before and not any more: {sorted(map(str, too_few))}")
+    world.output.seen = visible
+    lost = files_lost(world)
+    if lost:
+        world.wrong.append(f"counted and removed: {lost}")
+
+
+def files_lost(world: SimulatedWorld) -> list[str]:
+    """Return the files that the ledger names and that are not there."""
+    texts = [text for key, text in world.database.tables.rows.items() if key[0] == "committable"]
+    named = [file.path for text in texts for file in Manifest.from_json(BatchNumber(0), text).files]
+    return [path for path in named if path not in world.output.files]
 
 
 def remove_orphans(world: SimulatedWorld) -> None:
-    """Somebody removes what nobody will count, while drivers run."""
-    for orphan in orphans.find_orphans(world.output, MemoryLedger(world.database), STREAM_ID):
+    """Somebody removes what nobody will count, while drivers run; a day passes faster here than anything else."""
+    found = orphans.find_orphans(world.output, MemoryLedger(world.database), STREAM_ID, lambda: A_DAY_LATER)
+    for orphan in found:
         world.output.delete([orphan.path])
+
+
+class Merger:
+    """A `Merger` of the model's files."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def merge(self, files: Sequence[DataFile], path: str, now_milliseconds: int) -> DataFile:
+        """Write the rows of some files into one."""
+        gone = [file.path for file in files if file.path not in self._output.files]
+        if gone:
+            raise FilesLost(f"{gone} are missing")
+        return self._output.write(path, tuple(row for file in files for row in self._output.rows[file.path]))
+
+
+def compact(world: SimulatedWorld) -> None:
+    """Somebody merges small files, while drivers run and others merge and remove files."""
+    merging = Compaction(
+        cast("FolderStore", world.output),
+        MemoryLedger(world.database),
+        STREAM_ID,
+        LARGE_BYTES,
+        Merger(world.output),
+        clock=lambda: 0.0,
+    )
+    try:
+        world.merged += sum(len(merge.files) for merge in merging.run())
+    except (StreamUnknown, PathOfAnother):
+        return  # no driver has come so far
+    except Refused as problem:
+        if not world.journal.has_struck({"restore"}) and "drop ledger" not in world.struck:
+            world.wrong.append(f"a compaction was refused: {problem}")

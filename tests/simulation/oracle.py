@@ -14,7 +14,7 @@ from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
-from tests.simulation import former_life
+from tests.simulation import former_life, manifest
 from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
@@ -52,7 +52,7 @@ def run_seed(
     try:
         with repeatable(seed, world):
             _run(world)
-        check(world)
+            check(world)
     except Exception as problem:
         _require_code_that_runs(world)
         tail = "\n".join(world.simulation.trace[-TAIL:])
@@ -64,7 +64,7 @@ def run_seed(
 
 def _require_code_that_runs(world: SimulatedWorld) -> None:
     ended = [driver.problem for drivers in world.drivers.values() for driver in drivers]
-    ended += [actor.error for operator in world.operators for actor in operator.actors]
+    ended += [actor.error for process in (*world.operators, *world.compactors) for actor in process.actors]
     wrong = next((problem for problem in ended if isinstance(problem, TypeError | AttributeError | NameError)), None)
     if wrong is not None:
         raise Broken(f"seed {world.seed}: {wrong!r}") from wrong
@@ -162,6 +162,8 @@ def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     """A stream that goes on has shown its readers all that has landed; one that halted shows the rest when it goes on."""
     if world.scenario.manifest and not _halted(world) and world.output.visible() != counts:
         raise Violation(f"readers do not see what has landed: {world.output.visible()} and not {counts}")
+    if world.scenario.manifest and manifest.files_lost(world) and not world.journal.has_struck({"restore"}):
+        raise Violation(f"files that count are gone: {manifest.files_lost(world)}")
 
 
 def _check_lost_ledger(world: SimulatedWorld) -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import assert_never
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
+from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
@@ -54,7 +55,7 @@ def unexplained(world: SimulatedWorld) -> list[str]:
 def explains_halt(world: SimulatedWorld) -> bool:
     """Whether what has struck calls for the person whom the stream halts for."""
     latest = world.journal.attempts[-1] if world.journal.attempts else None
-    refused = (StateMissing, LogUnfit)
+    refused = (StateMissing, LogUnfit, FilesLost)
     if latest is not None and any(isinstance(driver.problem, refused) for driver in _drivers_of(world, latest)):
         return True  # that its state was lost, or its ledger went back, is asked with the driver's ending
     halting = latest is not None and latest.decision is not None and latest.decision.halts
@@ -96,7 +97,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
-    if isinstance(root, BatchTooLarge | LogUnfit):
+    if isinstance(root, BatchTooLarge | LogUnfit | FilesLost):
         since = 0  # it lasts
     if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | OriginReplaced | OffsetChanged | PartitionsDiffer):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took

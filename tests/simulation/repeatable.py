@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from exactlyonce.api.spec import StreamSpec
+from exactlyonce.connectors.files import spark_log
 from exactlyonce.reconcile import decide, launching, observe
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import Decision
@@ -46,5 +47,7 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
         ),
         mock.patch.object(launching, "decide", listened_to),
         mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
+        # Few runs come to ten batches.
+        mock.patch.object(spark_log, "COMPACT_INTERVAL", 2),
     ):
         yield

@@ -98,6 +98,8 @@ class SimulatedWorld:
         self.to_strike: list[Process] = []
         self.writers: dict[str, list[Process]] = {}
         self.wrong: list[str] = []
+        self.compactors: list[Process] = []
+        self.merged = 0
         self.edited: dict[Partition, int] = {}
         self.annotations: tuple[tuple[str, str], ...] = ()
         self.life_before: Counter[Hashable] | None = None

@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
-from exactlyonce.connectors.files import orphans, spark_metadata
+from exactlyonce.connectors.files import compaction, orphans, spark_metadata
+from exactlyonce.connectors.files.compaction_plan import planned
 from exactlyonce.connectors.files.manifest import Write
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.positions.ranges import BatchNumber
@@ -35,10 +36,9 @@ def visible_before_the_ledger_knows() -> Iterator[None]:
 def orphans_of_running_drivers() -> Iterator[None]:
     """Every file that no manifest names is removed as an orphan, also one that a driver has just written."""
 
-    def all_unnamed(listed: Mapping[str, int], columns: Any, manifests: Any, *stand: Any) -> tuple[Orphan, ...]:
-        named = {file.path for manifest in manifests for file in manifest.files}
+    def all_unnamed(listed: Mapping[str, int], columns: Any, kept: Any, *stand: Any) -> tuple[Orphan, ...]:
         return tuple(
-            Orphan(path, size) for path, size in listed.items() if Write.of_path(path, columns) and path not in named
+            Orphan(path, size) for path, size in listed.items() if Write.of_path(path, columns) and path not in kept
         )
 
     with mock.patch.object(orphans, "orphans", all_unnamed):
@@ -59,7 +59,10 @@ def what_was_not_shown_stays_so() -> Iterator[None]:
 @contextmanager
 def a_fenced_driver_judges_the_folder() -> Iterator[None]:
     """A driver refuses a folder that shows more than it read of the ledger, though a successor has landed that."""
-    with mock.patch.object(manifest_landing, "_believed_while_permitted", lambda ledger, permit: nullcontext()):
+    with (
+        mock.patch.object(manifest_landing, "_believed_while_permitted", lambda ledger, permit: nullcontext()),
+        mock.patch.object(manifest_landing, "_is_still_recorded", lambda ledger, permit, committables: True),
+    ):
         yield
 
 
@@ -67,4 +70,35 @@ def a_fenced_driver_judges_the_folder() -> Iterator[None]:
 def a_ledger_behind_its_files_goes_on() -> Iterator[None]:
     """A ledger that was restored to an earlier state lands again what readers are shown, under numbers of a new generation."""
     with mock.patch.object(spark_metadata, "require_named", lambda store, location, latest, manifests: None):
+        yield
+
+
+@contextmanager
+def merged_without_comparing() -> Iterator[None]:
+    """A compaction names its merged files without asking whether what they were made of still counts."""
+    with mock.patch.object(compaction, "is_unchanged", lambda found, before, changed: True):
+        yield
+
+
+@contextmanager
+def files_that_are_being_merged_are_orphans() -> Iterator[None]:
+    """The mark of a compaction that may be at work is not looked at when orphans are removed."""
+    inner = orphans.orphans
+    with mock.patch.object(orphans, "orphans", lambda *given: inner(*given[:5])):
+        yield
+
+
+@contextmanager
+def replaced_files_are_removed_while_they_are_shown() -> Iterator[None]:
+    """Small files are removed once the ledger names the merged one, whatever Spark's readers are shown."""
+    with mock.patch.object(orphans, "still_read", lambda found, location, since: iter(())):
+        yield
+
+
+@contextmanager
+def batches_are_merged_that_spark_shows_one_by_one() -> Iterator[None]:
+    """A compaction merges batches that Spark's readers are shown, or are to be shown, by entries of their own."""
+    with mock.patch.object(
+        compaction, "_merges", lambda found, manifests, target_bytes: planned(manifests, None, target_bytes)
+    ):
         yield
