@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Wr
 from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS, find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, first_entry, name_of, parse
-from exactlyonce.connectors.files.spec import FilesSink, ManifestKind
+from exactlyonce.connectors.files.spec import ManifestKind
 from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.fence import claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
@@ -52,11 +53,11 @@ class NoWriter:
 class CompactedLake:
     """The folder of one stream; a batch is a file of two records, whose ids are twice its number and one more."""
 
-    def __init__(self, path: Path, ledger: Ledger, manifest: ManifestKind = ManifestKind.SPARK_METADATA) -> None:
+    def __init__(self, folder: FilesFolder, ledger: Ledger) -> None:
+        self.folder = folder
         self.ledger = ledger
         self.permit = started(ledger)
         self.now = NOW
-        self.folder: FilesFolder = FILES.folder(FilesSink(path=str(path), manifest=manifest), {})
         self.target = self.driver()
 
     @property
@@ -94,8 +95,11 @@ class CompactedLake:
         """Write the file of a batch as an attempt does."""
         path = f"{Write.draw(self.author, BatchNumber(batch)).name}-part-0.parquet"
         rows = list(ids) or [2 * batch, 2 * batch + 1]
-        pyarrow.parquet.write_table(pa.table({"id": rows}), self.path / path, store_schema=False)
-        return DataFile(path, (self.path / path).stat().st_size, 1, len(rows))
+        with TemporaryDirectory() as scratch:
+            written = Path(scratch, "file.parquet")
+            pyarrow.parquet.write_table(pa.table({"id": rows}), written, store_schema=False)
+            self.store.put(written, path)
+            return DataFile(path, written.stat().st_size, 1, len(rows))
 
     def record(self, batch: int) -> str:
         """Land a batch in the ledger, and return what it names."""
@@ -151,8 +155,10 @@ class CompactedLake:
 
     def ids(self, names: Sequence[str]) -> Counter[int]:
         """Count the ids in files."""
-        tables = [pyarrow.parquet.read_table(self.path / name) for name in names]
-        found: list[Any] = [number for table in tables for number in table["id"].to_pylist()]
+        found: list[Any] = []
+        for name in names:
+            with self.store.fetched(name) as file:
+                found += pyarrow.parquet.read_table(file)["id"].to_pylist()
         return Counter(found)
 
     def require(self, last: int, shown: int | None = None) -> None:

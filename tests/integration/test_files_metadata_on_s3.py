@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 import pytest
 
 from exactlyonce.checkpoint.s3_conditions import ConditionsIgnored
 from exactlyonce.checkpoint.store import FolderStore
-from exactlyonce.connectors.files.connector import FILES
+from exactlyonce.connectors.files.connector import FILES, FilesFolder
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
@@ -21,7 +24,10 @@ from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 from testbed.faulty_s3 import Fate, FaultyS3, Request
 from testbed.s3 import S3
+from tests.compacted_lake import CompactedLake
 from tests.integration.conftest import BUCKET
+from tests.ledgers import STREAM
+from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 LAST = 24
 """Two compactions, and some batches after the second."""
@@ -42,6 +48,10 @@ def path() -> str:
 
 def opened(s3: S3, path: str, endpoint: str | None = None) -> FolderStore:
     return FILES.folder(FilesSink(path=path, endpoint=endpoint or s3.endpoint, path_style=True), s3.secret()).store
+
+
+def folder_on(s3: S3, path: str) -> FilesFolder:
+    return FILES.folder(FilesSink(path=path, endpoint=s3.endpoint, path_style=True), s3.secret())
 
 
 def landed() -> dict[BatchNumber, Manifest]:
@@ -107,6 +117,29 @@ def test_an_answer_that_is_lost_is_found_to_have_taken_effect(s3: S3, path: str)
         SparkMetadata(opened(s3, path, proxy.endpoint), path).publish(landed())
     assert len(lost) == LAST + 1
     assert visible(opened(s3, path)) == [f"file-{number}" for number in range(LAST + 1)]
+
+
+def test_small_files_on_a_bad_service_become_one_and_every_reader_counts_the_same_all_along(s3: S3, path: str) -> None:
+    """Requests are refused and answers are lost; each run goes on where the one before it ended."""
+    lake = CompactedLake(folder_on(s3, path), MemoryLedger(MemoryDatabase()))
+    lake.land(1, 10)
+    runs = 0
+    with FaultyS3(s3.port, often(0.3, 1)) as proxy:
+        through = dataclasses.replace(lake.folder, store=opened(s3, path, proxy.endpoint))
+        while len(lake.shown()) != 2:
+            runs += 1
+            assert runs < 1000
+            with suppress(StoreUnreachable):
+                list(through.compact(lake.ledger, STREAM))
+            lake.require(10)
+    assert runs > 1, "the faults were felt"
+    assert len(lake.listed()) == 2
+    lake.now = time.time()
+    lake.a_day_passes()
+    lake.remove_orphans()
+    lake.require(10)
+    assert len([name for name in lake.store.tree("") if name.endswith(".parquet")]) == 2
+    lake.next_driver()
 
 
 def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3: S3, path: str) -> None:

@@ -10,10 +10,10 @@ import pytest
 from exactlyonce.connectors.files import compaction_plan
 from exactlyonce.connectors.files.compaction import POINTS, CompactionOvertaken
 from exactlyonce.connectors.files.compaction_plan import planned
-from exactlyonce.connectors.files.connector import CompactionUnsupported
+from exactlyonce.connectors.files.connector import FILES, CompactionUnsupported, FilesFolder
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit
-from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
+from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.ledger.port import Ledger
@@ -36,7 +36,11 @@ BETWEEN_TRANSACTIONS = [point for point in POINTS if point != "compact.before-sw
 
 @pytest.fixture
 def lake(tmp_path: Path) -> CompactedLake:
-    return CompactedLake(tmp_path / "lake", MemoryLedger(MemoryDatabase()))
+    return CompactedLake(folder_at(tmp_path), MemoryLedger(MemoryDatabase()))
+
+
+def folder_at(path: Path, manifest: ManifestKind = ManifestKind.SPARK_METADATA) -> FilesFolder:
+    return FILES.folder(FilesSink(path=str(path / "lake"), manifest=manifest), {})
 
 
 def dies_at(point: str) -> Callable[[str], None]:
@@ -49,7 +53,7 @@ def dies_at(point: str) -> Callable[[str], None]:
 
 @pytest.mark.parametrize("ledger", LEDGERS)
 def test_small_files_become_one_and_every_reader_counts_the_same(tmp_path: Path, ledger: str) -> None:
-    lake = CompactedLake(tmp_path / "lake", LEDGERS[ledger]())
+    lake = CompactedLake(folder_at(tmp_path), LEDGERS[ledger]())
     lake.land(1, 12)
     assert len(lake.folder.small_files(lake.ledger, STREAM)) == 1
     assert lake.compact() == 9, "what Spark's log shows by entries of their own stays"
@@ -65,7 +69,7 @@ def test_small_files_become_one_and_every_reader_counts_the_same(tmp_path: Path,
 
 
 def test_without_a_log_for_spark_all_that_has_landed_is_merged(tmp_path: Path) -> None:
-    lake = CompactedLake(tmp_path / "lake", MemoryLedger(MemoryDatabase()), ManifestKind.NONE)
+    lake = CompactedLake(folder_at(tmp_path, ManifestKind.NONE), MemoryLedger(MemoryDatabase()))
     lake.land(1, 3)
     assert lake.compact() == 3
     lake.require(3)
