@@ -22,7 +22,6 @@ class Folder:
     """The folder of a sink, with a file for each day that an attempt has written twice."""
 
     def __init__(self) -> None:
-        self.session = SimpleNamespace(_jvm=None, _jsc=SimpleNamespace(hadoopConfiguration=lambda: None))
         self.made: list[str] = []
 
     def files_below(self, folder: str) -> Iterator[Any]:
@@ -44,8 +43,9 @@ class Folder:
 @pytest.mark.parametrize(("path", "made"), [("/lake/orders", ["day=1", "day=2"]), ("s3a://lake/orders", [])])
 def test_a_folder_is_made_once_and_none_on_s3(path: str, made: list[str]) -> None:
     folder: Any = Folder()
+    footers: Any = SimpleNamespace(read=lambda status: (None, ()))
     writer = SparkFileWriter(FilesSink(path=path, format=FileFormat.JSON, partition_by=("day",)))
-    files = list(writer._files(WRITE, f"{path}/{WRITING}/{WRITE.name}", folder))
+    files = list(writer._files(WRITE, f"{path}/{WRITING}/{WRITE.name}", folder, footers))
     assert [file.path for file in files] == [
         f"day={day}/{WRITE.name}-part-{part}.json" for day in (1, 2) for part in (0, 1)
     ]

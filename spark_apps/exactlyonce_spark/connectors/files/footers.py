@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,31 +14,34 @@ from exactlyonce.positions.spans import PositionSpan
 Spans = tuple[PositionSpan, ...]
 
 
-@dataclass(frozen=True)
 class Footers:
-    """Reads the footers of Parquet and ORC files in the driver's JVM, on whatever file system they are."""
+    """Reads the footers of Parquet and ORC files in the driver's JVM, on whatever file system they are.
 
-    session: SparkSession
-    format: FileFormat
-    with_spans: bool
+    The JVM's classes are looked up once: each lookup through py4j takes as long as several calls.
+    """
+
+    def __init__(self, session: SparkSession, file_format: FileFormat, *, with_spans: bool) -> None:
+        jvm: Any = session._jvm
+        self._format = file_format
+        self._with_spans = with_spans
+        self._conf = session._jsc.hadoopConfiguration()
+        self._orc = jvm.org.apache.orc.OrcFile
+        self._parquet = jvm.org.apache.parquet.hadoop.ParquetFileReader
+        self._parquet_file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile
 
     def read(self, status: Any) -> tuple[int | None, Spans]:
         """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
-        jvm: Any = self.session._jvm
-        conf = self.session._jsc.hadoopConfiguration()
-        if self.format is FileFormat.ORC:
-            orc = jvm.org.apache.orc.OrcFile
-            reader = orc.createReader(status.getPath(), orc.readerOptions(conf))
+        if self._format is FileFormat.ORC:
+            reader = self._orc.createReader(status.getPath(), self._orc.readerOptions(self._conf))
             try:
                 return int(reader.getNumberOfRows()), ()
             finally:
                 reader.close()
-        if self.format is not FileFormat.PARQUET:
+        if self._format is not FileFormat.PARQUET:
             return None, ()
-        parquet = jvm.org.apache.parquet.hadoop
-        reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromStatus(status, conf))
+        reader = self._parquet.open(self._parquet_file.fromStatus(status, self._conf))
         try:
-            return int(reader.getRecordCount()), self._spans(reader.getFooter()) if self.with_spans else ()
+            return int(reader.getRecordCount()), self._spans(reader.getFooter()) if self._with_spans else ()
         finally:
             reader.close()
 

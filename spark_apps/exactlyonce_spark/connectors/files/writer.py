@@ -7,19 +7,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
-from exactlyonce.errors import ExactlyOnceError
 from exactlyonce_spark.connectors.files.footers import Footers
+from exactlyonce_spark.connectors.files.hadoop_folder import HadoopFolder, RowsMissing
 from exactlyonce_spark.connectors.files.target import WrittenFiles
-
-
-class RowsMissing(ExactlyOnceError):
-    """The files hold another number of rows than the query gave to their writer. Nothing has landed; the batch runs again."""
 
 
 @dataclass
@@ -30,6 +25,8 @@ class SparkFileWriter:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The columns with a row's source position, by the names that the source gives them, and their names in files."""
     bytes_per_row: float | None = None
+    _tools: tuple[HadoopFolder, Footers] | None = None
+    """What a batch needs of the JVM, looked up once: each lookup takes as long as writing a small file."""
 
     def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
         """Write rows into a folder of this attempt alone, and move its files to where readers of the manifest find them.
@@ -43,14 +40,16 @@ class SparkFileWriter:
         rows = rows.withColumnsRenamed(dict(self.renamed))
         counted = Observation()
         folder = f"{self.sink.path}/{WRITING}/{write.name}"
-        writer = self._fewer_tasks(rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))).write
+        # A task makes a file at least: more tasks than cores make files smaller and the batch no faster.
+        tasks = rows.sparkSession.sparkContext.defaultParallelism
+        writer = rows.observe(counted, functions.count(functions.lit(1)).alias("rows")).coalesce(tasks).write
         writer = (
             writer.format(self.sink.format.spark_name).options(**self._options()).partitionBy(*self.sink.partition_by)
         )
         writer.mode("error").save(folder)
         count = int(counted.get["rows"])
-        hadoop = _Hadoop(rows.sparkSession, self.sink.path)
-        files = tuple(self._files(write, folder, hadoop)) if count else ()
+        hadoop, footers = self._tools_of(rows.sparkSession)
+        files = tuple(self._files(write, folder, hadoop, footers)) if count else ()
         held = [file.rows for file in files if file.rows is not None]
         if len(held) == len(files) and sum(held) != count:
             raise RowsMissing(
@@ -75,13 +74,13 @@ class SparkFileWriter:
             options["maxRecordsPerFile"] = str(max(1, math.ceil(self.sink.target_file_bytes / self.bytes_per_row)))
         return options
 
-    def _fewer_tasks(self, rows: DataFrame) -> DataFrame:
-        """A task makes a file at least: more tasks than cores make files smaller and the batch no faster."""
-        cores = rows.sparkSession.sparkContext.defaultParallelism
-        return rows.coalesce(cores) if rows.rdd.getNumPartitions() > cores else rows
+    def _tools_of(self, session: SparkSession) -> tuple[HadoopFolder, Footers]:
+        if self._tools is None:
+            footers = Footers(session, self.sink.format, with_spans=self.sink.include_positions)
+            self._tools = HadoopFolder(session, self.sink.path), footers
+        return self._tools
 
-    def _files(self, write: Write, folder: str, hadoop: _Hadoop) -> Iterator[DataFile]:
-        footers = Footers(hadoop.session, self.sink.format, with_spans=self.sink.include_positions)
+    def _files(self, write: Write, folder: str, hadoop: HadoopFolder, footers: Footers) -> Iterator[DataFile]:
         # S3 has no folders: making one would be several requests, and an object that no reader needs.
         made = {""}
         for status in hadoop.files_below(folder):
@@ -119,43 +118,3 @@ def _flush(root: Path, paths: Sequence[str]) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-class _Hadoop:
-    """A folder as Hadoop's file system has it."""
-
-    def __init__(self, session: SparkSession, location: str) -> None:
-        self.session = session
-        self._path = session._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr] # a classic session has a JVM
-        conf = session._jsc.hadoopConfiguration()
-        self._root = self._path(location)
-        self._files = self._root.getFileSystem(conf)
-        self._prefix = str(self._files.makeQualified(self._root).toString())
-
-    def files_below(self, folder: str) -> Iterator[Any]:
-        """Yield the status of each file below a folder, by path; checksums are left out by Hadoop itself."""
-        found, statuses = self._files.listFiles(self._path(folder), True), []
-        while found.hasNext():
-            statuses.append(found.next())
-        yield from sorted(statuses, key=lambda status: str(status.getPath().toString()))
-
-    def relative(self, path: Any) -> str:
-        """Return a path as it is below the location."""
-        return str(path.toString()).removeprefix(f"{self._prefix}/")
-
-    def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it."""
-        self._files.mkdirs(self._path(f"{self._prefix}/{folder}"))
-
-    def move(self, source: str, target: str) -> Any:
-        """Rename a file to a name that nobody else uses, and return its status there: on S3 it is a copy, made now."""
-        final = self._path(f"{self._prefix}/{target}")
-        if not self._files.rename(self._path(f"{self._prefix}/{source}"), final):
-            raise RowsMissing(
-                f"{source} could not be renamed to {target}; nothing of its batch has landed and it runs again."
-            )
-        return self._files.getFileStatus(final)
-
-    def remove(self, folder: str) -> None:
-        """Remove a folder with what is left in it."""
-        self._files.delete(self._path(folder), True)
