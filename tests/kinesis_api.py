@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -67,6 +68,8 @@ class KinesisApi:
     calls: Counter[str] = field(default_factory=Counter)
     call_seconds: list[tuple[str, float]] = field(default_factory=list)
     refusals: list[Exception] = field(default_factory=list)
+    mangled: list[Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
+    """What becomes of the next answers of GetRecords, one after the other."""
     is_missing: bool = False
     next_number: int = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
 
@@ -166,7 +169,7 @@ class KinesisApi:
         answer = {"Records": found, "MillisBehindLatest": behind}
         if first < len(shard.records) or not shard.is_closed:
             answer["NextShardIterator"] = self._iterator(shard_id, first)
-        return answer
+        return self.mangled.pop(0)(answer) if self.mangled else answer
 
     def _iterator(self, shard_id: str, at: int) -> str:
         return f"{shard_id}:{at}:{self.time.seconds}"

@@ -23,10 +23,12 @@ from exactlyonce.connectors.kinesis.reading import (
     RangeIncomplete,
     ShardReader,
     read_range,
-    record_before,
+    record_numbered,
 )
-from exactlyonce.connectors.kinesis.shards import hash_key_of, readable, require_whole_map, shard_of_key
+from exactlyonce.connectors.kinesis.shards import hash_key_of, require_whole_map, shard_of_key
+from exactlyonce.connectors.kinesis.start import in_order
 from exactlyonce.errors import OriginMissing
+from exactlyonce_spark.connectors.kinesis.lineage import appearing
 from testbed.kinesis import Kinesis
 
 LARGE = 1 << 30
@@ -59,18 +61,21 @@ def put(kinesis: Kinesis, stream: str, *ids: str) -> list[tuple[str, int]]:
 def read_stream(client: KinesisClient, stream: str, positions: dict[str, int]) -> list[tuple[str, str]]:
     """Read all that may be read, shard by shard, parents first; advance `positions`, return shard and id of each record."""
     found: list[tuple[str, str]] = []
-    while shards := [s for s in readable(client.shards(stream), positions) if positions.get(s.id) != SHARD_END]:
-        before = dict(positions)
-        for shard in shards:
-            reader = ShardReader(client, stream, shard.id, positions.setdefault(shard.id, TRIM_HORIZON))
-            while True:
-                fetched = reader.fetch(LARGE)
-                found += [(shard.id, record.data.decode()) for record in fetched.records]
-                positions[shard.id] = fetched.position
-                if fetched.at_end or not fetched.records:
-                    break
-        if positions == before:
-            return found
+    shards = client.shards(stream)
+    positions |= {} if positions else in_order(shards, lambda shard: TRIM_HORIZON)
+    waiting = list(positions)
+    while waiting:
+        shard = waiting.pop(0)
+        reader = ShardReader(client, stream, shard, positions[shard])
+        while True:
+            fetched = reader.fetch(LARGE)
+            found += [(shard, record.data.decode()) for record in fetched.records]
+            positions[shard] = fetched.position
+            if fetched.at_end or not fetched.records:
+                break
+        children = dict.fromkeys(appearing(shards, positions), TRIM_HORIZON)
+        waiting += children
+        positions |= children
     return found
 
 
@@ -125,9 +130,7 @@ def test_a_read_goes_on_inside_an_aggregate_of_another_language(
     cut, end = UserRecord(number, 1).position, position_after_record(last)
     assert [record.data for record in read_range(client, stream, shard, TRIM_HORIZON, cut)] == [b"1"]
     assert [record.data for record in read_range(client, stream, shard, cut, end)] == [b"2", b"3", b"4"]
-    before = record_before(client, stream, shard, cut)
-    assert before is not None
-    assert before.sequence_number == number
+    assert record_numbered(client, stream, shard, number) is not None
 
 
 def test_a_position_that_has_expired_is_told_and_an_expired_iterator_is_not(
@@ -142,7 +145,7 @@ def test_a_position_that_has_expired_is_told_and_an_expired_iterator_is_not(
     kinesis.put(stream, ("k", b"5"))
     assert [record.data for record in reader.fetch(LARGE).records] == [b"5"]
     kinesis.expire_records(stream, shard, 3)
-    assert record_before(client, stream, shard, position_after_record(where[0][1])) is None
+    assert record_numbered(client, stream, shard, where[0][1]) is None
     with pytest.raises(PositionExpired, match=f"shard {shard} of stream {stream}"):
         ShardReader(client, stream, shard, position_after_record(where[0][1])).fetch(LARGE)
     with pytest.raises(PositionExpired):

@@ -55,7 +55,10 @@ class MemoryTopic:
         return self.starts.get(partition, 0)
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what the topic holds."""
         self._ask("ask the source for its bounds")
@@ -192,7 +195,10 @@ class NamedTopics:
     codec = CODEC
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what they hold."""
         everything = self.topic.view(frozenset(self.topic.ends), offsets)

@@ -131,7 +131,7 @@ def test_once_the_last_landed_record_has_expired_the_oldest_one_left_is_the_earl
     assert view.records == {}, "it is not held, so it is not said to be another one"
     assert source(api).records_at(at) == {}
     api.expire(1)
-    with pytest.raises(SourceRefused, match="whether records in between expired before they landed cannot be told"):
+    with pytest.raises(SourceRefused, match="whether records behind it expired before they landed cannot be told"):
         source(api).view(frozenset({PARENT}), at)
     api.close_shard()
     assert source(api).view(frozenset({PARENT}), at).bounds == {PARENT: GONE}

@@ -20,8 +20,9 @@ from exactlyonce.connectors.kinesis.reading import (
     RangeIncomplete,
     ShardReader,
     first_record,
+    is_whole_behind,
     read_range,
-    record_before,
+    record_numbered,
 )
 from exactlyonce.errors import OriginMissing, SourceUnreachable
 from tests.kinesis_api import ITERATOR_SECONDS, SHARD, STREAM, KinesisApi, StoredShard, client_of, refusal
@@ -221,7 +222,7 @@ def test_an_empty_shard_that_was_not_asked_for_longer_than_the_retention_may_hav
 def test_a_shard_that_answers_without_records_for_ever_is_an_error(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"a")
     api.empty_share = 1.0
-    with pytest.raises(SourceUnreachable, match="without records for 60 s"):
+    with pytest.raises(SourceUnreachable, match="without records for 60 s, although it says that there are more"):
         reader_at(client, position_after_record(number)).fetch(LARGE)
 
 
@@ -348,32 +349,52 @@ def test_a_malformed_aggregate_is_one_record_of_a_range(api: KinesisApi, client:
     assert range_of(client, position_after_record(number), position_after_record(last)) == [b"behind"]
 
 
-def test_the_record_before_a_position_is_that_record_or_none(api: KinesisApi, client: KinesisClient) -> None:
+def test_a_record_is_found_by_its_number_as_long_as_it_is_there(api: KinesisApi, client: KinesisClient) -> None:
     a, b, c = api.put(b"a", aggregated(b"b0", b"b1"), b"c")
 
-    def before(position: int) -> int | None:
-        found = record_before(client, STREAM, SHARD, position)
-        return None if found is None else found.sequence_number
+    def there(number: int) -> bool:
+        found = record_numbered(client, STREAM, SHARD, number)
+        assert found is None or found.sequence_number == number
+        return found is not None
 
-    assert before(position_after_record(c)) == c
-    assert before(UserRecord(b, 1).position) == b
-    assert [before(TRIM_HORIZON), before(SHARD_END), before(position_after_record(b - 1))] == [None, None, None]
+    assert [there(number) for number in (a, b, c, b - 1, b + 1, c + 1)] == [True, True, True, False, False, False]
     api.expire(1)
-    assert before(position_after_record(a)) is None
+    assert not there(a)
     oldest = first_record(client, STREAM, SHARD)
     assert oldest is not None
     assert oldest.sequence_number == b
     api.expire(2)
     assert first_record(client, STREAM, SHARD) is None
     del api.shards[SHARD]
-    assert before(position_after_record(c)) is None
+    assert not there(c)
+
+
+def test_nothing_can_have_expired_behind_a_position_whose_record_or_next_number_is_there(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    a, b, c = api.put(b"a", aggregated(b"b0", b"b1"), b"c")
+
+    def whole(position: int) -> bool:
+        return is_whole_behind(client, STREAM, SHARD, position)
+
+    assert whole(TRIM_HORIZON)
+    assert whole(SHARD_END)
+    every = [position_after_record(a), UserRecord(b).position, UserRecord(b, 1).position, position_after_record(b)]
+    assert [whole(position) for position in every] == [True] * 4
+    api.expire(1)
+    assert [whole(position) for position in every] == [False, True, True, True]
+    api.expire(1)
+    assert [whole(position) for position in every] == [False, False, False, False]
+    assert whole(UserRecord(c).position)
 
 
 def test_silence_is_not_the_same_as_no_record(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"a")
     api.refusals = [refusal("InternalFailure", "Any", status=500)] * 1000
     with pytest.raises(SourceUnreachable):
-        record_before(client, STREAM, SHARD, position_after_record(number))
+        record_numbered(client, STREAM, SHARD, number)
+    with pytest.raises(SourceUnreachable):
+        is_whole_behind(client, STREAM, SHARD, position_after_record(number))
     with pytest.raises(SourceUnreachable):
         first_record(client, STREAM, SHARD)
 

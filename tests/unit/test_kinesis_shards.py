@@ -6,19 +6,17 @@ import hashlib
 
 import pytest
 
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
 from exactlyonce.connectors.kinesis.shards import (
     GREATEST_HASH_KEY,
     HashKeyInvalid,
     NoShardOfKey,
     Shard,
     ShardMapBroken,
-    children,
+    children_of,
     hash_key_of,
-    readable,
+    listed_parents,
     require_whole_map,
     shard_of_key,
-    vanished,
 )
 
 MIDDLE = 1 << 127
@@ -36,46 +34,13 @@ AFTER_MERGE = (
     Shard("a-high", ("a",), QUARTER, MIDDLE - 1, 101, 200),
     MERGED,
 )
-INSIDE = position_after_record(50)
-
-
-def ids(shards: tuple[Shard, ...]) -> set[str]:
-    return {shard.id for shard in shards}
-
-
-def test_children_are_read_once_their_parent_is_read_to_its_end() -> None:
-    assert ids(readable(AFTER_SPLIT, {})) == {"a", "b"}
-    assert ids(readable(AFTER_SPLIT, {"a": INSIDE, "b": INSIDE})) == {"a", "b"}
-    assert ids(readable(AFTER_SPLIT, {"a": SHARD_END, "b": INSIDE})) == {"b", "a-low", "a-high"}
-
-
-def test_the_child_of_a_merge_waits_for_both_parents() -> None:
-    read = {"a": SHARD_END, "a-low": TRIM_HORIZON}
-    assert "merged" not in ids(readable(AFTER_MERGE, {**read, "a-high": SHARD_END, "b": INSIDE}))
-    assert "merged" not in ids(readable(AFTER_MERGE, {**read, "a-high": INSIDE, "b": SHARD_END}))
-    assert ids(readable(AFTER_MERGE, {**read, "a-high": SHARD_END, "b": SHARD_END})) == {"a-low", "merged"}
-
-
-def test_a_grandchild_does_not_overtake_its_parent() -> None:
-    twice = (*AFTER_SPLIT, Shard("a-low-low", ("a-low",), 0, 9, 301))
-    assert ids(readable(twice, {"a": SHARD_END, "b": INSIDE})) == {"b", "a-low", "a-high"}
-
-
-def test_a_parent_that_is_listed_no_more_counts_as_read_unless_it_is_known_that_it_was_not() -> None:
-    listed = (B, A_LOW, A_HIGH)
-    assert ids(readable(listed, {})) == {"b", "a-low", "a-high"}
-    assert ids(readable(listed, {"a": SHARD_END})) == {"b", "a-low", "a-high"}
-    assert ids(readable(listed, {"a": INSIDE})) == {"b"}, (
-        "what was left in it is lost, and nobody has decided about that"
-    )
-    assert vanished(listed, {"a": INSIDE, "b": INSIDE}) == ("a",)
-    assert vanished(listed, {"a": SHARD_END}) == ()
 
 
 def test_children_are_those_that_name_the_shard_as_one_of_their_parents() -> None:
-    assert ids(children(AFTER_MERGE, "a")) == {"a-low", "a-high"}
-    assert ids(children(AFTER_MERGE, "b")) == {"merged"}
-    assert children(AFTER_MERGE, "merged") == ()
+    found = {parent: [child.id for child in children] for parent, children in children_of(AFTER_MERGE).items()}
+    assert found == {"a": ["a-low", "a-high"], "a-high": ["merged"], "b": ["merged"]}
+    assert listed_parents(AFTER_MERGE) == {"a": 0, "b": 0, "a-low": 1, "a-high": 1, "merged": 2}
+    assert listed_parents(AFTER_MERGE[2:]) == {"a-low": 0, "a-high": 0, "merged": 1}
 
 
 @pytest.mark.parametrize(

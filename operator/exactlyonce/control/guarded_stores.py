@@ -165,12 +165,15 @@ class GuardedSource:
         return self.opening.opened.source.codec
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what the source holds."""
         opened = self.opening.opened
         with opened.at_source.entered():
-            return opened.source.view(also, offsets)
+            return opened.source.view(also, offsets, stands)
 
     def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
         """Resolve where the stream starts, or where the partitions in `only` do."""

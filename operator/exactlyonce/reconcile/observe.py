@@ -106,7 +106,7 @@ def observe(
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
     if isinstance(checkpoint, Readable):
         read_before |= checkpoint.planned_end.keys()
-    source = stores.source.view(read_before, _offsets_to_verify(request, ledger))
+    source = stores.source.view(read_before, _offsets_to_verify(request, ledger), _stands(request, ledger))
     seen = Observation(
         epoch=epoch,
         request=request,
@@ -138,6 +138,14 @@ def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[Part
         return {}
     kept = {**ledger.retired.fingerprints, **ledger.landed.fingerprints}
     return {key: fingerprint.offset for key, fingerprint in kept.items() if request.source.reads(key)}
+
+
+def _stands(request: Request, ledger: LedgerView | None) -> dict[Partition, int]:
+    """Where the stream goes on in what the resource reads, in retired partitions that it may read again as well."""
+    if ledger is None:
+        return {}
+    known = {**ledger.retired.positions, **ledger.landed.positions}
+    return {key: position for key, position in known.items() if request.source.reads(key)}
 
 
 def _hash_of_query(spec: StreamSpec) -> str:

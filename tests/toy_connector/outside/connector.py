@@ -66,7 +66,10 @@ class ToyBounds:
         return Asked(self.address)
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what it holds."""
         identity, bounds = self._asked.bounds()

@@ -63,9 +63,14 @@ class KafkaBounds:
         return CODEC
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what the partitions that the spec reads, and those in `also`, hold now, and the records at `offsets`.
+
+        `stands` is not looked at: the earliest offset tells whether the next record is there.
 
         Raises:
             SourceUnreachable, SourceRefused: if the brokers do not answer or refuse.

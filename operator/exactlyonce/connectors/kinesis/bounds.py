@@ -8,6 +8,7 @@ from datetime import UTC
 
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
+from exactlyonce.connectors.kinesis.patience import Deadline, each, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     SUB_SEQUENCE_BITS,
@@ -18,7 +19,7 @@ from exactlyonce.connectors.kinesis.positions import (
     position_after_record,
     read_from,
 )
-from exactlyonce.connectors.kinesis.reading import first_record, record_before
+from exactlyonce.connectors.kinesis.reading import first_record, is_whole_behind, record_numbered
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.kinesis.start import starting_positions
@@ -26,6 +27,9 @@ from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
+
+_VIEW_SECONDS = 120.0
+"""How long all shards may be looked at: a pass of the operator has ten minutes."""
 
 _NEVER_CHANGES = 0
 """A record of Kinesis is never replaced by another one, so a shard has one leader's epoch for ever."""
@@ -54,6 +58,8 @@ class KinesisBounds:
         self._client = client
         self._stream = spec.stream
         self._named = spec.stream_arn or spec.stream
+        self._listed: tuple[SourceView, Sequence[Shard]] | None = None
+        """The latest view, and the shards that it was made of: a start goes by the same."""
 
     @property
     def address(self) -> str:
@@ -66,35 +72,43 @@ class KinesisBounds:
         return CODEC
 
     def view(
-        self, also: frozenset[Partition] = frozenset(), offsets: Mapping[Partition, int] | None = None
+        self,
+        also: frozenset[Partition] = frozenset(),
+        offsets: Mapping[Partition, int] | None = None,
+        stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return the shards with their bounds, and the records at `offsets` that are still there.
 
-        Where a shard ends now is not known. One of `also` that is listed no more holds nothing but its end, and so does one
-        that was never read and of which a child is listed that was not read either: whoever has not landed its end has lost
-        records.
+        Where a shard ends now is not known. A shard begins at TRIM_HORIZON as long as nothing behind the position where the
+        stream stands in it (`stands`) can have expired, and else at the oldest record left. One of `also` that is listed no
+        more holds nothing but its end, and so does one that was never read and of which a child is listed that was not read
+        either: whoever has not landed its end has lost records.
 
         Raises:
             SourceUnreachable, SourceRefused: if Kinesis does not answer or refuses.
         """
+        clock = self._client.clock
+        deadline = Deadline.within(clock, _VIEW_SECONDS)
         try:
-            created = self._created()
-            shards = self._client.shards(self._named)
+            created = surely(clock, self._created)
+            shards = surely(clock, lambda: self._client.shards(self._named))
         except OriginMissing:
             return SourceView({}, {}, frozenset(), missing=(self._stream,))
+        positions = {str(key.key): at for key, at in (stands or {}).items() if key.origin == self._stream}
         known = frozenset(str(key.key) for key in also if key.origin == self._stream)
-        gone = expired(shards, known)
-        bounds = {self._partition(shard.id): Bounds(TRIM_HORIZON, SHARD_END) for shard in shards}
-        bounds |= {self._partition(name): Bounds(SHARD_END, SHARD_END) for name in gone}
+        kept = {str(key.key): offset for key, offset in (offsets or {}).items() if key.origin == self._stream}
+        listed = frozenset(shard.id for shard in shards)
+        looks = each(lambda shard: self._look(shard, listed, positions, kept.get(shard.id), deadline), shards)
+        bounds: dict[Partition, Bounds] = {}
         found: dict[Partition, Fingerprint | None] = {}
-        for key, offset in (offsets or {}).items():
-            if bounds.get(key) != Bounds(TRIM_HORIZON, SHARD_END):
-                continue
-            if self._holds(key, offset):
-                found[key] = Fingerprint(offset, "")
-            else:
-                bounds[key] = Bounds(self._oldest_of(key, shards), SHARD_END)
-        return SourceView(bounds, {self._stream: created}, frozenset(bounds), records=found)
+        for shard, (earliest, is_kept) in zip(shards, looks, strict=True):
+            key = self._partition(shard.id)
+            bounds[key] = Bounds(earliest, SHARD_END)
+            found |= {key: Fingerprint(kept[shard.id], "")} if is_kept else {}
+        bounds |= {self._partition(name): Bounds(SHARD_END, SHARD_END) for name in expired(shards, known)}
+        view = SourceView(bounds, {self._stream: created}, frozenset(bounds), records=found)
+        self._listed = view, shards
+        return view
 
     def start(self, view: SourceView, only: frozenset[Partition] | None = None) -> Positions:
         """Resolve where the stream starts, or where the shards in `only` do.
@@ -108,9 +122,16 @@ class KinesisBounds:
             raise OriginMissing(
                 f"Kinesis in {self.address} has no stream {self._stream}; create it, or correct source.kinesis."
             )
-        found = starting_positions(self._client, self._named, self._spec)
+        listed = (
+            self._listed[1]
+            if self._listed is not None and self._listed[0] is view
+            else self._client.shards(self._named)
+        )
+        found = starting_positions(self._client, self._named, self._spec, listed)
         positions = {self._partition(shard): position for shard, position in found.items()}
-        return Positions({key: position for key, position in positions.items() if only is None or key in only})
+        if only is None:
+            return Positions(positions)
+        return Positions({key: at for key, at in positions.items() if key in only or (only and key not in view.bounds)})
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the stream's time of creation. What has expired is told by who reads: each read proves that it is whole.
@@ -119,7 +140,7 @@ class KinesisBounds:
             OriginMissing: if the stream is gone.
             SourceUnreachable, SourceRefused: as `view`.
         """
-        created = self._created()
+        created = surely(self._client.clock, self._created)
         return SourceNow(
             Positions(dict.fromkeys(partitions, TRIM_HORIZON)), {self._stream: created}, _epochs(partitions)
         )
@@ -134,7 +155,9 @@ class KinesisBounds:
         Raises:
             SourceUnreachable, SourceRefused: as `view`.
         """
-        return {key: Fingerprint(offset, "") for key, offset in offsets.items() if self._holds(key, offset)}
+        deadline = Deadline.within(self._client.clock, _VIEW_SECONDS)
+        held = each(lambda key: self._holds(str(key.key), offsets[key], deadline), offsets)
+        return {key: Fingerprint(offsets[key], "") for key, is_held in zip(offsets, held, strict=True) if is_held}
 
     def compacted(self, origins: frozenset[str]) -> frozenset[str]:
         """Return all of them: records leave a stream by their age alone, which is no loss of what has landed."""
@@ -161,27 +184,63 @@ class KinesisBounds:
     def _partition(self, shard: str) -> Partition:
         return Partition(self._stream, shard)
 
-    def _holds(self, key: Partition, offset: int) -> bool:
-        """Whether the record at a position can be read."""
-        behind = position_after_record(offset >> SUB_SEQUENCE_BITS)
-        return record_before(self._client, self._named, str(key.key), behind) is not None
+    def _look(
+        self,
+        shard: Shard,
+        listed: frozenset[str],
+        positions: Mapping[str, int],
+        kept: int | None,
+        deadline: Deadline,
+    ) -> tuple[int, bool]:
+        """Return the earliest position of a shard, seen from where the stream stands, and whether `kept` is there."""
+        position = positions.get(shard.id)
+        if position == SHARD_END:
+            return TRIM_HORIZON, False
+        deadline.require(f"whether shard {shard.id} of stream {self._stream} still holds what landed last is not known")
+        is_kept = kept is not None and self._holds(shard.id, kept, deadline)
+        if position is None:
+            is_whole = kept is None or is_kept
+        elif is_kept and kept is not None and kept < position <= position_after_record(kept >> SUB_SEQUENCE_BITS):
+            is_whole = True  # the record kept is the one in front of the position
+        else:
+            is_whole = is_whole_behind(self._client, self._named, shard.id, position, deadline)
+        if not is_whole:
+            return self._oldest_of(shard, deadline), is_kept
+        if position in (None, TRIM_HORIZON) and _outlived_its_parents(shard, listed, positions):
+            oldest = first_record(self._client, self._named, shard.id, deadline)
+            return TRIM_HORIZON if oldest is None else UserRecord(oldest.sequence_number).position, is_kept
+        return TRIM_HORIZON, is_kept
 
-    def _oldest_of(self, key: Partition, shards: Sequence[Shard]) -> int:
-        """Return the position at the oldest record of a shard whose landed records have expired.
+    def _holds(self, shard_id: str, offset: int, deadline: Deadline) -> bool:
+        """Whether the record at a position can be read."""
+        number = offset >> SUB_SEQUENCE_BITS
+        return record_numbered(self._client, self._named, shard_id, number, deadline) is not None
+
+    def _oldest_of(self, shard: Shard, deadline: Deadline) -> int:
+        """Return the position at the oldest record of a shard, for a stream that stands behind records that have expired.
 
         Raises:
             SourceRefused: if the shard is open and empty, so that nobody knows where its next record will be.
         """
-        oldest = first_record(self._client, self._named, str(key.key))
+        oldest = first_record(self._client, self._named, shard.id, deadline)
         if oldest is not None:
             return UserRecord(oldest.sequence_number).position
-        if not any(shard.id == key.key and shard.is_open for shard in shards):
+        if not shard.is_open:
             return SHARD_END
         raise SourceRefused(
-            f"The last record of {key} that landed has passed the retention of stream {self._stream}, and the shard is empty: "
-            "whether records in between expired before they landed cannot be told. The stream waits until the shard holds a "
-            "record, and then says so as SourceTruncated."
+            f"Shard {shard.id} of stream {self._stream} is empty, and the record behind which the stream goes on has passed "
+            "the retention: whether records behind it expired before they landed cannot be told. The stream waits until the "
+            "shard holds a record; then it halts as SourceTruncated, and recovery.onSourceTruncated says how it goes on."
         )
+
+
+def _outlived_its_parents(shard: Shard, listed: frozenset[str], positions: Mapping[str, int]) -> bool:
+    """Whether a shard follows on ones that the stream has read, and began longer ago than the retention.
+
+    Parents are listed until their last record has expired. By then the child's first records may have expired as well, which
+    is a loss where nothing of it was read. Performs no I/O.
+    """
+    return not positions.keys().isdisjoint(shard.parents) and listed.isdisjoint(shard.parents)
 
 
 def expired(shards: Sequence[Shard], known: frozenset[str]) -> frozenset[str]:

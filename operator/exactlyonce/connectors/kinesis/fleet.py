@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from exactlyonce.connectors.kinesis.answers import IteratorExpired
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.pages import first_page
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,

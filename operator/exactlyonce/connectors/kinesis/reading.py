@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.answers import SequenceNumberRefused, ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.pages import first_page
+from exactlyonce.connectors.kinesis.patience import Deadline, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     AfterRecord,
+    AtShardEnd,
+    AtTrimHorizon,
     InsideRecord,
     position_after_record,
     read_from,
     to_text,
 )
-from exactlyonce.connectors.kinesis.shard_reader import Fetched, PositionExpired, ShardReader, first_page
+from exactlyonce.connectors.kinesis.shard_reader import Fetched, PositionExpired, ShardReader
 from exactlyonce.errors import Refused
 
 __all__ = [
@@ -25,8 +29,9 @@ __all__ = [
     "RawRecord",
     "ShardReader",
     "first_record",
+    "is_whole_behind",
     "read_range",
-    "record_before",
+    "record_numbered",
 ]
 
 _EMPTY_TIPS = 3
@@ -84,39 +89,73 @@ def _records_from(client: KinesisClient, stream: str, shard_id: str, start: int)
         empty_tips = 0 if fetched.records or fetched.milliseconds_behind else empty_tips + 1
 
 
-def record_before(client: KinesisClient, stream: str, shard_id: str, position: int) -> RawRecord | None:
-    """Return the record that a position is behind or inside of; None if there is none, or it cannot be read any more.
+def record_numbered(
+    client: KinesisClient, stream: str, shard_id: str, sequence_number: int, deadline: Deadline | None = None
+) -> RawRecord | None:
+    """Return the record with a sequence number; None if there is none, or it cannot be read any more.
 
-    At the start and at the end of a shard there is none.
+    Raises:
+        OriginMissing, SourceRefused, SourceUnreachable: by situation.
+    """
+    found = _at_or_behind(client, stream, shard_id, sequence_number, deadline)
+    return found if found is not None and found.sequence_number == sequence_number else None
+
+
+def is_whole_behind(
+    client: KinesisClient, stream: str, shard_id: str, position: int, deadline: Deadline | None = None
+) -> bool:
+    """Whether nothing can have expired behind a position: what lies in front of it, or the very next number, is there.
+
+    At the start of a shard nothing lies in front, and at its end nothing lies behind: both are whole.
 
     Raises:
         OriginMissing, SourceRefused, SourceUnreachable: by situation.
     """
     match read_from(position):
-        case AfterRecord(sequence_number) | InsideRecord(sequence_number, _):
+        case AtTrimHorizon() | AtShardEnd():
+            return True
+        case InsideRecord(sequence_number, _):
+            return record_numbered(client, stream, shard_id, sequence_number, deadline) is not None
+        case AfterRecord(sequence_number):
             pass
-        case _:
-            return None
-    start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(sequence_number)}
-    try:
-        found = _first(client, stream, shard_id, start)
-    except SequenceNumberRefused:
-        return None
-    return found if found is not None and found.sequence_number == sequence_number else None
+    # A stream that was told to start at a record has read none before it, and nothing lies between a number and the next.
+    found = _at_or_behind(client, stream, shard_id, sequence_number, deadline)
+    if found is None:
+        found = _at_or_behind(client, stream, shard_id, sequence_number + 1, deadline)
+    return found is not None and found.sequence_number <= sequence_number + 1
 
 
-def first_record(client: KinesisClient, stream: str, shard_id: str) -> RawRecord | None:
+def first_record(
+    client: KinesisClient, stream: str, shard_id: str, deadline: Deadline | None = None
+) -> RawRecord | None:
     """Return the oldest record that can be read; None if there is none, or no such shard any more.
 
     Raises:
         OriginMissing, SourceRefused, SourceUnreachable: by situation.
     """
-    return _first(client, stream, shard_id, {"ShardIteratorType": "TRIM_HORIZON"})
+    return _first(client, stream, shard_id, {"ShardIteratorType": "TRIM_HORIZON"}, deadline)
 
 
-def _first(client: KinesisClient, stream: str, shard_id: str, start: dict[str, str]) -> RawRecord | None:
+def _at_or_behind(
+    client: KinesisClient, stream: str, shard_id: str, sequence_number: int, deadline: Deadline | None
+) -> RawRecord | None:
+    """Return the first record whose number is not below; None as well where Kinesis does not know the number."""
+    start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(sequence_number)}
     try:
-        page = first_page(client, stream, shard_id, client.iterator(stream, shard_id, **start), most=1)
+        return _first(client, stream, shard_id, start, deadline)
+    except SequenceNumberRefused:
+        return None
+
+
+def _first(
+    client: KinesisClient, stream: str, shard_id: str, start: dict[str, str], deadline: Deadline | None
+) -> RawRecord | None:
+    def ask() -> RawRecord | None:
+        iterator = client.iterator(stream, shard_id, **start)
+        page = first_page(client, stream, shard_id, iterator, most=1, deadline=deadline)
+        return page.records[0] if page.records else None
+
+    try:
+        return surely(client.clock, ask)
     except ShardMissing:
         return None
-    return page.records[0] if page.records else None

@@ -14,7 +14,9 @@ from datetime import timedelta
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.answers import IteratorExpired, SequenceNumberRefused, ShardMissing
-from exactlyonce.connectors.kinesis.client import MOST_RECORDS, KinesisClient, Page, SeenTip
+from exactlyonce.connectors.kinesis.client import KinesisClient, Page, SeenTip
+from exactlyonce.connectors.kinesis.pages import EndUnproven, first_page, read_page, require_order
+from exactlyonce.connectors.kinesis.patience import surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,
@@ -32,8 +34,7 @@ _LEAST_RETENTION = timedelta(hours=24)  # Kinesis keeps records for a day at lea
 _ITERATOR_LIVES = timedelta(minutes=5)
 _MARGIN = timedelta(hours=1)
 _SEEKS = 5
-_LOOKS_AT_TIP = 3
-_SEEK_SECONDS = 60.0
+_PAUSE_SECONDS = 0.5
 
 
 class PositionExpired(Refused):
@@ -55,23 +56,6 @@ class Fetched:
     def at_end(self) -> bool:
         """Whether the shard was split or merged, and nothing will ever follow."""
         return self.position == SHARD_END
-
-
-def first_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, most: int = MOST_RECORDS) -> Page:
-    """Return the first page with records, or an empty one at the tip or the end of the shard.
-
-    Kinesis may answer empty pages before either, and the tip is looked at more than once, as much depends on it.
-    """
-    tips, give_up_at = 0, client.clock.elapsed_seconds() + _SEEK_SECONDS
-    while client.clock.elapsed_seconds() < give_up_at:
-        page = client.records(stream, shard_id, iterator, most)
-        tips += not page.milliseconds_behind
-        if page.records or page.next_iterator is None or tips == _LOOKS_AT_TIP:
-            return page
-        iterator = page.next_iterator
-    raise SourceUnreachable(
-        f"Shard {shard_id} of stream {stream} answered only without records for {_SEEK_SECONDS:.0f} s."
-    )
 
 
 class ShardReader:
@@ -103,6 +87,7 @@ class ShardReader:
 
         Raises:
             PositionExpired: if records at the position may be gone.
+            RecordsOutOfOrder: if Kinesis answers a record that was read before.
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
         if not self._held and self._reached != SHARD_END:
@@ -133,7 +118,22 @@ class ShardReader:
                 return
             except IteratorExpired:
                 self._iterator = None
-        raise SourceUnreachable(f"Iterators of {self._where} expire as soon as they are made.")
+                problem = SourceUnreachable(f"Iterators of {self._where} expire as soon as they are made.")
+            except EndUnproven as unproven:
+                self._iterator, problem = None, unproven
+                self._client.clock.sleep(_PAUSE_SECONDS)
+        raise problem
+
+    @property
+    def _last_read(self) -> int:
+        """The sequence number behind which every further record is; -1 at the start of the shard."""
+        match read_from(self._reached):
+            case AfterRecord(sequence_number):
+                return sequence_number
+            case InsideRecord(sequence_number, _):
+                return sequence_number - 1
+            case _:
+                return -1
 
     def _note_time(self) -> None:
         """Before a call: what is added while it is under way may be missing in its answer."""
@@ -141,10 +141,11 @@ class ShardReader:
 
     def _page(self, iterator: str) -> Page:
         self._note_time()
-        return self._client.records(self._stream, self._shard_id, iterator)
+        return read_page(self._client, self._stream, self._shard_id, iterator)
 
     def _accept(self, page: Page) -> None:
         """Take a page that continues what was read."""
+        require_order(self._stream, self._shard_id, page, self._last_read)
         self._held.extend(page.records)
         self._iterator, self._behind = page.next_iterator, page.milliseconds_behind
         if page.next_iterator is None:
@@ -185,8 +186,11 @@ class ShardReader:
     def _seek_record(self, sequence_number: int, *, is_wanted: bool) -> None:
         """Read from a record on, which must come first; it is handed out only if it `is_wanted`."""
         try:
-            iterator = self._iterator_of(
-                ShardIteratorType="AT_SEQUENCE_NUMBER", StartingSequenceNumber=str(sequence_number)
+            iterator = surely(
+                self._client.clock,
+                lambda: self._iterator_of(
+                    ShardIteratorType="AT_SEQUENCE_NUMBER", StartingSequenceNumber=str(sequence_number)
+                ),
             )
         except (ShardMissing, SequenceNumberRefused) as problem:
             raise PositionExpired(f"{self._what}: {problem}") from problem

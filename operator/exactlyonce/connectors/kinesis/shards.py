@@ -8,10 +8,9 @@ opens one. A closed shard is listed until its last record has expired.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from exactlyonce.connectors.kinesis.positions import SHARD_END
 from exactlyonce.errors import Refused, SourceRefused
 
 GREATEST_HASH_KEY = (1 << 128) - 1
@@ -55,34 +54,19 @@ class Shard:
         return self.starting_sequence_number <= sequence_number and not ended
 
 
-def children(shards: Iterable[Shard], shard_id: str) -> tuple[Shard, ...]:
-    """Return the shards that a split or merge made of a shard: two, one, or none while it is open."""
-    return tuple(shard for shard in shards if shard_id in shard.parents)
+def children_of(shards: Iterable[Shard]) -> dict[str, list[Shard]]:
+    """Return the shards that a split or merge made of each shard: two, or one; a shard that is open has none."""
+    found: dict[str, list[Shard]] = {}
+    for shard in shards:
+        for parent in dict.fromkeys(shard.parents):
+            found.setdefault(parent, []).append(shard)
+    return found
 
 
-def readable(shards: Iterable[Shard], positions: Mapping[str, int]) -> tuple[Shard, ...]:
-    """Return the listed shards that may be read now, in the order in which they are listed.
-
-    A shard may be read once both of its parents are read to their ends, so that a parent's last record comes before its
-    children's first. A parent that is not listed any more counts as read, unless `positions` says that it was not: its
-    children then wait, since what it held and was not read is lost, and somebody has to decide about that (see `vanished`).
-    A shard without a position is one that was never read. A shard at its own end is left out.
-    """
-    listed = tuple(shards)
-    ids = {shard.id for shard in listed}
-
-    def is_read(parent: str) -> bool:
-        return positions.get(parent, 0 if parent in ids else SHARD_END) == SHARD_END
-
-    return tuple(
-        shard for shard in listed if positions.get(shard.id) != SHARD_END and all(is_read(p) for p in shard.parents)
-    )
-
-
-def vanished(shards: Iterable[Shard], positions: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the shards that were not read to their ends and are listed no more; what they still held has expired."""
-    listed = {shard.id for shard in shards}
-    return tuple(sorted(name for name, at in positions.items() if name not in listed and at != SHARD_END))
+def listed_parents(shards: Collection[Shard]) -> dict[str, int]:
+    """Return how many parents of each shard are still listed."""
+    ids = {shard.id for shard in shards}
+    return {shard.id: len(ids.intersection(shard.parents)) for shard in shards}
 
 
 def require_whole_map(shards: Iterable[Shard]) -> None:

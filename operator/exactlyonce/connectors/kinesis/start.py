@@ -6,10 +6,11 @@ their ends, or are not listed any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.look_back import at_moment, tip_of
+from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,
@@ -18,85 +19,78 @@ from exactlyonce.connectors.kinesis.positions import (
     position_after_record,
     to_text,
 )
-from exactlyonce.connectors.kinesis.shard_reader import first_page
-from exactlyonce.connectors.kinesis.shards import Shard, require_whole_map
+from exactlyonce.connectors.kinesis.shards import Shard, children_of, listed_parents, require_whole_map
 from exactlyonce.connectors.kinesis.spec import KinesisSource, StartFrom
-from exactlyonce.errors import SourceUnreachable, StartInvalid
+from exactlyonce.errors import StartInvalid
 
-_MOST_PAGES_TO_TIP = 10_000
+_START_SECONDS = 240.0
+"""How long the starts of all shards may be looked for: a pass of the operator has ten minutes."""
+
+_SHOWN = 5
 
 
-def starting_positions(client: KinesisClient, arn_or_name: str, spec: KinesisSource) -> dict[str, int]:
-    """Return where each shard starts.
+def starting_positions(
+    client: KinesisClient, arn_or_name: str, spec: KinesisSource, shards: Sequence[Shard]
+) -> dict[str, int]:
+    """Return where each of the listed shards starts.
+
+    Parents that are listed no more, of shards that follow, are at their ends: they were gone before the stream began, so
+    nothing of them is owed to it.
 
     Raises:
         StartInvalid: if positions are given that do not fit the shards.
         OriginMissing, SourceRefused, SourceUnreachable: by situation.
     """
-    shards = client.shards(arn_or_name)
     require_whole_map(shards)
+    found = _found(client, arn_or_name, spec, shards)
+    ids = {shard.id for shard in shards}
+    gone = {parent for shard in shards if shard.id not in found for parent in shard.parents if parent not in ids}
+    return {**dict.fromkeys(sorted(gone), SHARD_END), **found}
+
+
+def _found(client: KinesisClient, arn_or_name: str, spec: KinesisSource, shards: Sequence[Shard]) -> dict[str, int]:
+    deadline = Deadline.within(client.clock, _START_SECONDS)
     match spec.start.from_:
         case StartFrom.TRIM_HORIZON:
             return in_order(shards, lambda shard: TRIM_HORIZON)
         case StartFrom.LATEST:
-            return {shard.id: tip_of(client, arn_or_name, shard) for shard in shards}
+            tips = each(lambda shard: tip_of(client, arn_or_name, shard, deadline), shards)
+            return dict(zip((shard.id for shard in shards), tips, strict=True))
         case StartFrom.TIMESTAMP:
             moment = spec.start.moment
-            return in_order(shards, lambda shard: at_moment(client, arn_or_name, shard, moment))
+            return in_order(shards, lambda shard: at_moment(client, arn_or_name, shard, moment, deadline), each)
         case StartFrom.POSITIONS:
             return given(shards, spec.start.positions)
 
 
-def in_order(shards: Sequence[Shard], start_of: Callable[[Shard], int]) -> dict[str, int]:
-    """Return the start of each shard whose listed parents all start at their ends; the others follow. Performs no I/O."""
-    waiting = {shard.id: shard for shard in shards}
-    listed, found = frozenset(waiting), dict[str, int]()
-    while ready := [
-        shard
-        for shard in waiting.values()
-        if all(found.get(parent) == SHARD_END for parent in shard.parents if parent in listed)
-    ]:
-        for shard in ready:
-            found[shard.id] = start_of(shard)
-            del waiting[shard.id]
+def in_order(
+    shards: Sequence[Shard],
+    start_of: Callable[[Shard], int],
+    ask: Callable[[Callable[[Shard], int], Sequence[Shard]], Iterable[int]] = map,
+) -> dict[str, int]:
+    """Return the start of each shard whose listed parents all start at their ends; the others follow. Performs no I/O itself.
+
+    `ask` applies `start_of` to shards that do not wait for each other.
+    """
+    followers, waits = children_of(shards), listed_parents(shards)
+    found: dict[str, int] = {}
+    ready = [shard for shard in shards if not waits[shard.id]]
+    while ready:
+        starts = dict(zip((shard.id for shard in ready), ask(start_of, ready), strict=True))
+        found |= starts
+        ready = [
+            child
+            for parent, position in starts.items()
+            if position == SHARD_END
+            for child in followers.get(parent, ())
+            if not _one_less(waits, child.id)
+        ]
     return found
 
 
-def tip_of(client: KinesisClient, stream: str, shard: Shard) -> int:
-    """Return the position behind the last record that is there: Kinesis names it only to who reads up to it.
-
-    Raises:
-        SourceUnreachable: if producers are faster than it can be read.
-    """
-    if not shard.is_open:
-        return SHARD_END
-    position, iterator = TRIM_HORIZON, client.iterator(stream, shard.id, ShardIteratorType="TRIM_HORIZON")
-    for _ in range(_MOST_PAGES_TO_TIP):
-        page = client.records(stream, shard.id, iterator)
-        if page.records:
-            position = position_after_record(page.records[-1].sequence_number)
-        if page.next_iterator is None:
-            return SHARD_END
-        if not page.milliseconds_behind:
-            return position
-        iterator = page.next_iterator
-    raise SourceUnreachable(
-        f"The newest record of shard {shard.id} of stream {stream} was not reached; start from a Timestamp instead."
-    )
-
-
-def at_moment(client: KinesisClient, stream: str, shard: Shard, moment: datetime) -> int:
-    """Return the position at the first record that arrived at or after a moment, or behind the last one if none did."""
-    page = first_page(
-        client,
-        stream,
-        shard.id,
-        client.iterator(stream, shard.id, ShardIteratorType="AT_TIMESTAMP", Timestamp=moment),
-        most=1,
-    )
-    if page.records:
-        return UserRecord(page.records[0].sequence_number).position
-    return tip_of(client, stream, shard)
+def _one_less(waits: dict[str, int], shard_id: str) -> int:
+    waits[shard_id] -= 1
+    return waits[shard_id]
 
 
 def given(shards: Sequence[Shard], texts: Mapping[str, str]) -> dict[str, int]:
@@ -108,7 +102,7 @@ def given(shards: Sequence[Shard], texts: Mapping[str, str]) -> dict[str, int]:
     by_id = {shard.id: shard for shard in shards}
     unknown = sorted(texts.keys() - by_id.keys())
     if unknown:
-        raise _invalid(f"names {', '.join(unknown)}, which the stream does not list")
+        raise _invalid(f"names {_some(unknown)}, which the stream does not list")
     ancestors = _ancestors(texts, by_id) - texts.keys()
     positions = {**dict.fromkeys(ancestors, SHARD_END), **{shard: from_text(text) for shard, text in texts.items()}}
     for name, position in sorted(positions.items()):
@@ -120,9 +114,10 @@ def given(shards: Sequence[Shard], texts: Mapping[str, str]) -> dict[str, int]:
                 f"names {name} and its parent {early[0]} at {to_text(positions[early[0]])}; a shard is read once its parents "
                 f"are at SHARD_END, so leave {name} out"
             )
-    lacking = [shard.id for shard in shards if shard.id not in positions and not _follows(shard, texts, by_id)]
+    named = positions.keys() | _descendants(shards, texts)
+    lacking = [shard.id for shard in shards if shard.id not in named]
     if lacking:
-        raise _invalid(f"lacks {', '.join(lacking)}")
+        raise _invalid(f"lacks {_some(lacking)}")
     return positions
 
 
@@ -150,10 +145,22 @@ def _ancestors(names: Mapping[str, object], by_id: Mapping[str, Shard]) -> froze
     return frozenset(found)
 
 
-def _follows(shard: Shard, named: Mapping[str, str], by_id: Mapping[str, Shard]) -> bool:
-    """Whether a shard is a descendant of shards that are given: all of its parents that are listed are, or follow on one."""
-    parents = [parent for parent in shard.parents if parent in by_id]
-    return bool(parents) and all(parent in named or _follows(by_id[parent], named, by_id) for parent in parents)
+def _descendants(shards: Sequence[Shard], named: Iterable[str]) -> frozenset[str]:
+    """Return the shards that follow on those named: all of their parents that are listed are named, or follow themselves."""
+    followers, waits = children_of(shards), listed_parents(shards)
+    reached = set(named)
+    waiting = list(reached)
+    while waiting:
+        for child in followers.get(waiting.pop(), ()):
+            if not _one_less(waits, child.id) and child.id not in reached:
+                reached.add(child.id)
+                waiting.append(child.id)
+    return frozenset(reached)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _invalid(what: str) -> StartInvalid:

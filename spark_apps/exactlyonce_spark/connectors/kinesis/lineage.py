@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from exactlyonce.connectors.kinesis.positions import SHARD_END
-from exactlyonce.connectors.kinesis.shards import Shard, children
+from exactlyonce.connectors.kinesis.shards import Shard, children_of
 
 
 def waiting_parents(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
     """Return the shards that have been read to their end and of which no child has appeared yet."""
-    listed = tuple(shards)
+    followers = children_of(shards)
     ended = (shard for shard, position in starts.items() if position == SHARD_END)
-    return frozenset(shard for shard in ended if not any(child.id in starts for child in children(listed, shard)))
+    return frozenset(shard for shard in ended if not any(child.id in starts for child in followers.get(shard, ())))
 
 
 def appearing(shards: Iterable[Shard], starts: Mapping[str, int]) -> tuple[str, ...]:
@@ -33,12 +33,12 @@ def appearing(shards: Iterable[Shard], starts: Mapping[str, int]) -> tuple[str, 
 def forgotten(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
     """Return the shards that a batch's end may leave out: read to their end, expired, and their children are named."""
     listed = tuple(shards)
-    ids = {shard.id for shard in listed}
+    ids, children = {shard.id for shard in listed}, children_of(listed)
     return frozenset(
         shard
         for shard, position in starts.items()
         if position == SHARD_END
         and shard not in ids
-        and (followers := children(listed, shard))
+        and (followers := children.get(shard))
         and all(child.id in starts for child in followers)
     )

@@ -1,0 +1,93 @@
+"""Answers of GetRecords, believed only as far as they can be true.
+
+Records come in the order of their sequence numbers, each once. An answer without a next iterator says that the shard has ended,
+and whoever believes that never reads it again: so it takes a second witness, which is the children that the answer names, or
+the ending sequence number that ListShards has for closed shards.
+"""
+
+from __future__ import annotations
+
+from exactlyonce.connectors.kinesis.client import MOST_RECORDS, KinesisClient, Page
+from exactlyonce.connectors.kinesis.patience import Deadline
+from exactlyonce.errors import SourceRefused, SourceUnreachable
+
+SEEK_SECONDS = 60.0
+"""How long a shard may go on answering without records, although it says that there are more."""
+
+LOOKS_AT_TIP = 3
+"""How often Kinesis has to say that nothing more is there before that is believed."""
+
+
+class RecordsOutOfOrder(SourceRefused):
+    """Kinesis answered a record that does not come behind the one before it."""
+
+
+class EndUnproven(SourceUnreachable):
+    """One answer says that a shard has ended, and nothing else says so."""
+
+
+def read_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, most: int = MOST_RECORDS) -> Page:
+    """Return one answer, whose records are in order and whose end is proven.
+
+    Raises:
+        RecordsOutOfOrder: if they are not.
+        EndUnproven: if it is not; the shard may be asked again.
+        IteratorExpired, OriginMissing, SourceRefused, SourceUnreachable: by situation.
+    """
+    page = client.records(stream, shard_id, iterator, most)
+    require_order(stream, shard_id, page)
+    if page.next_iterator is None and not page.children:
+        closed = {shard.id for shard in client.shards(stream) if not shard.is_open}
+        if shard_id not in closed:
+            raise EndUnproven(
+                f"Kinesis answered as if shard {shard_id} of stream {stream} had ended, but neither names its children "
+                "nor lists it as closed. The shard is asked again; check source.kinesis.endpoint if this goes on."
+            )
+    return page
+
+
+def require_order(stream: str, shard_id: str, page: Page, behind: int = -1) -> None:
+    """Require that the records of an answer come one behind the other, the first one behind the sequence number `behind`.
+
+    Raises:
+        RecordsOutOfOrder: naming both records.
+    """
+    for record in page.records:
+        if record.sequence_number <= behind:
+            raise RecordsOutOfOrder(
+                f"Kinesis answered record {record.sequence_number} of shard {shard_id} of stream {stream} behind record "
+                f"{behind}, so a record would be read twice or in the wrong order; nothing of that answer was taken. Check "
+                "what is at source.kinesis.endpoint if this happens again."
+            )
+        behind = record.sequence_number
+
+
+def first_page(
+    client: KinesisClient,
+    stream: str,
+    shard_id: str,
+    iterator: str,
+    most: int = MOST_RECORDS,
+    deadline: Deadline | None = None,
+) -> Page:
+    """Return the first page with records, or an empty one at the tip or the end of the shard.
+
+    Kinesis may answer empty pages before either, and the tip is looked at more than once, as much depends on it.
+
+    Raises:
+        SourceUnreachable: if there is neither within `SEEK_SECONDS`, or before the deadline.
+        OriginMissing, SourceRefused: by situation.
+    """
+    tips, give_up = 0, Deadline.within(client.clock, SEEK_SECONDS)
+    while not give_up.has_passed:
+        if deadline is not None:
+            deadline.require(f"shard {shard_id} of stream {stream} answers without records")
+        page = read_page(client, stream, shard_id, iterator, most)
+        tips += not page.milliseconds_behind
+        if page.records or page.next_iterator is None or tips == LOOKS_AT_TIP:
+            return page
+        iterator = page.next_iterator
+    raise SourceUnreachable(
+        f"Shard {shard_id} of stream {stream} has answered without records for {SEEK_SECONDS:.0f} s, although it says that "
+        "there are more; it is asked again."
+    )
