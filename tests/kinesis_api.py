@@ -70,6 +70,8 @@ class KinesisApi:
     refusals: list[Exception] = field(default_factory=list)
     mangled: list[Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
     """What becomes of the next answers of GetRecords, one after the other."""
+    hash_keys: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The range of each shard that does not hold all hash keys."""
     is_missing: bool = False
     next_number: int = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
 
@@ -187,9 +189,10 @@ class KinesisApi:
     def _told(self, name: str, shard: StoredShard) -> dict[str, Any]:
         parents = dict(zip(("ParentShardId", "AdjacentParentShardId"), shard.parents, strict=False))
         ending = {"EndingSequenceNumber": str(self.next_number)} if shard.is_closed else {}
+        first, last = self.hash_keys.get(name, (0, GREATEST_HASH_KEY))
         return {
             "ShardId": name,
-            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(GREATEST_HASH_KEY)},
+            "HashKeyRange": {"StartingHashKey": str(first), "EndingHashKey": str(last)},
             "SequenceNumberRange": {"StartingSequenceNumber": "1", **ending},
             **parents,
         }

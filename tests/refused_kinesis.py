@@ -41,6 +41,12 @@ REFUSED_KINESIS = (
         "write the stream's ARN",
     ),
     Refused(
+        "a rule for records outside of their shard that there is not",
+        _kinesis(outsideShardRange="Skip"),
+        f"{SOURCE}.outsideShardRange",
+        "Keep",
+    ),
+    Refused(
         "a moment with TrimHorizon",
         _kinesis(start={"timestamp": "2026-01-31T00:00:00Z"}),
         f"{SOURCE}.start",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, UserRecordData, user_records
+from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, UserRecordData, user_record_count, user_records
 from exactlyonce.connectors.kinesis.positions import UserRecord
 
 VECTORS = json.loads((Path(__file__).parent / "kinesis_aggregates.json").read_text())["aggregates"]
@@ -64,6 +64,7 @@ def puts_of(records: Iterable[UserRecordData]) -> list[Put]:
 def assert_malformed(data: bytes, reason: str = "") -> None:
     """It is one user record with all of the data and a reason."""
     (record,) = user_records(raw(data))
+    assert user_record_count(raw(data)) == 1
     assert record.malformed is not None
     assert reason in record.malformed
     assert (record.record, record.data) == (UserRecord(SEQUENCE_NUMBER, 0), data)
@@ -102,6 +103,7 @@ def test_what_was_put_is_what_is_read_in_order(seed: int) -> None:
     puts = random_puts(random.Random(seed))
     records = user_records(raw(aggregate(puts)))
     assert puts_of(records) == puts
+    assert user_record_count(raw(aggregate(puts))) == len(puts)
     assert [record.record.sub_sequence_number for record in records] == list(range(len(puts)))
     assert {record.arrival_milliseconds for record in records} == {1_700_000_000_000}
 
@@ -181,6 +183,7 @@ def test_a_damaged_message_with_a_right_md5_is_read_as_its_bytes_say_or_is_malfo
         if chance.random() < 0.3:
             del damaged[chance.randrange(len(damaged)) :]
         records = user_records(raw(sealed(bytes(damaged))))
+        assert user_record_count(raw(sealed(bytes(damaged)))) == len(records)
         if records[0].malformed is None:
             assert sum(len(record.data) for record in records) < len(damaged)
             assert aggregate_again(records) <= len(damaged), "more is read than the bytes can hold"

@@ -328,15 +328,15 @@ def test_a_range_that_cannot_be_read_up_to_its_end_is_an_error_and_never_shorter
             range_of(client, start, end)
         assert f"shard {SHARD} of stream {STREAM}" in str(refused.value)
 
-    fails(TRIM_HORIZON, position_after_record(c + 1), "holds records up to after")
-    fails(TRIM_HORIZON, SHARD_END, "holds records up to after")
-    fails(TRIM_HORIZON, position_after_record(b - 1), "no record that ends there")
-    fails(TRIM_HORIZON, UserRecord(b, 5).position, "no record that ends there")
-    fails(UserRecord(b, 2).position, position_after_record(c), "behind its last user record")
-    fails(UserRecord(b, 7).position, UserRecord(b, 8).position, "behind its last user record")
+    fails(TRIM_HORIZON, position_after_record(c + 1), "can be read up to after")
+    fails(TRIM_HORIZON, SHARD_END, "can be read up to after")
+    fails(TRIM_HORIZON, position_after_record(b - 1), "does not end between two user records")
+    fails(TRIM_HORIZON, UserRecord(b, 5).position, "does not end between two user records")
+    fails(UserRecord(b, 2).position, position_after_record(c), "behind the last of its user records")
+    fails(UserRecord(b, 7).position, UserRecord(b, 8).position, "behind the last of its user records")
     fails(position_after_record(c), position_after_record(a), "ends before it starts")
     api.close_shard()
-    fails(TRIM_HORIZON, position_after_record(c + 1), "holds records up to SHARD_END")
+    fails(TRIM_HORIZON, position_after_record(c + 1), "can be read up to SHARD_END")
     api.expire(1)
     with pytest.raises(PositionExpired):
         range_of(client, position_after_record(a), position_after_record(c))
@@ -401,7 +401,7 @@ def test_silence_is_not_the_same_as_no_record(api: KinesisApi, client: KinesisCl
 
 def test_iterators_that_expire_as_they_are_made_end_in_an_error(api: KinesisApi, client: KinesisClient) -> None:
     api.refusals = [refusal("ExpiredIteratorException", "GetRecords")] * 1000
-    with pytest.raises(SourceUnreachable, match="expire as soon as they are made"):
+    with pytest.raises(SourceUnreachable, match="says of each new iterator of shard"):
         reader_at(client, TRIM_HORIZON).fetch(LARGE)
 
 

@@ -8,15 +8,13 @@ import pytest
 
 from exactlyonce.connectors.kinesis.shards import (
     GREATEST_HASH_KEY,
-    HashKeyInvalid,
-    NoShardOfKey,
     Shard,
     ShardMapBroken,
     children_of,
     hash_key_of,
+    is_hash_key,
     listed_parents,
     require_whole_map,
-    shard_of_key,
 )
 
 MIDDLE = 1 << 127
@@ -83,33 +81,12 @@ def test_the_hash_key_is_the_md5_of_the_key_in_utf_8_or_the_explicit_one() -> No
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "abc", " 1", "٣", str(GREATEST_HASH_KEY + 1), "1" * 5000])
-def test_an_explicit_hash_key_that_is_no_integer_of_128_bits_is_refused(text: str) -> None:
-    with pytest.raises(HashKeyInvalid):
-        hash_key_of("anything", text)
+def test_an_explicit_hash_key_is_an_integer_of_128_bits(text: str) -> None:
+    assert not is_hash_key(text)
+    assert is_hash_key(str(GREATEST_HASH_KEY))
 
 
-@pytest.mark.parametrize(
-    ("hash_key", "sequence_number", "expected"),
-    [
-        (0, 100, "a"),
-        (0, 101, "a-low"),
-        (QUARTER - 1, None, "a-low"),
-        (QUARTER, 150, "a-high"),
-        (QUARTER, None, "merged"),
-        (MIDDLE - 1, 100, "a"),
-        (MIDDLE, 200, "b"),
-        (GREATEST_HASH_KEY, 201, "merged"),
-        (GREATEST_HASH_KEY, None, "merged"),
-    ],
-)
-def test_a_key_belongs_to_the_shard_of_that_time_with_both_ends_of_its_range(
-    hash_key: int, sequence_number: int | None, expected: str
-) -> None:
-    assert shard_of_key(AFTER_MERGE, hash_key, sequence_number).id == expected
-
-
-def test_a_key_in_no_shards_range_is_refused_by_its_hash() -> None:
-    with pytest.raises(NoShardOfKey, match=str(MIDDLE)):
-        shard_of_key((A_LOW, A_HIGH), MIDDLE)
-    with pytest.raises(NoShardOfKey, match="sequence number 7"):
-        shard_of_key((A_LOW, A_HIGH), 0, 7)
+def test_a_key_belongs_to_the_shard_whose_range_holds_it_with_both_ends() -> None:
+    holders = {key: {shard.id for shard in AFTER_MERGE if shard.holds_key(key)} for key in (0, QUARTER - 1, QUARTER)}
+    assert holders == {0: {"a", "a-low"}, QUARTER - 1: {"a", "a-low"}, QUARTER: {"a", "a-high", "merged"}}
+    assert {shard.id for shard in AFTER_MERGE if shard.holds_key(GREATEST_HASH_KEY)} == {"b", "merged"}

@@ -23,8 +23,9 @@ all of the data and the reason, never a part of its user records.
 A record that begins with the four bytes but whose MD5 is wrong is malformed as well, so that `onMalformed` decides. The
 Kinesis Client Library hands it on as a plain record, and nobody learns that an aggregate was damaged.
 
-After a reshard, the KPL may send user records again that reached a shard which does not hold their hash key, and the Kinesis
-Client Library drops those that are outside of their shard's range. Nothing is dropped here.
+After a reshard, the KPL sends all user records of an aggregate again that reached a shard which it had not predicted, and the
+Kinesis Client Library drops an aggregate with a user record outside of its shard's range. Nothing is dropped here; see
+`source.kinesis.outsideShardRange`.
 """
 
 from __future__ import annotations
@@ -83,12 +84,27 @@ class _Tables:
 
 def user_records(record: RawRecord) -> list[UserRecordData]:
     """Return the user records of a record in their order, with sub-sequence numbers from 0; always at least one."""
-    if not record.data.startswith(MAGIC):
+    if not is_aggregate(record):
         return [_whole(record, None)]
     try:
         return _of_aggregate(record)
     except _Malformed as problem:
         return [_whole(record, f"a KPL aggregate is malformed: {problem}")]
+
+
+def is_aggregate(record: RawRecord) -> bool:
+    """Whether a record says that it is an aggregate; it may be a malformed one."""
+    return record.data.startswith(MAGIC)
+
+
+def user_record_count(record: RawRecord) -> int:
+    """Return how many user records `user_records` would return."""
+    if not is_aggregate(record):
+        return 1
+    try:
+        return len(_checked_tables(record).records)
+    except _Malformed:
+        return 1
 
 
 def _whole(record: RawRecord, malformed: str | None) -> UserRecordData:
@@ -97,20 +113,28 @@ def _whole(record: RawRecord, malformed: str | None) -> UserRecordData:
 
 
 def _of_aggregate(record: RawRecord) -> list[UserRecordData]:
-    tables = _tables(_message(record.data))
+    tables = _checked_tables(record)
     partition_keys, explicit_hash_keys = tables.partition_keys, tables.explicit_hash_keys
     found = []
     for number, (key, hash_key, data) in enumerate(tables.records):
-        if key >= len(partition_keys):
-            raise _Malformed(f"user record {number} names partition key {key} of {len(partition_keys)}")
-        if hash_key is not None and hash_key >= len(explicit_hash_keys):
-            raise _Malformed(f"user record {number} names explicit hash key {hash_key} of {len(explicit_hash_keys)}")
         explicit = None if hash_key is None else explicit_hash_keys[hash_key]
         identity = UserRecord(record.sequence_number, number)
         found.append(UserRecordData(identity, partition_keys[key], explicit, data, record.arrival_milliseconds))
-    if not found:
-        raise _Malformed("it holds no user record")
     return found
+
+
+def _checked_tables(record: RawRecord) -> _Tables:
+    """Return what an aggregate holds; each index is one of its tables'."""
+    tables = _tables(_message(record.data))
+    partition_keys, explicit_hash_keys = len(tables.partition_keys), len(tables.explicit_hash_keys)
+    for number, (key, hash_key, _) in enumerate(tables.records):
+        if key >= partition_keys:
+            raise _Malformed(f"user record {number} names partition key {key} of {partition_keys}")
+        if hash_key is not None and hash_key >= explicit_hash_keys:
+            raise _Malformed(f"user record {number} names explicit hash key {hash_key} of {explicit_hash_keys}")
+    if not tables.records:
+        raise _Malformed("it holds no user record")
+    return tables
 
 
 def _message(data: bytes) -> bytes:

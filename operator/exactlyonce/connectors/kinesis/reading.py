@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.answers import SequenceNumberRefused, ShardMissing
@@ -24,6 +24,7 @@ from exactlyonce.errors import Refused
 
 __all__ = [
     "Fetched",
+    "KeptRecord",
     "PositionExpired",
     "RangeIncomplete",
     "RawRecord",
@@ -44,8 +45,19 @@ class RangeIncomplete(Refused):
     """A planned range cannot be read as it was planned."""
 
 
-def read_range(client: KinesisClient, stream: str, shard_id: str, start: int, end: int) -> Iterator[UserRecordData]:
-    """Yield the user records of `[start, end)`, the same ones in the same order each time.
+KeptRecord = Callable[[RawRecord, Sequence[UserRecordData]], bool]
+"""Whether the user records of a record are yielded, decided on all of them at once."""
+
+
+def read_range(
+    client: KinesisClient,
+    stream: str,
+    shard_id: str,
+    start: int,
+    end: int,
+    keeps: KeptRecord = lambda record, users: True,
+) -> Iterator[UserRecordData]:
+    """Yield the user records of `[start, end)`, the same ones in the same order each time, as far as `keeps` says so.
 
     Raises:
         PositionExpired: if records at the start may be gone.
@@ -61,20 +73,24 @@ def read_range(client: KinesisClient, stream: str, shard_id: str, start: int, en
             reached = SHARD_END
             break
         behind_record = position_after_record(record.sequence_number)
-        inside = [one for one in user_records(record) if one.record.position >= start]
+        users = user_records(record)
+        inside, is_kept = [one for one in users if one.record.position >= start], keeps(record, users)
         if not inside:
-            raise RangeIncomplete(f"{what} starts inside record {record.sequence_number}, behind its last user record.")
+            raise RangeIncomplete(
+                f"{what} starts inside record {record.sequence_number}, behind the last of its user records."
+            )
         for one, behind in zip(inside, [*(one.record.position for one in inside[1:]), behind_record], strict=True):
             if one.record.position >= end:
                 raise RangeIncomplete(
-                    f"{what} has no record that ends there; the next one is {to_text(behind_record)}."
+                    f"{what} does not end between two user records; the next record ends at {to_text(behind_record)}."
                 )
-            yield one
+            if is_kept:
+                yield one
             reached = behind
             if reached == end:
                 return
     if reached != end:
-        raise RangeIncomplete(f"{what} holds records up to {to_text(reached)} only.")
+        raise RangeIncomplete(f"{what} can be read up to {to_text(reached)} only: the shard holds nothing behind that.")
 
 
 def _records_from(client: KinesisClient, stream: str, shard_id: str, start: int) -> Iterator[RawRecord | None]:

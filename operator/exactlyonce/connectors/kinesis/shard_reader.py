@@ -118,7 +118,9 @@ class ShardReader:
                 return
             except IteratorExpired:
                 self._iterator = None
-                problem = SourceUnreachable(f"Iterators of {self._where} expire as soon as they are made.")
+                problem = SourceUnreachable(
+                    f"Kinesis says of each new iterator of {self._where} that it has expired; the shard is read again."
+                )
             except EndUnproven as unproven:
                 self._iterator, problem = None, unproven
                 self._client.clock.sleep(_PAUSE_SECONDS)
@@ -209,8 +211,8 @@ class ShardReader:
         seen = self._client.tips.get((self._stream, self._shard_id))
         if seen is not None and seen.position == self._reached and not self._was_at_tip():
             raise PositionExpired(
-                f"It is longer ago than the retention that {self._where} was empty when it was last asked, or that was another "
-                "stream of this name; records may have come and expired, how many is not known."
+                f"Whether records of {self._where} have expired unread cannot be told: it was empty when it was last asked, "
+                "but that was longer ago than its retention, or the stream was recreated since."
             )
 
     def _was_at_tip(self) -> bool:

@@ -1,4 +1,4 @@
-"""The shards of a stream: which key belongs to which, which may be read now, and whether their map has no gap. Performs no I/O.
+"""The shards of a stream: which keys each holds, which follow on which, and whether their map has no gap. Performs no I/O.
 
 A shard holds the records whose hash key lies within its range, both ends inclusive. The hash key is the MD5 of the partition
 key as an unsigned 128-bit integer, or the explicit hash key. A split closes one shard and opens two; a merge closes two and
@@ -11,21 +11,13 @@ import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from exactlyonce.errors import Refused, SourceRefused
+from exactlyonce.errors import SourceRefused
 
 GREATEST_HASH_KEY = (1 << 128) - 1
 
 
 class ShardMapBroken(SourceRefused):
     """The open shards of a stream leave out a range of hash keys, or two of them hold the same range."""
-
-
-class NoShardOfKey(Refused):
-    """A record's hash key lies within no shard that was open at its time."""
-
-
-class HashKeyInvalid(Refused):
-    """An explicit hash key is not an integer of 128 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +39,6 @@ class Shard:
     def holds_key(self, hash_key: int) -> bool:
         """Whether records with this hash key belong here."""
         return self.starting_hash_key <= hash_key <= self.ending_hash_key
-
-    def was_open_at(self, sequence_number: int) -> bool:
-        """Whether a record of this sequence number can have been added here."""
-        ended = self.ending_sequence_number is not None and sequence_number > self.ending_sequence_number
-        return self.starting_sequence_number <= sequence_number and not ended
 
 
 def children_of(shards: Iterable[Shard]) -> dict[str, list[Shard]]:
@@ -91,39 +78,15 @@ def require_whole_map(shards: Iterable[Shard]) -> None:
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
-    """Return the hash key by which a record belongs to a shard.
-
-    Raises:
-        HashKeyInvalid: if the explicit hash key is not an integer of 128 bits.
-    """
-    if explicit_hash_key is None:
-        return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
-    if not is_hash_key(explicit_hash_key):
-        raise HashKeyInvalid(
-            f"The explicit hash key {explicit_hash_key[:60]!r} is not an integer from 0 to 2^128 - 1; correct the producer."
-        )
-    return int(explicit_hash_key)
+    """Return the hash key by which a record belongs to a shard; an explicit one satisfies `is_hash_key`."""
+    if explicit_hash_key is not None:
+        return int(explicit_hash_key)
+    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
 
 
 def is_hash_key(text: str) -> bool:
     """Whether a text is an explicit hash key: a decimal integer of at most 128 bits."""
     return text.isascii() and text.isdigit() and len(text) <= 39 and int(text) <= GREATEST_HASH_KEY
-
-
-def shard_of_key(shards: Iterable[Shard], hash_key: int, sequence_number: int | None = None) -> Shard:
-    """Return the shard that holds a hash key: the open one, or the one that was open when a record was added.
-
-    The shards that have ever held one key follow each other, parent and child, and so do their sequence numbers.
-
-    Raises:
-        NoShardOfKey: if none of them holds it, or none did at that time.
-    """
-    for shard in shards:
-        was_open = shard.is_open if sequence_number is None else shard.was_open_at(sequence_number)
-        if was_open and shard.holds_key(hash_key):
-            return shard
-    when = "no open shard" if sequence_number is None else f"no shard that held sequence number {sequence_number}"
-    raise NoShardOfKey(f"Hash key {hash_key} lies within the range of {when}; compare it with what ListShards answers.")
 
 
 def _gap(start: int, end: int, before: str, after: str) -> ShardMapBroken:

@@ -79,6 +79,14 @@ class StartFrom(StrEnum):
     POSITIONS = "Positions"
 
 
+class OutsideShardRange(StrEnum):
+    """What becomes of records whose hash key is not within their shard's range."""
+
+    KEEP = "Keep"
+    DROP = "Drop"
+    FAIL = "Fail"
+
+
 class Start(Model):
     """Where a new stream starts; resolved once, before its first batch."""
 
@@ -145,6 +153,14 @@ class KinesisSource(Model):
         "operator reads no stream with a login of its own.",
     )
     start: Start = Field(Start(), description="Where a new stream starts.")
+    outside_shard_range: OutsideShardRange = Field(
+        OutsideShardRange.KEEP,
+        description="What becomes of records whose hash key is not within their shard's range. Drop leaves out whole "
+        "aggregates of the Kinesis Producer Library that hold such a user record, as the Kinesis Client "
+        "Library does: after a reshard the producer sends all of them again. Drop loses records of "
+        "aggregators that mix keys. Fail fails the batch and names the record, plain ones by their partition "
+        "key as well; it is for producers that set no explicit hash keys.",
+    )
     max_records_per_trigger: Whole | None = Field(
         None,
         ge=1,

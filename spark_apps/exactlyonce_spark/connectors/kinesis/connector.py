@@ -108,7 +108,8 @@ class KinesisRecords:
 
         spec = self.spec
         secret = None if spec.secret_ref is None else spec.secret_ref.name
-        return Place(spec.stream, spec.stream_arn or spec.stream, spec.where, spec.endpoint, secret).options()
+        named = spec.stream_arn or spec.stream
+        return Place(spec.stream, named, spec.where, spec.endpoint, secret, spec.outside_shard_range).options()
 
 
 def _registered(session: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.connectors.kinesis.positions import SHARD_END
 from exactlyonce.connectors.kinesis.shards import Shard, children_of
@@ -18,14 +18,16 @@ def waiting_parents(shards: Iterable[Shard], starts: Mapping[str, int]) -> froze
 def appearing(shards: Iterable[Shard], starts: Mapping[str, int]) -> tuple[str, ...]:
     """Return the children that the next batch's end has to name: their parents have all been read to their ends.
 
-    A parent without a position was read before, or lies before the stream's start. A shard none of whose parents is known
-    is no child of what is read, so it is left alone.
+    A parent without a position was read before, or lies before the stream's start, unless it is itself still to appear: then
+    its children wait for it. A shard none of whose parents is known is no child of what is read, so it is left alone.
     """
+    listed = tuple(shards)
+    to_come = _to_come(listed, starts)
     return tuple(
         shard.id
-        for shard in shards
-        if shard.id not in starts
-        and any(parent in starts for parent in shard.parents)
+        for shard in listed
+        if shard.id in to_come
+        and to_come.isdisjoint(shard.parents)
         and all(starts.get(parent, SHARD_END) == SHARD_END for parent in shard.parents)
     )
 
@@ -42,3 +44,21 @@ def forgotten(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[s
         and (followers := children.get(shard))
         and all(child.id in starts for child in followers)
     )
+
+
+def _to_come(listed: Sequence[Shard], starts: Mapping[str, int]) -> frozenset[str]:
+    """Return the descendants of what is read that are not read yet.
+
+    A shard of which a child is read was read before it: it had expired and been left out, and is not read a second time because
+    it is listed again.
+    """
+    followers = children_of(listed)
+    found: set[str] = set()
+    waiting = list(starts)
+    while waiting:
+        for child in followers.get(waiting.pop(), ()):
+            was_read = child.id in starts or any(later.id in starts for later in followers.get(child.id, ()))
+            if child.id not in found and not was_read:
+                found.add(child.id)
+                waiting.append(child.id)
+    return frozenset(found)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, user_records
+from exactlyonce.connectors.kinesis.aggregation import RawRecord, user_record_count
 from exactlyonce.connectors.kinesis.positions import (
     InsideRecord,
     UserRecord,
@@ -44,11 +44,6 @@ class _Held:
 def size_of(record: RawRecord) -> int:
     """Return the bytes by which Kinesis' own limits count a record."""
     return len(record.data) + len(record.partition_key)
-
-
-def user_record_count(record: RawRecord) -> int:
-    """Return how many user records a record holds."""
-    return len(user_records(record)) if record.data.startswith(MAGIC) else 1
 
 
 class ReadAhead:

@@ -5,11 +5,10 @@ Options are seen in plans and logs, so the login is none of them: whoever reads 
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +17,26 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
+from exactlyonce.connectors.kinesis.answers import ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import following_client, kinesis_client
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.positions import from_text, to_text
-from exactlyonce.connectors.kinesis.reading import ShardReader, read_range
-from exactlyonce.errors import Refused
+from exactlyonce.connectors.kinesis.reading import KeptRecord, ShardReader, read_range
+from exactlyonce.connectors.kinesis.shards import Shard
+from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
 from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
+from exactlyonce_spark.connectors.kinesis.rows import SCHEMA, arrow_batches
+
+log = logging.getLogger("exactlyonce.kinesis")
 
 FORMAT = "exactlyonce_kinesis"
 
-SEQUENCE_NUMBER_DIGITS = 56
-"""Sequence numbers have 186 bits. As texts of one width they are ordered as they are as integers, so a maximum is right."""
-
-POSITION_DIGITS = 66
-"""Of a position as one integer (`positions.py`), which has 32 bits more; no decimal of Spark holds it."""
-
-SCHEMA = (
-    "data binary, partition_key string, explicit_hash_key string, sequence_number string, sub_sequence_number bigint, "
-    "shard_id string, approximate_arrival_timestamp timestamp, stream string, position string, malformed string"
-)
-_TYPES: dict[str, pa.DataType] = {
-    "data": pa.binary(),
-    "partition_key": pa.string(),
-    "explicit_hash_key": pa.string(),
-    "sequence_number": pa.string(),
-    "sub_sequence_number": pa.int64(),
-    "shard_id": pa.string(),
-    "approximate_arrival_timestamp": pa.timestamp("us", tz="UTC"),
-    "stream": pa.string(),
-    "position": pa.string(),
-    "malformed": pa.string(),
-}
-_ARROW = pa.schema(_TYPES)
-_ROWS, _EPOCH = 2000, datetime(1970, 1, 1, tzinfo=UTC)
-
 Offsets = dict[str, dict[str, str]]
 """As the codec has them, parsed."""
-
-
-class SequenceNumberTooLong(Refused):
-    """A sequence number has more digits than any has today, so texts of one width could not be ordered."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +48,23 @@ class Place:
     region: str
     endpoint: str | None
     secret: str | None
+    outside: OutsideShardRange = OutsideShardRange.KEEP
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
         """Return what the options say."""
         return cls(
-            options["stream"], options["named"], options["region"], options.get("endpoint"), options.get("secret")
+            options["stream"],
+            options["named"],
+            options["region"],
+            options.get("endpoint"),
+            options.get("secret"),
+            OutsideShardRange(options["outside"]),
         )
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
-        told = {"stream": self.stream, "named": self.named, "region": self.region}
+        told = {"stream": self.stream, "named": self.named, "region": self.region, "outside": self.outside.value}
         told |= {} if self.endpoint is None else {"endpoint": self.endpoint}
         return told | ({} if self.secret is None else {"secret": self.secret})
 
@@ -114,54 +96,65 @@ class Place:
 
 @dataclass
 class ShardRange(InputPartition):
-    """What one task reads; `fetched` are the records of it, where the planner still holds them."""
+    """What one task reads; `fetched` are the records of it, where the planner still holds them.
+
+    `listed` is the shard with its range of hash keys, where what is outside of it is not simply kept.
+    """
 
     shard: str
     start: str
     end: str
     fetched: tuple[RawRecord, ...] | None = None
+    listed: Shard | None = None
 
 
 def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
     start, end = from_text(part.start), from_text(part.end)
-    users: Iterable[UserRecordData]
+    outside = None if part.listed is None else OutsideRecords(part.listed, place.outside)
+    keeps: KeptRecord = (lambda record, users: True) if outside is None else outside.keeps
+    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard)
+    if outside is not None and outside.dropped:
+        log.warning(
+            "Left out of shard %s of stream %s, %s to %s: %d user records of aggregates with a key of another shard "
+            "(source.kinesis.outsideShardRange: Drop).",
+            *(part.shard, place.stream, part.start, part.end, outside.dropped),
+        )
+
+
+def _users(place: Place, part: ShardRange, start: int, end: int, keeps: KeptRecord) -> Iterator[UserRecordData]:
     if part.fetched is None:
-        users = read_range(place.client(), place.named, part.shard, start, end)
-    else:
-        every = (user for record in part.fetched for user in user_records(record))
-        users = (user for user in every if start <= user.record.position < end)
-    yield from arrow_batches(users, place.stream, part.shard)
+        yield from read_range(place.client(), place.named, part.shard, start, end, keeps)
+        return
+    for record in part.fetched:
+        users = user_records(record)
+        if keeps(record, users):
+            yield from (user for user in users if start <= user.record.position < end)
 
 
-def arrow_batches(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[pa.RecordBatch]:
-    """Return user records as rows of `SCHEMA`."""
-    remaining = iter(users)
-    while rows := [_row(user, stream, shard) for user in islice(remaining, _ROWS)]:
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
-            schema=_ARROW,
-        )
+class ShardRanges:
+    """The shards of a stream by name, asked for where one is not known; their ranges never change."""
 
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._known: dict[str, Shard] = {}
 
-def _row(user: UserRecordData, stream: str, shard: str) -> tuple[Any, ...]:
-    number = str(user.record.sequence_number)
-    if len(number) > SEQUENCE_NUMBER_DIGITS:
-        raise SequenceNumberTooLong(
-            f"Sequence number {number} of shard {shard} of stream {stream} has more than {SEQUENCE_NUMBER_DIGITS} digits, "
-            "which no stream of Kinesis has had; this release cannot order it."
-        )
-    return (
-        user.data,
-        user.partition_key,
-        user.explicit_hash_key,
-        number.zfill(SEQUENCE_NUMBER_DIGITS),
-        user.record.sub_sequence_number,
-        shard,
-        _EPOCH + timedelta(milliseconds=user.arrival_milliseconds),
-        stream,
-        str(user.record.position).zfill(POSITION_DIGITS),
-        user.malformed,
-    )
+    def of(self, shard: str) -> Shard | None:
+        """Return a shard, or None where its range is not needed.
+
+        Raises:
+            ShardMissing: if it is listed no more.
+            OriginMissing, SourceRefused, SourceUnreachable: by situation.
+        """
+        if self._place.outside is OutsideShardRange.KEEP:
+            return None
+        if shard not in self._known:
+            self._known = {found.id: found for found in self._place.client().shards(self._place.named)}
+        if shard not in self._known:
+            raise ShardMissing(
+                f"Shard {shard} of stream {self._place.stream} is listed no more, so its range of hash keys is not known; its "
+                "records have expired."
+            )
+        return self._known[shard]
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -171,10 +164,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._place = place
         self._limit = limit
         self._planner: Planner | None = None
+        self._ranges = ShardRanges(place)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks are given the reader, and not what the planner holds."""
-        return {"_place": self._place, "_limit": self._limit, "_planner": None}
+        return {"_place": self._place, "_limit": self._limit, "_planner": None, "_ranges": ShardRanges(self._place)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, and end."""
@@ -206,7 +200,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )  # one that appears is named where it starts, and read from the next batch on
             if begin != until:
                 fetched = None if self._planner is None else self._planner.fetched(shard, begin, until)
-                found.append(ShardRange(shard, to_text(begin), to_text(until), fetched))
+                found.append(ShardRange(shard, to_text(begin), to_text(until), fetched, self._ranges.of(shard)))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -233,8 +227,11 @@ class KinesisRangesReader(DataSourceReader):
 
     def __init__(self, place: Place, ranges: Ranges) -> None:
         self._place = place
+        known = ShardRanges(place)
         self._parts = [
-            ShardRange(str(key.key), to_text(span.from_offset), to_text(span.until_offset))
+            ShardRange(
+                str(key.key), to_text(span.from_offset), to_text(span.until_offset), listed=known.of(str(key.key))
+            )
             for key, span in ranges.non_empty().items()
         ]
 

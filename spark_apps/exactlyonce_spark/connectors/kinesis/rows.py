@@ -1,0 +1,73 @@
+"""User records as the rows that Spark's readers of Kinesis yield. Performs no I/O; no pyspark here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from exactlyonce.connectors.kinesis.aggregation import UserRecordData
+from exactlyonce.errors import Refused
+
+SEQUENCE_NUMBER_DIGITS = 56
+"""Sequence numbers have 186 bits. As texts of one width they are ordered as they are as integers, so a maximum is right."""
+
+POSITION_DIGITS = 66
+"""Of a position as one integer (`positions.py`), which has 32 bits more; no decimal of Spark holds it."""
+
+SCHEMA = (
+    "data binary, partition_key string, explicit_hash_key string, sequence_number string, sub_sequence_number bigint, "
+    "shard_id string, approximate_arrival_timestamp timestamp, stream string, position string, malformed string"
+)
+_TYPES: dict[str, pa.DataType] = {
+    "data": pa.binary(),
+    "partition_key": pa.string(),
+    "explicit_hash_key": pa.string(),
+    "sequence_number": pa.string(),
+    "sub_sequence_number": pa.int64(),
+    "shard_id": pa.string(),
+    "approximate_arrival_timestamp": pa.timestamp("us", tz="UTC"),
+    "stream": pa.string(),
+    "position": pa.string(),
+    "malformed": pa.string(),
+}
+_ARROW = pa.schema(_TYPES)
+_ROWS, _EPOCH = 2000, datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SequenceNumberTooLong(Refused):
+    """A sequence number has more digits than any has today, so texts of one width could not be ordered."""
+
+
+def arrow_batches(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[pa.RecordBatch]:
+    """Return user records as rows of `SCHEMA`."""
+    remaining = iter(users)
+    while rows := [_row(user, stream, shard) for user in islice(remaining, _ROWS)]:
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
+            schema=_ARROW,
+        )
+
+
+def _row(user: UserRecordData, stream: str, shard: str) -> tuple[Any, ...]:
+    number = str(user.record.sequence_number)
+    if len(number) > SEQUENCE_NUMBER_DIGITS:
+        raise SequenceNumberTooLong(
+            f"Sequence number {number} of shard {shard} of stream {stream} has more than {SEQUENCE_NUMBER_DIGITS} digits, "
+            "which no stream of Kinesis has had; this release cannot order it."
+        )
+    return (
+        user.data,
+        user.partition_key,
+        user.explicit_hash_key,
+        number.zfill(SEQUENCE_NUMBER_DIGITS),
+        user.record.sub_sequence_number,
+        shard,
+        _EPOCH + timedelta(milliseconds=user.arrival_milliseconds),
+        stream,
+        str(user.record.position).zfill(POSITION_DIGITS),
+        user.malformed,
+    )
