@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from exactlyonce.connectors.kinesis.answers import IteratorExpired
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.pages import first_page
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,

@@ -1,8 +1,8 @@
 """Answers of GetRecords, believed only as far as they can be true.
 
-Records come in the order of their sequence numbers, each once. An answer without a next iterator says that the shard has ended,
-and whoever believes that never reads it again: so it takes a second witness, which is the children that the answer names, or
-the ending sequence number that ListShards has for closed shards.
+Records come in the order of their sequence numbers, each once, from one answer to the next as well. An answer without a next
+iterator says that the shard has ended, and whoever believes that never reads it again: so it takes a second witness, which
+is the children that the answer names, or the ending sequence number that ListShards has for closed shards.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ class EndUnproven(SourceUnreachable):
 
 
 def read_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, most: int = MOST_RECORDS) -> Page:
-    """Return one answer, whose records are in order and whose end is proven.
+    """Return one answer, whose end is proven.
 
     Raises:
-        RecordsOutOfOrder: if they are not.
         EndUnproven: if it is not; the shard may be asked again.
         IteratorExpired, OriginMissing, SourceRefused, SourceUnreachable: by situation.
     """
     page = client.records(stream, shard_id, iterator, most)
-    require_order(stream, shard_id, page)
     if page.next_iterator is None and not page.children:
         closed = {shard.id for shard in client.shards(stream) if not shard.is_open}
         if shard_id not in closed:
@@ -46,7 +44,7 @@ def read_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, 
     return page
 
 
-def require_order(stream: str, shard_id: str, page: Page, behind: int = -1) -> None:
+def require_order(stream: str, shard_id: str, page: Page, behind: int) -> None:
     """Require that the records of an answer come one behind the other, the first one behind the sequence number `behind`.
 
     Raises:
