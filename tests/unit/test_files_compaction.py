@@ -143,6 +143,22 @@ def test_of_two_compactions_at_once_one_merges(lake: CompactedLake, point: str) 
     lake.require(12)
 
 
+def test_a_compaction_that_slept_until_its_files_were_merged_and_removed_says_that_it_was_overtaken(
+    lake: CompactedLake,
+) -> None:
+    lake.land(1, 12)
+
+    def sleeps(at: str) -> None:
+        if at == "compact.marked":
+            lake.compact()
+            lake.a_day_passes()
+            lake.remove_orphans()
+
+    with pytest.raises(CompactionOvertaken):
+        lake.compact(sleeps)
+    lake.require(12)
+
+
 @pytest.mark.parametrize("point", BETWEEN_TRANSACTIONS)
 def test_orphans_that_are_removed_meanwhile_are_none_of_its_files(lake: CompactedLake, point: str) -> None:
     lake.land(1, 12)

@@ -8,7 +8,7 @@ readers are shown them by one write of the compaction that they begin from. What
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from exactlyonce.connectors.files.show_merged import show_merged
 from exactlyonce.connectors.files.spark_log import latest_compaction
 from exactlyonce.connectors.files.spec import ManifestKind
 from exactlyonce.connectors.files.standing import Standing, latest_shown, manifests_in, standing
+from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
@@ -89,7 +90,14 @@ class Compaction:
             if marked is None or not marked.merges:
                 return
             self.reached("compact.marked")
-            merged = self._merged(marked)
+            try:
+                merged = self._merged(marked)
+            except FilesLost:
+                # Another one may have merged them meanwhile, and they were removed since.
+                now = self._standing().manifests
+                if not is_unchanged(now, marked.before, (merge.batch for merge in marked.merges)):
+                    raise self._overtaken() from None
+                raise
             self.reached("compact.files-written")
             self._switch(marked, switched(marked.before, merged, self._now_milliseconds()))
             self.reached("compact.switched")
@@ -180,7 +188,7 @@ def compactable(found: Standing, target_bytes: int) -> tuple[Merge, ...]:
 def is_unchanged(
     found: Mapping[BatchNumber, Manifest],
     before: Mapping[BatchNumber, Manifest],
-    changed: Mapping[BatchNumber, Manifest],
+    changed: Iterable[BatchNumber],
 ) -> bool:
     """Return whether the manifests that are to change, the marked one among them, are as they were."""
     return all(found.get(batch) == before[batch] for batch in changed)
