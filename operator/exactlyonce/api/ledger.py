@@ -14,7 +14,7 @@ from exactlyonce.connectors.registry import LEDGERS, NEEDS_A_FOLDER_ONLY, SINKS,
 from exactlyonce.connectors.specs import Chosen, LedgerSpec, SinkSpec
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import field_name
-from exactlyonce.schema.places import S3Place
+from exactlyonce.schema.places import Place, S3Place
 
 if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec
@@ -28,18 +28,22 @@ class Ledger(LedgerFields, Chosen[LedgerSpec]):
 
     one_of = tuple(LEDGERS)
 
+    def of_stream(self, stream_id: str) -> Ledger:
+        """Return the ledger with what it takes from the stream where the resource leaves it out."""
+        return self.model_copy(update={self.connector: self.spec.of_stream(stream_id)})
+
 
 @dataclass(frozen=True)
 class LedgerInUse:
     """The ledger of a stream: the connector that opens it, and what that takes.
 
-    `named_at` is the part of the resource that says where it is, and `folder` what it is in where that is no database.
+    `named_at` is the part of the resource that says where it is, and `folder` what it is in where that is no database server.
     """
 
     connector: str
     spec: SinkSpec | LedgerSpec
     named_at: str
-    folder: S3Place | str | None
+    folder: Place | str | None
 
 
 def ledger_of(spec: StreamSpec) -> LedgerInUse:

@@ -21,6 +21,7 @@ CONNECTORS = (
     "postgres",
     "files",
     "object_log",
+    "dynamo_db",
 )
 
 NEEDS_A_FOLDER_ONLY = "object_log"

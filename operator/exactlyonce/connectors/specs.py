@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import SecretRef
-from exactlyonce.schema.places import S3Place
+from exactlyonce.schema.places import Place, S3Place
 
 Spec = TypeVar("Spec")
 
@@ -135,8 +135,12 @@ class LedgerSpec(Protocol):
         ...
 
     @property
-    def folder(self) -> S3Place | str | None:
-        """The folder that the ledger is in: on S3, or a path; None where it is in a database."""
+    def folder(self) -> Place | str | None:
+        """What the ledger is in: a folder on S3, a path, or a part of a table; None where it is in a database."""
+        ...
+
+    def of_stream(self, stream_id: str) -> Self:
+        """Return the ledger with what it takes from the stream where the resource leaves it out."""
         ...
 
 

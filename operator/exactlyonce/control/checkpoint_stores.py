@@ -12,8 +12,9 @@ from exactlyonce.checkpoint.locations import StoreInPods, names_login, open_stor
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.errors import Refused
+from exactlyonce.schema.aws_login import login_in
 from exactlyonce.schema.model import field_name
-from exactlyonce.schema.places import S3Place
+from exactlyonce.schema.places import Place, S3Place
 from exactlyonce.source.connector import SourceAddress
 
 
@@ -51,7 +52,7 @@ def operators_store(
 def require_ledger_in_reach(
     ledger: LedgerInUse, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations
 ) -> None:
-    """Require that the operator may reach a ledger that is in a folder; `secret` holds what its `secretRef` names, if anything.
+    """Require that the operator may reach a ledger in a folder or a table; `secret` is what its `secretRef` names, if anything.
 
     A ledger cannot be left to the stream's own pods, as a checkpoint can: the epoch is raised in it before there is one.
 
@@ -65,7 +66,7 @@ def require_ledger_in_reach(
     if isinstance(folder, str):
         raise LocationOutOfReach(
             f"The ledger at {folder} is in a folder, which the operator cannot see from its own pod; give spec.ledger with a "
-            "location on S3, or a database."
+            "location on S3, a table in DynamoDB, or a database."
         )
     if not is_in_reach(folder, namespace, secret, allowed):
         raise LocationOutOfReach(
@@ -93,10 +94,11 @@ def source_in_reach(source: Source, secrets: Secrets) -> SourceAddress:
     return address
 
 
-def is_in_reach(place: S3Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:
+def is_in_reach(place: Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:
     """Return whether the operator has a login for a place: the stream's own, or its own where an administrator allowed that.
 
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    return names_login(place, secret) or allowed.allow(namespace, place)
+    named = names_login(place, secret) if isinstance(place, S3Place) else login_in(secret, "spec.ledger") is not None
+    return named or allowed.allow(namespace, place)

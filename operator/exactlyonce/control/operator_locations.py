@@ -1,4 +1,4 @@
-"""Which locations on S3 the operator may reach with its own login, by namespace. Performs no I/O.
+"""Which folders on S3 and parts of tables the operator may reach with its own login, by namespace. Performs no I/O.
 
 An administrator allows them (`checkpoints.locations` of the chart); nothing is allowed by default. A tenant names a location,
 so both sides are taken apart and compared folder by folder: what is not in the one canonical form is allowed to nobody.
@@ -15,13 +15,16 @@ from pydantic import Field, TypeAdapter
 from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import DNS_LABEL, Model
-from exactlyonce.schema.places import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, S3Place, has_no_dots
+from exactlyonce.schema.places import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, TABLE_PREFIX, S3Place, has_no_dots
+from exactlyonce.schema.places import Place as NamedPlace
 
 NAMESPACE = "{namespace}"
 """Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
 
 _FOLDER_OF_PREFIX = FOLDER.replace("*", "")
-_PREFIX = rf"s3a?://{BUCKET}(/({_FOLDER_OF_PREFIX}|\{{namespace\}}))*/?"
+_TABLE = r"[a-z0-9-]{1,64}/[A-Za-z0-9_.-]{3,255}"
+_FOLDERS_OF_PREFIX = rf"(/({_FOLDER_OF_PREFIX}|\{{namespace\}}))*/?"
+_PREFIX = rf"(s3a?://{BUCKET}|{TABLE_PREFIX}{_TABLE}){_FOLDERS_OF_PREFIX}"
 
 
 Prefix = Annotated[
@@ -29,8 +32,8 @@ Prefix = Annotated[
     Field(max_length=1024),
     matches(
         _PREFIX,
-        f"write s3a://bucket or s3a://bucket/folder; {NAMESPACE} may stand for a whole folder and for nothing else, and "
-        "there are no wildcards",
+        f"write s3a://bucket or s3a://bucket/folder, or {TABLE_PREFIX}region/table with or without /partition-key; {NAMESPACE} "
+        "may stand for a whole folder and for nothing else, and there are no wildcards",
     ),
     Rule("true", has_no_dots, "write the folder without . and .. as parts of it"),
 ]
@@ -45,8 +48,10 @@ class Allowance(Model):
     """Some namespaces, and the folders in which their streams may have checkpoints that the operator itself reaches."""
 
     namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="Namespaces by name or pattern.")
-    prefixes: tuple[Prefix, ...] = Field(min_length=1, description="Folders on S3.")
-    endpoint: ServiceAddress = Field("", description="The address of their S3 service; Amazon's when empty.")
+    prefixes: tuple[Prefix, ...] = Field(
+        min_length=1, description="Folders on S3, and DynamoDB tables or parts of them."
+    )
+    endpoint: ServiceAddress = Field("", description="The address of their service; Amazon's when empty.")
 
     def allows(self, namespace: str, place: Place) -> bool:
         """Return whether a stream of this namespace may name this place."""
@@ -59,29 +64,33 @@ class Allowance(Model):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A location taken apart: nothing in it can mean two things to two programs."""
+    """A location taken apart: nothing in it can mean two things to two programs.
+
+    `store` is a bucket, or a region with a table; `folders` are those of the folder, or of the partition key.
+    """
 
     endpoint: str | None
-    bucket: str
+    scheme: str
+    store: tuple[str, ...]
     folders: tuple[str, ...]
 
     @classmethod
-    def of(cls, named: S3Place) -> Place | None:
+    def of(cls, named: NamedPlace) -> Place | None:
         """Return the place that a stream names; None where that is not in the canonical form."""
-        scheme, bucket, *folders = _split(named.location) or ("", "")
-        canonical = (
-            scheme == S3_PREFIX
-            and re.fullmatch(BUCKET, bucket, re.ASCII) is not None
-            and bool(folders)
-            and all(_is_canonical(folder) for folder in folders)
-        )
-        return cls(_canonical_endpoint(named.endpoint), bucket, tuple(folders)) if canonical else None
+        scheme, store, folders = _split(named.location)
+        is_store = re.fullmatch(_TABLE, "/".join(store), re.ASCII) is not None
+        if isinstance(named, S3Place):
+            is_store = re.fullmatch(BUCKET, "/".join(store), re.ASCII) is not None
+        canonical = is_store and bool(folders) and all(_is_canonical(folder) for folder in folders)
+        as_written = named.location.startswith(scheme)
+        return cls(_canonical_endpoint(named.endpoint), scheme, store, folders) if canonical and as_written else None
 
     def is_in(self, prefix: str, namespace: str) -> bool:
         """Return whether the place is the folder of a prefix or one below it, compared folder by folder."""
-        _, bucket, *written = _split(prefix.rstrip("/")) or ("", "")
+        scheme, store, written = _split(prefix.rstrip("/"))
         folders = tuple(namespace if folder == NAMESPACE else folder for folder in written)
-        return self.bucket == bucket and self.folders[: len(folders)] == folders
+        same_store = (self.scheme, self.store) == (scheme, store)
+        return same_store and self.folders[: len(folders)] == folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,7 @@ class OperatorLocations:
 
     allowances: tuple[Allowance, ...] = ()
 
-    def allow(self, namespace: str, named: S3Place) -> bool:
+    def allow(self, namespace: str, named: NamedPlace) -> bool:
         """Return whether the operator may reach what a stream of this namespace names with its own login."""
         place = Place.of(named)
         if place is None or re.fullmatch(DNS_LABEL, namespace, re.ASCII) is None:
@@ -113,12 +122,13 @@ def parse_locations(text: str) -> OperatorLocations:
 _ALLOWANCES = TypeAdapter(tuple[Allowance, ...])
 
 
-def _split(location: str) -> tuple[str, ...] | None:
-    """Return scheme, bucket and folders; `s3://`, as Amazon writes it, is the same place as `s3a://`."""
-    for scheme in (S3_PREFIX, "s3://"):
-        if location.startswith(scheme):
-            return (scheme, *location.removeprefix(scheme).split("/"))
-    return None
+def _split(location: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return scheme, store and folders; `s3://`, as Amazon writes it, is the same place as `s3a://`."""
+    for written, scheme, parts in ((S3_PREFIX, S3_PREFIX, 1), ("s3://", S3_PREFIX, 1), (TABLE_PREFIX, TABLE_PREFIX, 2)):
+        if location.startswith(written):
+            found = tuple(location.removeprefix(written).split("/"))
+            return scheme, found[:parts], found[parts:]
+    return "", (), ()
 
 
 def _is_canonical(folder: str) -> bool:

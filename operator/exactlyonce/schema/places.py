@@ -1,7 +1,8 @@
-"""Where files are kept: a folder of a bucket on S3, or a path of a file system; and how an S3 service is described."""
+"""Where things are kept: a folder of a bucket on S3, a path, a part of a table; and how an S3 service is described."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from pydantic import Field
@@ -13,6 +14,9 @@ S3_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOK
 """The keys read from the secret of a place on S3: a login, and the CA of its endpoint as PEM."""
 
 S3_PREFIX = "s3a://"
+TABLE_PREFIX = "dynamodb://"
+"""How a part of a DynamoDB table is written: dynamodb://region/table/partition key."""
+
 S3A_BUCKETS = "spark.hadoop.fs.s3a.bucket."
 """How Spark's settings for one bucket begin."""
 
@@ -134,3 +138,22 @@ class S3Place(Model):
     def bucket(self) -> str:
         """The bucket's name."""
         return bucket_of(self.location)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """The items of a DynamoDB table that have one value of the partition key, and the service that the table belongs to."""
+
+    region: str
+    table: str
+    partition_key: str
+    endpoint: str | None = None
+
+    @property
+    def location(self) -> str:
+        """The place as a person reads it, and as administrators allow it."""
+        return f"{TABLE_PREFIX}{self.region}/{self.table}/{self.partition_key}"
+
+
+Place = S3Place | TablePlace
+"""A place that is reached over a network with a login of Amazon's kind."""

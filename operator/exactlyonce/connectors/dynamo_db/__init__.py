@@ -1,0 +1,1 @@
+"""A ledger in DynamoDB: an object log whose objects are items of a table."""

@@ -1,0 +1,210 @@
+"""What DynamoDB answers, and how it does not, as errors named by situation. Performs no I/O.
+
+A tenant names the endpoint, so what is told of an answer is bounded, and nothing is told of one that is not DynamoDB's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+)
+from botocore.parsers import ResponseParserError
+
+from exactlyonce.errors import ExactlyOnceError, StoreForbidden, StoreUnreachable
+
+_CONDITION_FAILED = "ConditionalCheckFailed"
+_TRANSACTION_CANCELLED = "TransactionCanceledException"
+_NOT_NOW = {
+    "LimitExceededException",
+    "ProvisionedThroughputExceeded",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingError",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionConflict",
+    "TransactionConflictException",
+}
+"""The request had no effect, and may have one in a moment."""
+
+_UNKNOWN = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "TransactionInProgressException"}
+_UNKNOWN_STATUS = {500, 502, 503, 504}
+_NOT_ALLOWED = {"AccessDenied", "AccessDeniedException", "NotAuthorized", "UnauthorizedOperation"}
+_WRONG_LOGIN = {
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "IncompleteSignatureException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "InvalidToken",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+_FINAL = (NoCredentialsError, PartialCredentialsError, ParamValidationError, ResponseParserError)
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,79}")
+_ACTION = re.compile(r"not authorized to perform: (dynamodb:[A-Za-z]{3,40})")
+_MOST_SAID = 200
+
+
+class ConditionFailed(Exception):
+    """A condition of a write does not hold, so it had no effect; `failed` are the places of a transaction's that did not."""
+
+    def __init__(self, failed: tuple[int, ...] = (0,)) -> None:
+        super().__init__(failed)
+        self.failed = failed
+
+
+class TableMissing(StoreUnreachable):
+    """There is no such table in the region, or it is being made."""
+
+
+class TableBusy(StoreUnreachable):
+    """The table is being made, changed or deleted."""
+
+
+class LoginRefused(StoreForbidden):
+    """DynamoDB does not accept the login, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which request it was: `action` as IAM names it, and of which table."""
+
+    action: str
+    table: str
+    place: str
+
+    @property
+    def what(self) -> str:
+        """The table in words."""
+        return f"table {self.table} of {self.place}"
+
+
+def had_no_effect(problem: Exception) -> bool:
+    """Whether the request was turned away and may be answered in a moment."""
+    return isinstance(problem, ClientError) and bool(_codes_of(problem) & _NOT_NOW)
+
+
+def may_be_sent_again(problem: Exception) -> bool:
+    """Whether the same request may be answered in a moment; whether this one took effect may be unknown."""
+    if not isinstance(problem, ClientError):
+        return not isinstance(problem, _FINAL)
+    status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return had_no_effect(problem) or code_of(problem) in _UNKNOWN or status in _UNKNOWN_STATUS
+
+
+def failed_conditions(problem: Exception) -> tuple[int, ...]:
+    """Return the places of the conditions that do not hold; none where something else is the matter."""
+    if not isinstance(problem, ClientError):
+        return ()
+    code = code_of(problem)
+    if code == f"{_CONDITION_FAILED}Exception":
+        return (0,)
+    if code != _TRANSACTION_CANCELLED:
+        return ()
+    return tuple(place for place, reason in enumerate(_reasons_of(problem)) if reason == _CONDITION_FAILED)
+
+
+def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
+    """Return the error by situation, in one sentence that names table and place."""
+    match problem:
+        case ClientError():
+            return _error_of_answer(problem, asked)
+        case NoCredentialsError() | PartialCredentialsError():
+            return LoginRefused(
+                f"there is no login for {asked.what}; name a secret in spec.ledger.dynamoDb.secretRef, or give the service "
+                "account a web identity."
+            )
+        case _:
+            return StoreUnreachable(f"{asked.place} did not answer for table {asked.table}: {_silence_of(problem)}.")
+
+
+def code_of(problem: ClientError) -> str:
+    """Return the code of an answer; `?` for what is none of DynamoDB's."""
+    code = str(problem.response.get("Error", {}).get("Code", ""))
+    return code if _CODE.fullmatch(code) else "?"
+
+
+def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
+    code, said = code_of(problem), _said(problem)
+    if problem.operation_name == "AssumeRoleWithWebIdentity":
+        return LoginRefused(
+            f"the service account's web identity is not accepted for {asked.what} ({said or code}); correct the role that its "
+            "annotation names, or whom that role trusts."
+        )
+    if code in _NOT_ALLOWED:
+        named = _ACTION.search(str(problem.response.get("Error", {}).get("Message", "")))
+        action = named[1] if named else asked.action
+        return StoreForbidden(f"the login may not call {action} on {asked.what}; grant it that action.")
+    if code in _WRONG_LOGIN:
+        return LoginRefused(
+            f"{asked.place} does not accept the login for table {asked.table} ({code}); correct the secret that "
+            "spec.ledger.dynamoDb.secretRef names, or region."
+        )
+    if code == "ResourceNotFoundException":
+        return TableMissing(
+            f"there is no table {asked.table} in {asked.place}, or it is being made; restore it from a backup if it was "
+            "removed, or correct table, region or endpoint of spec.ledger.dynamoDb."
+        )
+    if code == "ResourceInUseException":
+        return TableBusy(f"{asked.what} is being made, changed or deleted.")
+    if had_no_effect(problem):
+        return StoreUnreachable(
+            f"{asked.place} keeps turning {asked.action} on table {asked.table} away ({_codes_text(problem)}); raise the "
+            "table's capacity, or look for what else uses it."
+        )
+    if code == "?":
+        return StoreUnreachable(
+            f"what answers for {asked.what} is not DynamoDB; correct spec.ledger.dynamoDb.endpoint."
+        )
+    return StoreUnreachable(f"{asked.place} answered {code} to {asked.action} on table {asked.table} ({said}).")
+
+
+def _silence_of(problem: Exception) -> str:
+    """Say how a service did not answer, without what the error quotes."""
+    match problem:
+        case ConnectTimeoutError() | EndpointConnectionError():
+            return "there is no connection; correct region or endpoint of spec.ledger.dynamoDb if this goes on"
+        case ReadTimeoutError():
+            return "there is no answer in time"
+        case ResponseParserError():
+            return "what answers is not DynamoDB; correct spec.ledger.dynamoDb.endpoint"
+        case _:
+            return f"the request failed ({type(problem).__name__})"
+
+
+def _said(problem: ClientError) -> str:
+    said = " ".join(str(problem.response.get("Error", {}).get("Message") or "").split()).rstrip(".")
+    return said[:_MOST_SAID] or "no more is said"
+
+
+def _codes_of(problem: ClientError) -> set[str]:
+    """Return what it was turned away for: the code, and those of a transaction's parts unless a condition failed."""
+    if code_of(problem) != _TRANSACTION_CANCELLED:
+        return {code_of(problem)}
+    reasons = set(_reasons_of(problem))
+    return set() if _CONDITION_FAILED in reasons else reasons
+
+
+def _codes_text(problem: ClientError) -> str:
+    return ", ".join(sorted(_codes_of(problem) & _NOT_NOW))
+
+
+def _reasons_of(problem: ClientError) -> list[str]:
+    reasons = problem.response.get("CancellationReasons") or []
+    return [str(reason.get("Code", "")) for reason in reasons[:100] if isinstance(reason, dict)]

@@ -1,0 +1,166 @@
+"""Requests to DynamoDB: bounded in time, sent again with pauses while that may help, with errors of our own."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import boto3
+import botocore.config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from exactlyonce.connectors.dynamo_db.answers import (
+    Asked,
+    ConditionFailed,
+    LoginRefused,
+    code_of,
+    error_of,
+    failed_conditions,
+    had_no_effect,
+    may_be_sent_again,
+)
+from exactlyonce.errors import StoreForbidden
+from exactlyonce.schema.aws_login import AwsLogin
+
+_CONNECT_SECONDS, _READ_SECONDS = 3.0, 5.0
+_CALL_SECONDS = 15.0
+"""After so long a request is not sent again. The object log sends a create four times, and a pass has a limit of its own."""
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
+_MOST_CLIENTS = 64
+
+
+@dataclass(frozen=True)
+class DynamoDbAddress:
+    """Where DynamoDB is, and the login; without one, that of the process is used, such as a web identity."""
+
+    region: str
+    endpoint: str | None = None
+    login: AwsLogin | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        """Region and endpoint in words."""
+        return f"DynamoDB in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, waiting and chance, as requests need them; `elapsed_seconds` never jumps."""
+
+    elapsed_seconds: Callable[[], float] = time.monotonic
+    wall_seconds: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+
+
+class DynamoDbClient:
+    """DynamoDB at one address, for one process; threads may share it.
+
+    `connect` makes boto3's client. It is called again after the login of the process was refused, since boto3 keeps what it
+    found, or that it found none. `repeated` counts the requests that were sent again, by what the answer was.
+    """
+
+    def __init__(self, address: DynamoDbAddress, connect: Callable[[], Any], clock: Clock | None = None) -> None:
+        self.address = address
+        self.clock = clock or Clock()
+        self.repeated: Counter[str] = Counter()
+        self._connect = connect
+        self._api: Any = None
+        self._guard = threading.Lock()
+
+    def call(self, name: str, table: str, *, is_idempotent: bool = True, **arguments: Any) -> Mapping[str, Any]:
+        """Send a request, again with growing pauses while that may help and time is left.
+
+        Where `is_idempotent` is false, it is sent again only after an answer that says that it had no effect.
+
+        Raises:
+            ConditionFailed: if a condition does not hold. A request that was sent twice may have failed its own condition.
+            TableMissing, StoreForbidden, StoreUnreachable: by situation.
+        """
+        asked = Asked(f"dynamodb:{name}", table, self.address.place)
+        give_up_at = self.clock.elapsed_seconds() + _CALL_SECONDS
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                answer: Mapping[str, Any] = getattr(self._connected(asked), _method(name))(**arguments)
+            except (ClientError, BotoCoreError, ResponseParserError) as problem:
+                failed = failed_conditions(problem)
+                if failed:
+                    raise ConditionFailed(failed) from problem
+                error = error_of(problem, asked)
+                if isinstance(error, LoginRefused) and self.address.login is None:
+                    self._api = None
+                pause = _pause_seconds(tries, self.clock.chance)
+                again = may_be_sent_again(problem) if is_idempotent else had_no_effect(problem)
+                if not again or self.clock.elapsed_seconds() + pause > give_up_at:
+                    raise error from problem
+                self.repeated[code_of(problem) if isinstance(problem, ClientError) else type(problem).__name__] += 1
+                self.clock.sleep(pause)
+            else:
+                return answer
+
+    def _connected(self, asked: Asked) -> Any:
+        with self._guard:
+            if self._api is None:
+                try:
+                    self._api = self._connect()
+                except (ValueError, BotoCoreError) as problem:
+                    raise StoreForbidden(
+                        f"no client can be made for {asked.what} ({type(problem).__name__}); correct region, endpoint or the "
+                        "secret of spec.ledger.dynamoDb."
+                    ) from problem
+            return self._api
+
+
+@lru_cache(maxsize=_MOST_CLIENTS)
+def dynamo_db_client(address: DynamoDbAddress) -> DynamoDbClient:
+    """Return the client of this process for an address."""
+    return DynamoDbClient(address, lambda: _connect(address))
+
+
+# Connections are not shared with a process that was forked; it makes clients of its own.
+os.register_at_fork(after_in_child=dynamo_db_client.cache_clear)
+
+
+def _connect(address: DynamoDbAddress) -> Any:
+    login = address.login
+    return (boto3.Session() if login is None else _session()).client(
+        "dynamodb",
+        region_name=address.region,
+        endpoint_url=address.endpoint,
+        aws_access_key_id=None if login is None else login.access_key,
+        aws_secret_access_key=None if login is None else login.secret_key,
+        aws_session_token=None if login is None else login.session_token,
+        config=botocore.config.Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": 1},  # it is sent again here, and counted
+        ),
+    )
+
+
+def _method(name: str) -> str:
+    """Return boto3's name of an action: `PutItem` is `put_item`."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def _pause_seconds(tries: int, chance: random.Random) -> float:
+    """Return how long to wait before the next try: somewhere below a bound that doubles each time."""
+    return chance.uniform(0.3, 1.0) * min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * (1 << min(tries, 16)))
+
+
+@lru_cache(maxsize=1)
+def _session() -> boto3.Session:
+    """One session for all clients with a login of their own: it holds the description of the service, megabytes of it."""
+    return boto3.Session()
