@@ -82,13 +82,36 @@ REFUSED_SINKS = (
         "spec",
         "leave ledger out with sink.postgres: the ledger is in the sink's own database",
     ),
-    Refused("no place for a ledger", {"spec.ledger": {}}, "spec.ledger", "give exactly one of: postgres, objectLog"),
+    Refused("no place for a ledger", {"spec.ledger": {}}, "spec.ledger", "give exactly one of: postgres, objectLog, dynamoDb"),
     Refused(
-        "a ledger in a table of DynamoDB",
+        "a ledger in a table of DynamoDB without its region",
         {"spec.ledger": {"dynamoDb": {"table": "ledger"}}},
+        "spec.ledger.dynamoDb.region",
+        "this field is required",
+        "Required value",
+    ),
+    Refused(
+        "a ledger in a table with a name that none has",
+        {"spec.ledger": {"dynamoDb": {"table": "ledgers of us", "region": "eu-central-1"}}},
+        "spec.ledger.dynamoDb.table",
+        "write a table's name: letters, digits, underscores, dots and hyphens, 3 at least",
+    ),
+    Refused(
+        "a ledger with a partition key that begins with a slash",
+        {"spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1", "partitionKey": "/shop"}}},
+        "spec.ledger.dynamoDb.partitionKey",
+        "write letters, digits, dots, underscores, slashes and hyphens, a letter or a digit first",
+    ),
+    Refused(
+        "a ledger in a table and a folder",
+        {
+            "spec.ledger": {
+                "objectLog": {"location": "s3a://lake/ledger"},
+                "dynamoDb": {"table": "ledgers", "region": "eu-central-1"},
+            }
+        },
         "spec.ledger",
-        "give exactly one of: postgres, objectLog",
-        "unknown field",
+        "give exactly one of: postgres, objectLog, dynamoDb",
     ),
     Refused(
         "a ledger at a relative path",

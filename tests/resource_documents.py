@@ -191,6 +191,23 @@ VALID: Mapping[str, Changes] = {
         "spec.checkpoint": {"local": {"path": "/logs/orders/"}},
         "spec.ledger": {"objectLog": {"location": "file:///logs/orders/ledger"}},
     },
+    "files with the ledger in DynamoDB": {
+        "spec.sink": {"files": {"path": "/lake/orders"}},
+        "spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c/orders"}},
+        "spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1"}},
+    },
+    "files with all that can be said of a ledger in DynamoDB": {
+        "spec.sink": {"files": {"path": "/lake/orders"}},
+        "spec.ledger": {
+            "dynamoDb": {
+                "table": "team.ledgers_1-a",
+                "region": "eu-central-1",
+                "partitionKey": "Shop/orders_1.x-y",
+                "endpoint": "http://dynamo:8000",
+                "secretRef": {"name": "lake"},
+            }
+        },
+    },
     "files on S3 beside the checkpoint": {
         "spec.checkpoint": {
             "s3": {"location": "s3a://lake/logs", "endpoint": "https://s3:9000", "secretRef": {"name": "lake"}}
