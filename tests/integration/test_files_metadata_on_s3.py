@@ -22,7 +22,7 @@ from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.connectors.files.tenancy import PathNotWritable, PathOfAnother, Tenant, take_place
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
-from testbed.faulty_s3 import Fate, FaultyS3, Request
+from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
 from tests.compacted_lake import CompactedLake
 from tests.integration.conftest import BUCKET
@@ -83,7 +83,7 @@ def often(chance: float, seed: int) -> Callable[[Request], Fate]:
 def test_a_log_written_through_a_bad_service_is_the_one_that_a_good_service_holds(s3: S3, path: str, seed: int) -> None:
     """Drivers end when the service does not answer, and the next one begins again; each is a new process's log."""
     drivers = 0
-    with FaultyS3(s3.port, often(0.4, seed)) as proxy:
+    with FaultyService(s3.port, often(0.4, seed)) as proxy:
         while True:
             drivers += 1
             assert drivers < 1000
@@ -113,7 +113,7 @@ def test_an_answer_that_is_lost_is_found_to_have_taken_effect(s3: S3, path: str)
             return Fate.CUT
         return Fate.ANSWERED
 
-    with FaultyS3(s3.port, fate) as proxy:
+    with FaultyService(s3.port, fate) as proxy:
         SparkMetadata(opened(s3, path, proxy.endpoint), path).publish(landed())
     assert len(lost) == LAST + 1
     assert visible(opened(s3, path)) == [f"file-{number}" for number in range(LAST + 1)]
@@ -145,7 +145,7 @@ def test_small_files_on_a_bad_service_become_one_and_every_reader_counts_the_sam
 def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3: S3, path: str) -> None:
     tenant = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
     with (
-        FaultyS3(s3.port, lambda request: Fate.REFUSED_503) as proxy,
+        FaultyService(s3.port, lambda request: Fate.REFUSED_503) as proxy,
         pytest.raises(PathNotWritable, match=rf"The path {path} of the files sink cannot be written: .*SlowDown"),
     ):
         take_place(opened(s3, path, proxy.endpoint), tenant)

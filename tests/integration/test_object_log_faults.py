@@ -1,6 +1,7 @@
-"""An object log on S3 whose service answers with errors, late, twice or not at all: nothing is lost and nothing doubles.
+"""An object log whose service answers with errors, late, twice or not at all: nothing is lost and nothing doubles.
 
-A proxy stands between the ledger and moto's server. What counts is read past the proxy: each record once, in one entry.
+A proxy stands between the ledger and moto's server, of S3 or DynamoDB. What counts is read past the proxy: each record once,
+in one entry.
 """
 
 from __future__ import annotations
@@ -15,61 +16,118 @@ import pytest
 
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
+from exactlyonce.checkpoint.store import ObjectStore
+from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, _connect
+from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import CREATE_TRIES, ObjectLog
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch
+from exactlyonce.schema.aws_login import AwsLogin
+from exactlyonce.schema.places import TablePlace
 from exactlyonce_spark.landing import LANDING_TRIES
-from testbed.faulty_s3 import Fate, FaultyS3, Request
+from testbed.dynamo_db import DynamoDb
+from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
-from tests.integration.conftest import BUCKET
+from tests.integration.conftest import BUCKET, TABLE
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import go_on, land, records, visible
 
-CLIENT_TRIES = 2
-"""How often the client of S3 sends a request whose answer says that the service has trouble."""
+CLIENT_TRIES = 6
+"""How often a client sends a request at most whose answer says that the service has trouble."""
+
+
+class OnS3:
+    """Logs in folders of a bucket."""
+
+    turned_away = "SlowDown"
+
+    def __init__(self, s3: S3) -> None:
+        self.server = s3
+
+    def store(self, endpoint: str, name: str, part_bytes: int) -> ObjectStore:
+        service = S3Service.of(endpoint, None, path_style=True, secret=self.server.secret())
+        return S3LogStore(f"s3a://{BUCKET}/{name}", service)
+
+    @staticmethod
+    def is_create(request: Request) -> bool:
+        return request.method == "PUT" and request.path.endswith(".entry")
+
+    def entries(self, name: str) -> list[bytes]:
+        client = self.server.client()
+        found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{name}/").get("Contents", ())
+        keys = [item["Key"] for item in found if item["Key"].endswith(".entry")]
+        return [client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys]
+
+
+class InDynamoDb:
+    """Logs in a table."""
+
+    turned_away = "ServiceUnavailable"
+
+    def __init__(self, dynamo_db: DynamoDb) -> None:
+        self.server = dynamo_db
+
+    def store(self, endpoint: str, name: str, part_bytes: int) -> ObjectStore:
+        now = itertools.count(0.0, 0.05)  # seconds: of each look at the clock
+        clock = Clock(elapsed_seconds=lambda: next(now), sleep=lambda seconds: None)
+        login = AwsLogin(self.server.access_key, self.server.secret_key)
+        address = DynamoDbAddress(self.server.region, endpoint, login)
+        place = TablePlace(self.server.region, TABLE, name, endpoint)
+        return TableStore(DynamoDbClient(address, partial(_connect, address), clock), place, part_bytes=part_bytes)
+
+    @staticmethod
+    def is_create(request: Request) -> bool:
+        writes = request.headers.get("X-Amz-Target", "").endswith(("PutItem", "TransactWriteItems"))
+        return writes and b'.entry"' in request.body
+
+    def entries(self, name: str) -> list[bytes]:
+        items = [item for item in self.server.items(TABLE) if item["log"]["S"] == name]
+        return [item["content"]["B"] for item in items if item["name"]["S"].endswith(".entry")]
+
+
+Service = OnS3 | InDynamoDb
 
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of S3 pauses before it sends a request again; nothing here depends on how long."""
+    """Clients pause before they send a request again; nothing here depends on how long."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
+    monkeypatch.setattr("exactlyonce.connectors.dynamo_db.client._CALL_SECONDS", 0.25)
+
+
+@pytest.fixture(params=["s3", "dynamo_db"])
+def service(request: pytest.FixtureRequest) -> Service:
+    server = request.getfixturevalue(request.param)
+    return OnS3(server) if isinstance(server, S3) else InDynamoDb(server)
 
 
 @pytest.fixture
-def proxy(s3: S3) -> Iterator[FaultyS3]:
-    with FaultyS3(s3.port) as made:
+def proxy(service: Service) -> Iterator[FaultyService]:
+    with FaultyService(service.server.port) as made:
         yield made
 
 
-def ledger_at(endpoint: str, s3: S3, name: str, every: int = 4) -> ObjectLogLedger:
-    service = S3Service.of(endpoint, None, path_style=True, secret=s3.secret())
-    store = S3LogStore(f"s3a://{BUCKET}/{name}", service)
+def ledger_at(endpoint: str, service: Service, name: str, every: int = 4, part_bytes: int = 100_000) -> ObjectLogLedger:
+    store = service.store(endpoint, name, part_bytes)
     made = ObjectLogLedger(ObjectLog(store, snapshot_every=every, archived_from_bytes=1))
     made.prepare()
     return made
 
 
-def texts_of(s3: S3, name: str) -> Counter[str]:
+def texts_of(service: Service, name: str) -> Counter[str]:
     """How often each record was written into an entry that is still there."""
-    client = s3.client()
-    keys = [item["Key"] for item in client.list_objects_v2(Bucket=BUCKET, Prefix=f"{name}/").get("Contents", ())]
     found: Counter[str] = Counter()
-    for key in keys:
-        if key.endswith(".entry"):
-            content = json.loads(client.get_object(Bucket=BUCKET, Key=key)["Body"].read())["content"]
-            found.update(row for table, _, _, row in content["changes"] if table == "committable")
+    for entry in service.entries(name):
+        content = json.loads(entry)["content"]
+        found.update(row for table, _, _, row in content["changes"] if table == "committable")
     return found
 
 
-def creates_of(proxy: FaultyS3) -> int:
-    return len([request for request in proxy.seen if is_create(request)])
-
-
-def is_create(request: Request) -> bool:
-    return request.method == "PUT" and request.path.endswith(".entry")
+def creates_of(proxy: FaultyService, service: Service) -> int:
+    return len([request for request in proxy.seen if service.is_create(request)])
 
 
 def cycling(fates: list[Fate], when: Callable[[Request], bool]) -> Callable[[Request], Fate]:
@@ -80,28 +138,28 @@ def cycling(fates: list[Fate], when: Callable[[Request], bool]) -> Callable[[Req
 
 @pytest.mark.parametrize(
     "fate",
-    [Fate.REFUSED_500, Fate.REFUSED_503, Fate.TAKEN_500, Fate.TAKEN_503, Fate.CUT, Fate.TWICE],
+    [Fate.REFUSED_500, Fate.THROTTLED, Fate.TAKEN_500, Fate.TAKEN_503, Fate.CUT, Fate.TWICE],
     ids=lambda fate: fate.name,
 )
 def test_creates_that_are_answered_badly_land_each_batch_in_one_entry(
-    proxy: FaultyS3, s3: S3, name: str, fate: Fate
+    proxy: FaultyService, service: Service, name: str, fate: Fate
 ) -> None:
     """Two of three creates are struck: more than the client itself sends again, so that the log has to."""
-    driver = ledger_at(proxy.endpoint, s3, name, every=100)
+    driver = ledger_at(proxy.endpoint, service, name, every=100)
     permit = started(driver)
-    proxy.fate = cycling([fate, fate, Fate.ANSWERED], is_create)
+    proxy.fate = cycling([fate, fate, Fate.ANSWERED], service.is_create)
     for number in range(1, 8):
         land(driver, permit, number)
-    assert creates_of(proxy) > 7
-    assert visible(ledger_at(s3.endpoint, s3, name)) == records(7)
-    assert texts_of(s3, name) == Counter(records(7))
+    assert creates_of(proxy, service) > 7
+    assert visible(ledger_at(service.server.endpoint, service, name)) == records(7)
+    assert texts_of(service, name) == Counter(records(7))
 
 
 def test_a_service_that_is_slow_for_every_kind_of_request_costs_time_and_nothing_else(
-    proxy: FaultyS3, s3: S3, name: str
+    proxy: FaultyService, service: Service, name: str
 ) -> None:
     """Reads, lists, snapshots, archives and deletions are struck as well; whoever is told of an outage tries again."""
-    driver = ledger_at(proxy.endpoint, s3, name)
+    driver = ledger_at(proxy.endpoint, service, name, part_bytes=1500)
     permit = started(driver)
     proxy.fate = cycling(
         [
@@ -110,14 +168,14 @@ def test_a_service_that_is_slow_for_every_kind_of_request_costs_time_and_nothing
             Fate.ANSWERED,
             Fate.TAKEN_500,
             Fate.REFUSED_500,
-            Fate.REFUSED_503,
+            Fate.THROTTLED,
             Fate.ANSWERED,
         ],
         lambda request: True,
     )
     for number in range(1, 13):
         _until_answered(driver, partial(land, driver, permit, number), number)
-    assert visible(ledger_at(s3.endpoint, s3, name)) == records(12)
+    assert visible(ledger_at(service.server.endpoint, service, name)) == records(12)
 
 
 def _until_answered(ledger: Ledger, act: Callable[[], None], number: int) -> None:
@@ -137,17 +195,17 @@ def _until_answered(ledger: Ledger, act: Callable[[], None], number: int) -> Non
 
 @pytest.mark.parametrize("fate", [Fate.TAKEN_503, Fate.REFUSED_503], ids=lambda fate: fate.name)
 def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does(
-    proxy: FaultyS3, s3: S3, name: str, fate: Fate
+    proxy: FaultyService, service: Service, name: str, fate: Fate
 ) -> None:
-    driver = ledger_at(proxy.endpoint, s3, name, every=100)
+    driver = ledger_at(proxy.endpoint, service, name, every=100)
     permit = started(driver)
     land(driver, permit, 1)
-    proxy.fate = cycling([fate], is_create)
-    before = creates_of(proxy)
-    with pytest.raises(CommitOutcomeUnknown, match=r"no answer came to its create .*SlowDown"):
+    proxy.fate = cycling([fate], service.is_create)
+    before = creates_of(proxy, service)
+    with pytest.raises(CommitOutcomeUnknown, match=rf"no answer came to its create .*{service.turned_away}"):
         land(driver, permit, 2)
-    assert creates_of(proxy) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * LANDING_TRIES, "it ends by itself"
-    successor = ledger_at(s3.endpoint, s3, name, every=100)
+    assert creates_of(proxy, service) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * LANDING_TRIES, "it ends by itself"
+    successor = ledger_at(service.server.endpoint, service, name, every=100)
     raised = raise_epoch(successor, new_stream(successor), Epoch(2))
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if fate is Fate.TAKEN_503 else 1)
@@ -155,25 +213,25 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
     for number in range(raised.before.landed_batch + 1, 5):
         land(successor, permit, number)
     assert visible(successor) == records(4)
-    assert texts_of(s3, name) == Counter(records(4))
+    assert texts_of(service, name) == Counter(records(4))
 
 
 @pytest.mark.parametrize("arrives_first", [False, True], ids=["after its successor", "before its successor"])
 def test_a_create_that_arrives_late_lands_once_or_never(
-    proxy: FaultyS3, s3: S3, name: str, arrives_first: bool
+    proxy: FaultyService, service: Service, name: str, arrives_first: bool
 ) -> None:
     """The driver dies without an answer; its requests are still under way while the next epoch is raised."""
-    driver = ledger_at(proxy.endpoint, s3, name, every=100)
+    driver = ledger_at(proxy.endpoint, service, name, every=100)
     old = started(driver)
     land(driver, old, 1)
-    proxy.fate = cycling([Fate.LATE], is_create)
+    proxy.fate = cycling([Fate.LATE], service.is_create)
     with pytest.raises(CommitOutcomeUnknown):
         land(driver, old, 2)
     proxy.fate = lambda request: Fate.ANSWERED
     assert len(proxy.late) > CREATE_TRIES
     if arrives_first:
         assert 200 in proxy.deliver()
-    successor = ledger_at(s3.endpoint, s3, name, every=100)
+    successor = ledger_at(service.server.endpoint, service, name, every=100)
     raised = raise_epoch(successor, new_stream(successor), Epoch(2))
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if arrives_first else 1)
@@ -182,6 +240,6 @@ def test_a_create_that_arrives_late_lands_once_or_never(
     for number in range(raised.before.landed_batch + 1, 5):
         land(successor, permit, number)
     assert visible(successor) == records(4)
-    assert texts_of(s3, name) == Counter(records(4))
+    assert texts_of(service, name) == Counter(records(4))
     with pytest.raises(Fenced):
         land(driver, old, 5)

@@ -134,6 +134,11 @@ def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
             return StoreUnreachable(f"{asked.place} did not answer for table {asked.table}: {_silence_of(problem)}.")
 
 
+def not_dynamo_db(asked: Asked) -> StoreUnreachable:
+    """Return the error for an answer that is not DynamoDB's."""
+    return StoreUnreachable(f"what answers for {asked.what} is not DynamoDB; correct spec.ledger.dynamoDb.endpoint.")
+
+
 def code_of(problem: ClientError) -> str:
     """Return the code of an answer; `?` for what is none of DynamoDB's."""
     code = str(problem.response.get("Error", {}).get("Code", ""))
@@ -169,9 +174,7 @@ def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
             "table's capacity, or look for what else uses it."
         )
     if code == "?":
-        return StoreUnreachable(
-            f"what answers for {asked.what} is not DynamoDB; correct spec.ledger.dynamoDb.endpoint."
-        )
+        return not_dynamo_db(asked)
     return StoreUnreachable(f"{asked.place} answered {code} to {asked.action} on table {asked.table} ({said}).")
 
 

@@ -27,6 +27,7 @@ from exactlyonce.connectors.dynamo_db.answers import (
     failed_conditions,
     had_no_effect,
     may_be_sent_again,
+    not_dynamo_db,
 )
 from exactlyonce.errors import StoreForbidden
 from exactlyonce.schema.aws_login import AwsLogin
@@ -108,6 +109,8 @@ class DynamoDbClient:
                 self.repeated[code_of(problem) if isinstance(problem, ClientError) else type(problem).__name__] += 1
                 self.clock.sleep(pause)
             else:
+                if not answer.get("ResponseMetadata", {}).get("RequestId"):
+                    raise not_dynamo_db(asked)  # what is no answer would be read as one that there is nothing
                 return answer
 
     def _connected(self, asked: Asked) -> Any:

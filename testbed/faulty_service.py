@@ -1,4 +1,4 @@
-"""A proxy before an S3 service that answers as a bad day has it: errors, no answer, late, or twice; for tests.
+"""A proxy before S3 or DynamoDB that answers as a bad day has it: errors, no answer, late, or twice; for tests.
 
 `fate` says for each request what becomes of it. Requests are passed on with the headers that the client has signed.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from typing import Any, Self
 
 _HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 _SECONDS = 30.0
+_TARGET = "X-Amz-Target"
+"""The header by which a request to DynamoDB is known."""
 
 
 class Fate(Enum):
@@ -23,15 +26,21 @@ class Fate(Enum):
 
     ANSWERED = "it is answered"
     REFUSED_500 = "it has no effect and is answered with 500"
-    REFUSED_503 = "it has no effect and is answered with 503 SlowDown"
+    REFUSED_503 = "it has no effect and is answered with 503"
+    THROTTLED = "it has no effect and is turned away, because there are too many"
     TAKEN_500 = "it takes effect and is answered with 500"
-    TAKEN_503 = "it takes effect and is answered with 503 SlowDown"
+    TAKEN_503 = "it takes effect and is answered with 503"
     CUT = "it takes effect and the connection ends without an answer"
     TWICE = "it arrives twice, and the second answer is told"
     LATE = "it is answered with 503 and arrives when `deliver` is called"
 
 
 _CODES = {500: "InternalError", 503: "SlowDown"}
+_DYNAMO_DB_CODES = {
+    400: "ProvisionedThroughputExceededException",
+    500: "InternalServerError",
+    503: "ServiceUnavailable",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Request:
 
 
 @dataclass
-class FaultyS3:
+class FaultyService:
     """The proxy at `endpoint`, in threads of this process. `seen` are the requests, `late` those that have not arrived yet."""
 
     port_of_service: int
@@ -105,6 +114,8 @@ class FaultyS3:
             case Fate.LATE:
                 self.late.append(request)
                 self._refuse(handler, 503)
+            case Fate.THROTTLED:
+                self._refuse(handler, 400 if _TARGET in request.headers else 503)
             case Fate.TAKEN_500 | Fate.TAKEN_503:
                 self._pass_on(request)
                 self._refuse(handler, 500 if fate is Fate.TAKEN_500 else 503)
@@ -124,9 +135,14 @@ class FaultyS3:
             connection.close()
 
     def _refuse(self, handler: BaseHTTPRequestHandler, status: int) -> None:
-        body = f"<Error><Code>{_CODES[status]}</Code><Message>a test asked for it</Message></Error>".encode()
-        headers = {"Content-Type": "application/xml", "Content-Length": str(len(body))}
-        self._answer(handler, status, headers, body)
+        if _TARGET in handler.headers:
+            kind = "application/x-amz-json-1.0"
+            told = {"__type": f"amazonaws#{_DYNAMO_DB_CODES[status]}", "message": "a test asked for it"}
+            body = json.dumps(told).encode()
+        else:
+            kind = "application/xml"
+            body = f"<Error><Code>{_CODES[status]}</Code><Message>a test asked for it</Message></Error>".encode()
+        self._answer(handler, status, {"Content-Type": kind, "Content-Length": str(len(body))}, body)
 
     @staticmethod
     def _answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes) -> None:

@@ -1,0 +1,192 @@
+"""Requests to DynamoDB: what is sent again and for how long, and what is told of an answer, DynamoDB's or another server's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
+
+from exactlyonce.connectors.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
+from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
+from exactlyonce.connectors.dynamo_db.store import TableStore
+from exactlyonce.errors import StoreForbidden, StoreUnreachable
+from exactlyonce.schema.aws_login import AwsLogin
+from exactlyonce.schema.places import TablePlace
+
+
+class Api:
+    """Answers with these problems in turn, the last one for ever; None is an answer."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def put_item(self, **arguments: Any) -> dict[str, Any]:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is not None:
+            raise answer
+        return {"ResponseMetadata": {"RequestId": "1"}}
+
+
+def refusal(code: str, message: str = "", status: int = 400, *reasons: str) -> ClientError:
+    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    if reasons:
+        answer["CancellationReasons"] = [{"Code": reason} for reason in reasons]
+    return ClientError(answer, "PutItem")
+
+
+def client_with(api: Api, login: AwsLogin | None = None) -> DynamoDbClient:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return DynamoDbClient(
+        DynamoDbAddress("eu-central-1", login=login), lambda: api, Clock(elapsed_seconds=lambda: now[0], sleep=sleep)
+    )
+
+
+TIMEOUT = ReadTimeoutError(endpoint_url="http://secret-host/?everything")
+PASSING = [
+    refusal("ProvisionedThroughputExceededException"),
+    refusal("RequestLimitExceeded"),
+    refusal("ThrottlingException"),
+    refusal("TransactionConflictException"),
+    refusal("TransactionCanceledException", "", 400, "None", "TransactionConflict"),
+    refusal("InternalServerError", status=500),
+    refusal("ServiceUnavailable", status=503),
+    refusal("502", status=502),
+    TIMEOUT,
+]
+
+
+@pytest.mark.parametrize("problem", PASSING, ids=str)
+def test_what_may_pass_is_sent_again_until_it_is_answered_or_time_is_up(problem: Exception) -> None:
+    api = Api(problem, problem, problem, None)
+    client = client_with(api)
+    client.call("PutItem", "ledgers")
+    assert (api.asked, client.repeated.total()) == (4, 3)
+    client = client_with(Api(problem))
+    with pytest.raises(StoreUnreachable) as told:
+        client.call("PutItem", "ledgers")
+    assert 8 <= client.repeated.total() <= 60
+    assert client.clock.elapsed_seconds() <= 15
+    assert "secret-host" not in str(told.value)
+
+
+@pytest.mark.parametrize(("problem", "times"), [(PASSING[0], 2), (PASSING[4], 2), (PASSING[5], 1), (TIMEOUT, 1)])
+def test_what_may_not_arrive_twice_is_sent_again_only_where_it_had_no_effect(problem: Exception, times: int) -> None:
+    api = Api(problem, None)
+    try:
+        client_with(api).call("PutItem", "ledgers", is_idempotent=False)
+    except StoreUnreachable:
+        assert times == 1
+    assert api.asked == times
+
+
+@pytest.mark.parametrize(
+    ("problem", "failed"),
+    [
+        (refusal("ConditionalCheckFailedException"), (0,)),
+        (refusal("TransactionCanceledException", "", 400, "None", "ConditionalCheckFailed"), (1,)),
+        (refusal("TransactionCanceledException", "", 400, "ConditionalCheckFailed", "TransactionConflict"), (0,)),
+    ],
+)
+def test_a_condition_that_does_not_hold_is_told_at_once_and_by_its_place(
+    problem: Exception, failed: tuple[int]
+) -> None:
+    api = Api(problem)
+    with pytest.raises(ConditionFailed) as told:
+        client_with(api).call("PutItem", "ledgers")
+    assert (told.value.failed, api.asked) == (failed, 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind", "sentence"),
+    [
+        (
+            refusal("AccessDeniedException", "User: x is not authorized to perform: dynamodb:ConditionCheckItem on y"),
+            StoreForbidden,
+            "the login may not call dynamodb:ConditionCheckItem on table ledgers of DynamoDB in eu-central-1; grant",
+        ),
+        (
+            refusal("AccessDeniedException", "User: x is not authorized to perform: dynamodb:<script>"),
+            StoreForbidden,
+            "the login may not call dynamodb:PutItem on table ledgers",
+        ),
+        (refusal("UnrecognizedClientException"), LoginRefused, "does not accept the login for table ledgers"),
+        (NoCredentialsError(), LoginRefused, "there is no login for table ledgers"),
+        (refusal("ResourceNotFoundException"), TableMissing, "there is no table ledgers in DynamoDB in eu-central-1"),
+        (
+            refusal("ValidationException", "odd"),
+            StoreUnreachable,
+            r"answered ValidationException to dynamodb:PutItem .*\(odd\)",
+        ),
+        (refusal("404", "<html>canary"), StoreUnreachable, "is not DynamoDB; correct spec.ledger.dynamoDb.endpoint"),
+    ],
+)
+def test_what_does_not_pass_is_told_at_once_in_one_sentence(
+    problem: Exception, kind: type[Exception], sentence: str
+) -> None:
+    api = Api(problem)
+    with pytest.raises(kind, match=sentence) as told:
+        client_with(api).call("PutItem", "ledgers")
+    assert api.asked == 1
+    assert type(told.value) is kind
+    assert "canary" not in str(told.value)
+
+
+def test_of_what_a_server_says_little_is_shown() -> None:
+    with pytest.raises(StoreUnreachable) as told:
+        client_with(Api(refusal("ValidationException", "a\n" * 100_000))).call("PutItem", "ledgers")
+    assert len(str(told.value)) < 400
+    assert "\n" not in str(told.value)
+
+
+def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one_of_a_secret_is_not() -> None:
+    for login, times in ((None, 2), (AwsLogin("me", "hidden"), 1)):
+        made: list[Api] = []
+
+        def connect(made: list[Api] = made) -> Api:
+            made.append(Api(refusal("ExpiredTokenException")))
+            return made[-1]
+
+        client = DynamoDbClient(DynamoDbAddress("eu-central-1", login=login), connect)
+        for _ in range(2):
+            with pytest.raises(LoginRefused):
+                client.call("PutItem", "ledgers")
+        assert len(made) == times
+
+
+@pytest.fixture(params=[200, 404, 500], ids=lambda status: f"status {status}")
+def another_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server of the operator's network that a tenant named."""
+
+    class Internal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(request.param)
+            self.end_headers()
+            self.wfile.write(b"<html>internal-canary")
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Internal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_what_another_server_answers_is_shown_to_nobody(another_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exactlyonce.connectors.dynamo_db.client._CALL_SECONDS", 0.0)
+    address = DynamoDbAddress("eu-central-1", another_server, AwsLogin("of-a-tenant", "of-a-tenant"))
+    store = TableStore(dynamo_db_client(address), TablePlace("eu-central-1", "ledgers", "shop/orders", another_server))
+    with pytest.raises(StoreUnreachable) as told:
+        store.read("log.json")
+    assert "canary" not in str(told.value)
