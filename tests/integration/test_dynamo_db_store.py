@@ -357,7 +357,7 @@ def test_a_login_that_is_unknown_is_told_and_shows_nothing_of_itself(
     assert "AKIA" not in f"{told.value}{client.address!r}"
 
 
-def test_a_table_with_copies_that_lag_behind_is_refused(dynamo_db: DynamoDb) -> None:
+def test_a_table_with_copies_that_lag_behind_is_refused(dynamo_db: DynamoDb, monkeypatch: pytest.MonkeyPatch) -> None:
     """moto makes no replicas, so the description is changed on its way."""
     client = client_of(dynamo_db)
     api = client._connected(None)  # type: ignore[arg-type]
@@ -366,10 +366,11 @@ def test_a_table_with_copies_that_lag_behind_is_refused(dynamo_db: DynamoDb) -> 
     for consistency, fits in (("EVENTUAL", False), (None, False), ("STRONG", True)):
 
         def with_replicas(consistency: str | None = consistency, **asked: Any) -> dict[str, Any]:
-            told = described(**asked)["Table"]
-            return {"Table": {**told, "Replicas": [{"RegionName": "x"}], "MultiRegionConsistency": consistency}}
+            told = described(**asked)
+            replicas = {"Replicas": [{"RegionName": "x"}], "MultiRegionConsistency": consistency}
+            return {**told, "Table": {**told["Table"], **replicas}}
 
-        api.describe_table = with_replicas
+        monkeypatch.setattr(api, "describe_table", with_replicas)
         if fits:
             require_table(client, place_on(dynamo_db, "x"))
         else:
