@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from exactlyonce.assembly import ledger_address
 from exactlyonce.cli.offsets import offsets_of
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.reconcile.loop import Done
+from testbed.dynamo_db import DynamoDb
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from tests.combinations import one_or_all
 from tests.integration.test_files_stream import ids_in, named_for_spark
 from tests.rig import Rig
 
 
-def named_by_the_log(rig: Rig) -> list[Path]:
+def named_by_the_log(rig: Rig, login: Mapping[str, str]) -> list[Path]:
     """The files that readers may count, as a process of its own reads them from the log."""
-    ledger = ledger_address(rig.stream().spec, lambda reference: {}).open()
+    ledger = ledger_address(rig.stream().spec, lambda reference: login).open()
     with ledger.transaction() as transaction:
         committables = transaction.read_committables(rig.stream().stream_id)
     manifests = [Manifest.from_json(batch, text) for batch, text in committables.items()]
     return [rig.folder / "out" / file.path for manifest in manifests for file in manifest.files]
 
 
+@pytest.mark.parametrize("place", one_or_all(["in DynamoDB", "on a disk"]))
 def test_drivers_that_are_killed_around_an_entry_of_the_log_lose_and_double_nothing(
-    kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str
+    kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, place: str, request: pytest.FixtureRequest
 ) -> None:
+    """On a disk it is the same log, and what it owes to its store the suite over all ledgers claims of a disk as well."""
+    ledger: dict[str, Any] = {"objectLog": {"location": str(tmp_path / "ledger")}}
+    login: dict[str, str] = {}
+    if place == "in DynamoDB":
+        served: DynamoDb = request.getfixturevalue("dynamo_db")
+        made_for_it = {"table": f"made-for-{name}", "region": served.region, "endpoint": served.endpoint}
+        ledger, login = {"dynamoDb": {**made_for_it, "secretRef": {"name": "ledgers"}}}, served.secret()
     overrides = {
         "spec.sink": {"files": {"path": str(tmp_path / "out")}},
-        "spec.ledger": {"objectLog": {"location": str(tmp_path / "ledger")}},
+        "spec.ledger": ledger,
         "spec.source.kafka.maxOffsetsPerTrigger": 20,
     }
     rig = Rig(kafka, postgres_18, tmp_path, name, overrides, partitions=2)
+    rig.write_login("ledgers", login)
     rig.produce(60)
     result = rig.run(crash="land.before-commit@1=kill-driver batch.landed@2=kill-driver")
     assert isinstance(result, Done), rig.story()
     expected = Counter(rig.produced)
-    assert ids_in(named_by_the_log(rig)) == expected, rig.story()
+    assert ids_in(named_by_the_log(rig, login)) == expected, rig.story()
     assert ids_in(named_for_spark(rig)) == expected, rig.story()
     assert "ReplayBatch" in rig.verdicts(), "the batch whose entry was not made ran again"
     assert "SkipLanded" in rig.verdicts(), "the batch whose entry was made was shown by the next driver"

@@ -58,7 +58,7 @@ def _described(client: DynamoDbClient, place: TablePlace) -> Mapping[str, Any] |
 
 
 def _make(client: DynamoDbClient, place: TablePlace) -> None:
-    """Make the table. Where somebody else does so at the same moment, theirs is waited for."""
+    """Make the table. Where somebody else does so at the same moment, this process waits for theirs."""
     try:
         with suppress(TableBusy):
             client.call(
