@@ -198,6 +198,25 @@ def test_a_writer_that_slept_for_days_cannot_make_an_object_of_parts_that_are_go
     assert store.create("log/1", some_bytes(1500)) == Created()
 
 
+def test_an_object_whose_create_arrives_again_while_it_is_deleted_keeps_its_parts(
+    dynamo_db: DynamoDb, name: str
+) -> None:
+    """Its writer had no answer, and sends the request again behind the deletion of what the first one has made."""
+    content, key = some_bytes(2500), {"log": {"S": name}, "name": {"S": "log/1"}}
+    store_on(dynamo_db, name).create("log/1", content)
+    api = dynamo_db.client()
+    head = api.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
+
+    def arrive(at: str) -> None:
+        if at == "dynamo.head-deleted":
+            api.put_item(TableName=TABLE, Item=head)
+
+    store_on(dynamo_db, name, reached=arrive).delete(["log/1"])
+    assert store_on(dynamo_db, name).read("log/1") == content
+    store_on(dynamo_db, name).delete(["log/1"])
+    assert names(dynamo_db, name) == []
+
+
 def test_parts_that_somebody_removed_are_told_and_never_read_as_a_shorter_object(
     dynamo_db: DynamoDb, name: str
 ) -> None:
