@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -161,6 +162,34 @@ def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one
             with pytest.raises(LoginRefused):
                 client.call("PutItem", "ledgers")
         assert len(made) == times
+
+
+def test_an_answer_that_is_larger_than_any_of_dynamodbs_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever names an endpoint could otherwise end the operator of everybody."""
+    sent = 0
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            nonlocal sent
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("x-amzn-RequestId", "1")
+            self.end_headers()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                while sent < 1 << 30:
+                    sent += self.wfile.write(b" " * (1 << 20))
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        client = dynamo_db_client(DynamoDbAddress("eu-central-1", endpoint, AwsLogin("of-a-tenant", "of-a-tenant")))
+        with pytest.raises(StoreUnreachable, match="is not DynamoDB"):
+            TableStore(client, TablePlace("eu-central-1", "ledgers", "shop/orders", endpoint)).read("log.json")
+        server.shutdown()
+    assert sent < 1 << 30
 
 
 @pytest.fixture(params=[200, 404, 500], ids=lambda status: f"status {status}")

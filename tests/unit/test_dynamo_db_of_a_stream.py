@@ -57,7 +57,12 @@ def test_a_ledger_is_known_by_its_part_and_login_and_shows_no_secret() -> None:
         assert "of-shop" not in text
 
 
-def test_half_a_login_is_refused() -> None:
+def test_half_a_login_is_refused_and_so_is_a_secret_without_one() -> None:
+    """Otherwise a driver whose secret was emptied would use the login of its process."""
+    with pytest.raises(
+        SecretMissing, match=r"secret ledgers that spec\.ledger\.dynamoDb\.secretRef names holds no login"
+    ):
+        ledger_address(stream_with(secretRef={"name": "ledgers"}).spec, lambda reference: {"ca.crt": "PEM"})
     with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone, which is half a login"):
         ledger_address(stream_with().spec, lambda reference: {"AWS_ACCESS_KEY_ID": "me"})
 

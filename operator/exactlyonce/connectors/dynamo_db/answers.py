@@ -19,6 +19,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.errors import ExactlyOnceError, StoreForbidden, StoreUnreachable
 
 _CONDITION_FAILED = "ConditionalCheckFailed"
@@ -58,7 +59,6 @@ _WRONG_LOGIN = {
 _FINAL = (NoCredentialsError, PartialCredentialsError, ParamValidationError, ResponseParserError)
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,79}")
 _ACTION = re.compile(r"not authorized to perform: (dynamodb:[A-Za-z]{3,40})")
-_MOST_SAID = 200
 
 
 class ConditionFailed(Exception):
@@ -192,8 +192,7 @@ def _silence_of(problem: Exception) -> str:
 
 
 def _said(problem: ClientError) -> str:
-    said = " ".join(str(problem.response.get("Error", {}).get("Message") or "").split()).rstrip(".")
-    return said[:_MOST_SAID] or "no more is said"
+    return one_line(str(problem.response.get("Error", {}).get("Message") or "")) or "no more is said"
 
 
 def _codes_of(problem: ClientError) -> set[str]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import boto3
 import botocore.config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from exactlyonce.aws_clients import AnswerTooLarge, bound_answers, new_client
 from exactlyonce.connectors.dynamo_db.answers import (
     Asked,
     ConditionFailed,
@@ -38,6 +38,9 @@ _CALL_SECONDS = 15.0
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _MOST_CLIENTS = 64
+
+_MOST_ANSWER_BYTES = 4 * 1024 * 1024
+"""A page has 1 MB of items, a third more as base64, and their names."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class DynamoDbClient:
                     raise error from problem
                 self.repeated[code_of(problem) if isinstance(problem, ClientError) else type(problem).__name__] += 1
                 self.clock.sleep(pause)
+            except AnswerTooLarge as problem:
+                raise not_dynamo_db(asked) from problem
             else:
                 if not answer.get("ResponseMetadata", {}).get("RequestId"):
                     raise not_dynamo_db(asked)  # what is no answer would be read as one that there is nothing
@@ -138,8 +143,9 @@ os.register_at_fork(after_in_child=dynamo_db_client.cache_clear)
 
 def _connect(address: DynamoDbAddress) -> Any:
     login = address.login
-    return (boto3.Session() if login is None else _session()).client(
+    client = new_client(
         "dynamodb",
+        has_login=login is not None,
         region_name=address.region,
         endpoint_url=address.endpoint,
         aws_access_key_id=None if login is None else login.access_key,
@@ -151,6 +157,7 @@ def _connect(address: DynamoDbAddress) -> Any:
             retries={"mode": "standard", "total_max_attempts": 1},  # it is sent again here, and counted
         ),
     )
+    return bound_answers(client, "dynamodb", _MOST_ANSWER_BYTES, _READ_SECONDS)
 
 
 def _method(name: str) -> str:
@@ -161,9 +168,3 @@ def _method(name: str) -> str:
 def _pause_seconds(tries: int, chance: random.Random) -> float:
     """Return how long to wait before the next try: somewhere below a bound that doubles each time."""
     return chance.uniform(0.3, 1.0) * min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * (1 << min(tries, 16)))
-
-
-@lru_cache(maxsize=1)
-def _session() -> boto3.Session:
-    """One session for all clients with a login of their own: it holds the description of the service, megabytes of it."""
-    return boto3.Session()

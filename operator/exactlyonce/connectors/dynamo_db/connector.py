@@ -15,11 +15,13 @@ from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import require_table
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.log import ObjectLog
+from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.connector import Use
 from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, AwsLogin, login_in
 from exactlyonce.schema.places import TablePlace
 
 Parameters = tuple[tuple[str, str], ...]
+_NAMED_AT = "spec.ledger.dynamoDb.secretRef"
 _REGION, _TABLE, _KEY, _ENDPOINT = "region", "table", "partitionKey", "endpoint"
 
 
@@ -78,10 +80,16 @@ class DynamoDbConnector:
         """Return the log in a table.
 
         Raises:
-            SecretMissing: if the secret holds one half of a login.
+            SecretMissing: if the secret that the stream names holds no login, or one half of one.
         """
         assert isinstance(spec, LedgerInATable), "the registry gives each connector its own spec"
-        return DynamoDbLedgerAddress(spec.folder, login_in(secret, "spec.ledger.dynamoDb.secretRef"))
+        login = login_in(secret, _NAMED_AT)
+        if login is None and spec.secret_ref is not None:
+            raise SecretMissing(
+                f"The secret {spec.secret_ref.name} that {_NAMED_AT} names holds no login; give {ACCESS_KEY} and {SECRET_KEY}, "
+                "or leave secretRef out to use the login of the process."
+            )
+        return DynamoDbLedgerAddress(spec.folder, login)
 
     def fleet(self, server: Parameters, shown: str) -> ObjectLogFleet:
         """Return one log as the monitor asks it."""
@@ -105,7 +113,7 @@ def _log_at(server: Parameters) -> ObjectLog:
 def _address_of(server: Parameters) -> DynamoDbLedgerAddress:
     named = dict(server)
     place = TablePlace(named[_REGION], named[_TABLE], named[_KEY], named.get(_ENDPOINT))
-    return DynamoDbLedgerAddress(place, login_in(named, "spec.ledger.dynamoDb.secretRef"))
+    return DynamoDbLedgerAddress(place, login_in(named, _NAMED_AT))
 
 
 def _store_of(address: DynamoDbLedgerAddress) -> TableStore:
