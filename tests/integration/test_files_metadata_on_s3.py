@@ -124,7 +124,7 @@ def test_small_files_on_a_bad_service_become_one_and_every_reader_counts_the_sam
     lake = CompactedLake(folder_on(s3, path), MemoryLedger(MemoryDatabase()))
     lake.land(1, 10)
     runs = 0
-    with FaultyS3(s3.port, often(0.3, 1)) as proxy:
+    with FaultyService(s3.port, often(0.3, 1)) as proxy:
         through = dataclasses.replace(lake.folder, store=opened(s3, path, proxy.endpoint))
         while len(lake.shown()) != 2:
             runs += 1
