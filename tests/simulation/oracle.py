@@ -7,7 +7,7 @@ claim is never believed: rows must be there up to where it stands, and what it g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
@@ -65,9 +65,18 @@ def run_seed(
 def _require_code_that_runs(world: SimulatedWorld) -> None:
     ended = [driver.problem for drivers in world.drivers.values() for driver in drivers]
     ended += [actor.error for process in (*world.operators, *world.compactors) for actor in process.actors]
-    wrong = next((problem for problem in ended if isinstance(problem, TypeError | AttributeError | NameError)), None)
+    # A task's error is the cause of its driver's.
+    causes = [cause for problem in ended for cause in _causes_of(problem)]
+    wrong = next((cause for cause in causes if isinstance(cause, TypeError | AttributeError | NameError)), None)
     if wrong is not None:
         raise Broken(f"seed {world.seed}: {wrong!r}") from wrong
+
+
+def _causes_of(problem: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and what it was raised for or while handling."""
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__ or problem.__context__
 
 
 def _run(world: SimulatedWorld) -> None:

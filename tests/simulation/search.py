@@ -6,7 +6,7 @@ import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -133,13 +133,22 @@ def first_that_finds(name: str, seeds: int, tried_first: int | None = None) -> F
 
     `tried_first` is a seed that found it before; where it still does, no other one is tried.
     """
-    kind = LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
     with {**MUTATIONS, **HARMLESS}[name]():
-        for seed in (*(() if tried_first is None else (tried_first,)), *range(seeds)):
-            try:
-                run_seed(seed, scenario_of(name, seed), kind)
-            except Violation as problem:
-                return Found(seed, str(problem))
+        return _first_violation(name, (*(() if tried_first is None else (tried_first,)), *range(seeds)))
+
+
+def first_that_goes_wrong(name: str, seeds: int) -> Found | None:
+    """Return the first of so many seeds that goes wrong where a mutation of this name is searched for, but without it."""
+    return _first_violation(name, range(seeds))
+
+
+def _first_violation(name: str, seeds: Iterable[int]) -> Found | None:
+    kind = LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
+    for seed in seeds:
+        try:
+            run_seed(seed, scenario_of(name, seed), kind)
+        except Violation as problem:
+            return Found(seed, str(problem))
     return None
 
 

@@ -8,14 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from typing import Any
+from unittest import mock
 
 import pytest
 
+from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import FirstStart
+from exactlyonce_spark import landing, tasks
 from tests.simulation.log_world import LogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
 from tests.simulation.mutations import HARMLESS, MUTATIONS
-from tests.simulation.oracle import run_seed
+from tests.simulation.oracle import Broken, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
     CHUNK,
@@ -23,10 +28,11 @@ from tests.simulation.search import (
     SEEDS_TO_FIND_A_MUTATION,
     Found,
     first_that_finds,
-    scenario_of,
+    first_that_goes_wrong,
     violations_in,
     workers,
 )
+from tests.simulation.spark_batch import TASK_TRIES
 from tests.simulation.world import SimulatedWorld
 
 SEEDS = int(os.environ.get("SEEDS", "10000"))
@@ -111,6 +117,21 @@ def test_the_table_of_adr_6_names_every_mutation_with_what_it_takes_away() -> No
     assert len(MUTATIONS) >= 30
 
 
+def test_code_that_does_not_fit_what_it_calls_counts_as_broken_and_not_as_found_also_in_a_task() -> None:
+    land, most_partitions = landing.land_partition, 3
+    left = iter(range(most_partitions * TASK_TRIES))
+
+    def lands_in_the_end(*arguments: Any) -> Any:
+        if next(left, None) is not None:
+            raise TypeError("it takes another number of arguments")
+        return land(*arguments)
+
+    drawn = Scenario.draw(random.Random(0)).delivered(Delivery.EXACTLY_ONCE)
+    by_partition = replace(drawn, commit=Commit.PARTITION, small_batches=False, hazards=frozenset(), operators=1)
+    with mock.patch.object(tasks, "land_partition", lands_in_the_end), pytest.raises(Broken, match="another number"):
+        run_seed(0, by_partition)
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -> None:
     found = searched(name)
@@ -123,10 +144,11 @@ def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -
         )
 
 
-@pytest.mark.parametrize("focused", sorted({focus: name for name, focus in FOCUS.items()}.values()))
-def test_where_a_mutation_is_searched_for_nothing_goes_wrong_without_it(focused: str) -> None:
-    for seed in range(100):
-        run_seed(seed, scenario_of(focused, seed))
+def test_where_mutations_are_searched_for_nothing_goes_wrong_without_them(pool: ProcessPoolExecutor) -> None:
+    """All of these scenarios at once, each of them once, so that no core waits for the one before."""
+    names = sorted({focus: name for name, focus in FOCUS.items()}.values())
+    found = dict(zip(names, pool.map(first_that_goes_wrong, names, [100] * len(names)), strict=True))
+    assert found == dict.fromkeys(names)
 
 
 @pytest.mark.parametrize("name", HARMLESS)

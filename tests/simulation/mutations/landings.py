@@ -153,11 +153,12 @@ def tasks_do_not_compare() -> Iterator[None]:
     """`commit: Partition`: a task writes its rows whether or not its position could be moved."""
 
     def regardless(
-        ledger: Ledger, permit: Permit, number: Any, partition: Any, offsets: Any, origin_ids: Any, write: Any
+        ledger: Ledger, permit: Permit, _: Any, partition: Any, offsets: Any, ids: Any, write: Any, fingerprint: Any
     ) -> int:
         with ledger.transaction(evicting=True) as transaction:
             fence.fence(transaction, permit, Lock.SHARE)
-            transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(origin_ids))
+            kept = {} if fingerprint is None else {partition: fingerprint}
+            transaction.advance_positions(permit.stream_id, Ranges({partition: offsets}), dict(ids), kept)
             return int(write(transaction))
 
     with mock.patch.object(tasks, "land_partition", regardless):
