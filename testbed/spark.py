@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from exactlyonce_spark import class_archive
 from exactlyonce_spark.jars import ensure_jars
 
 # Short-lived: compiling less is what makes it start sooner.
@@ -16,9 +18,10 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 @contextmanager
 def local_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark in this process, two threads and two shuffle partitions, and stop it at the end."""
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.LAUNCHER_OPTIONS)
     chosen = {
         "spark.driver.extraClassPath": f"{ensure_jars()}/*",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": f"{class_archive.java_options()} {QUICK_JVM}".strip(),
         "spark.driver.memory": "700m",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",

@@ -43,7 +43,7 @@ def test_topics_are_added_left_out_and_added_again_and_every_record_of_what_is_r
     orders += rig.produce(100)
     send(rig, refunds, range(10_040, 10_060))
     held += range(10_040, 10_060)
-    # A batch that has landed is recognised whatever is read: test_verdicts.py.
+    # A batch that has landed is recognised whatever is read: tests/faults/test_crash_points.py.
     assert rig.run(crash=in_full("batch.landed@5=kill-driver", otherwise=None)) == Done(completed=True), rig.story()
     assert rig.counts() == Counter([*orders[:100], *held]), "nothing of a topic that is left out"
 

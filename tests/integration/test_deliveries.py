@@ -33,7 +33,7 @@ def batch_of(number: int) -> int:
 def test_at_least_once_doubles_at_most_the_batch_whose_positions_had_not_moved(rig: Rig) -> None:
     rig.overrides |= {"spec.delivery": "AtLeastOnce", "spec.source.kafka.maxOffsetsPerTrigger": LARGE}
     rig.produce(3 * LARGE)
-    # Once its positions have moved, a batch is recognised as with ExactlyOnce: test_verdicts.py.
+    # Once its positions have moved, a batch is recognised as with ExactlyOnce: tests/faults/test_crash_points.py.
     crash, verdicts = in_full(
         ("batch.rows-written@2=kill-driver batch.landed@3=kill-driver", ["FirstStart", "ReplayBatch", "SkipLanded"]),
         otherwise=("batch.rows-written@2=kill-driver", ["FirstStart", "ReplayBatch"]),

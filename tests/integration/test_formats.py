@@ -57,7 +57,7 @@ def dead_letters(rig: Rig) -> list[tuple[Any, ...]]:
     ("commit", "failures", "crash"),
     one_or_all(
         [
-            # A failure that is tried again: test_bad_input.py. A batch that had landed: tests/integration/test_verdicts.py.
+            # A failure that is tried again: test_bad_input.py. A batch that had landed: tests/faults/test_crash_points.py.
             ("Batch", *in_full((2, f"{BEFORE_COMMIT} batch.landed@2=kill-driver"), otherwise=(1, BEFORE_COMMIT))),
             ("Partition", 1, "task.before-commit@2=kill-driver task.committed@2=kill-driver"),
         ]

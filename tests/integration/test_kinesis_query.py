@@ -13,6 +13,8 @@ from exactlyonce.connectors.kinesis.codec import CODEC
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce_spark import class_archive
+from exactlyonce_spark.jars import ensure_jars
 from testbed.kinesis import Kinesis
 from tests.kinesis_in_memory import aggregated
 from tests.rig import QUICK_JVM
@@ -70,7 +72,8 @@ def run(folder: Path, endpoint: str, killed_in: int | None) -> subprocess.Comple
             "maxRecordsPerTrigger": 60,
         },
         "settings": {
-            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.driver.extraClassPath": f"{ensure_jars()}/*",  # with which the archive of classes fits
+            "spark.driver.extraJavaOptions": f"{class_archive.java_options()} {QUICK_JVM}".strip(),
             "spark.ui.enabled": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
@@ -89,6 +92,7 @@ def run(folder: Path, endpoint: str, killed_in: int | None) -> subprocess.Comple
             SECRETS_FOLDER: str(folder / "secrets"),
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LAUNCHER_OPTS": class_archive.LAUNCHER_OPTIONS,
         },
         capture_output=True,
         text=True,

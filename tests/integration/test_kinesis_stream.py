@@ -12,6 +12,7 @@ import pytest
 from exactlyonce.reconcile.loop import Done
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
+from tests.combinations import in_full
 from tests.kinesis_in_memory import aggregated
 from tests.rig import Rig
 
@@ -81,10 +82,15 @@ def test_every_id_lands_once_though_shards_are_split_and_merged_and_drivers_kill
     kinesis.split(name, shard(0))
     kinesis.merge(name, shard(2), shard(3))
     rig.put(300)
-    result = rig.run(crash="land.before-commit@2=kill-driver batch.landed@4=kill-driver")
+    # A batch that has landed is recognised by the ledger alone, whatever the source is: tests/faults/test_crash_points.py.
+    crash, verdicts = in_full(
+        ("land.before-commit@2=kill-driver batch.landed@4=kill-driver", {"ReplayBatch", "SkipLanded"}),
+        otherwise=("land.before-commit@2=kill-driver", {"ReplayBatch"}),
+    )
+    result = rig.run(crash=crash)
     assert isinstance(result, Done), rig.story()
     rig.assert_exactly_once()
-    assert {"ReplayBatch", "SkipLanded"} <= set(rig.verdicts()), rig.story()
+    assert verdicts <= set(rig.verdicts()), rig.story()
     # The stream goes on behind what landed, in the children too.
     rig.put(40)
     assert isinstance(rig.run(), Done), rig.story()

@@ -47,11 +47,13 @@ def totals(rig: Rig) -> list[tuple[Any, ...]]:
     return sorted(rig.sql("select customer, orders, total from totals"))
 
 
-def test_update_writes_each_total_once_through_kills(rig: Rig) -> None:
+def test_update_writes_each_total_once(rig: Rig) -> None:
     counting_customers(rig, "Update", write="Upsert", keys=["customer"])
     rig.produce(3 * BATCH)
-    assert rig.run(crash=CRASHES) == Done(completed=True), rig.story()
-    assert rig.verdicts() == VERDICTS
+    # The kill behind the landing: below, with Complete; rows by their key through kills: test_writes.py.
+    crashes, verdicts = in_full((CRASHES, VERDICTS), otherwise=(None, ["FirstStart"]))
+    assert rig.run(crash=crashes) == Done(completed=True), rig.story()
+    assert rig.verdicts() == verdicts
     assert totals(rig) == totals_of(rig.produced)
 
 

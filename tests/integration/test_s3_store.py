@@ -108,13 +108,20 @@ def test_hadoops_marks_of_folders_are_no_entries(s3: S3, store: S3LogStore, loca
     assert [(entry.name, entry.is_folder) for entry in store.list("")] == [("generation-000001-a1", True)]
 
 
-def test_a_folder_of_more_entries_than_one_answer_holds_is_listed_whole(
+def test_a_folder_of_more_entries_than_one_answer_holds_is_listed_whole_and_nothing_is_left_of_it_when_it_is_removed(
     s3: S3, store: S3LogStore, location: str
 ) -> None:
     client, prefix = s3.client(), location.removeprefix(f"s3a://{BUCKET}/")
+    store.create("stream.json", b"{}")
     for number in range(1005):
         client.put_object(Bucket=BUCKET, Key=f"{prefix}/g/offsets/{number}", Body=b"x")
     assert {entry.name for entry in store.list("g/offsets")} == {str(number) for number in range(1005)}
+
+    assert not store.remove("g", lambda: True), "a page has gone, and there is more"
+    assert [entry.name for entry in store.list("g")] == ["offsets"]
+    assert store.remove("g")
+    store.remove("stream.json")
+    assert client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/")["KeyCount"] == 0
 
 
 def test_a_generation_is_seeded_and_read_back(store: S3LogStore) -> None:
@@ -138,20 +145,6 @@ def test_the_object_that_proves_conditions_is_hidden_from_who_lists(s3: S3, stor
     store.create("stream.json", b"{}")
     assert [entry.name for entry in store.list("")] == ["stream.json"]
     assert store.create(PROBE, b"") in (Created(), AlreadyExists(b""))
-
-
-def test_nothing_at_all_is_left_of_a_location_whose_content_was_removed(
-    s3: S3, store: S3LogStore, location: str
-) -> None:
-    store.create("stream.json", b"{}")
-    for number in range(1001):
-        s3.client().put_object(Bucket=BUCKET, Key=f"{location.removeprefix('s3a://lake/')}/g/state/{number}", Body=b"")
-    assert not store.remove("g", lambda: True), "a page has gone, and there is more"
-    assert [entry.name for entry in store.list("g")] == ["state"]
-    assert store.remove("g")
-    store.remove("stream.json")
-    left = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=f"{location.removeprefix('s3a://lake/')}/")
-    assert left["KeyCount"] == 0
 
 
 def test_a_login_that_may_not_delete_is_told_what_it_lacks(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from exactlyonce.reconcile.loop import Done, Halted
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
-from tests.combinations import only_in_full
+from tests.combinations import in_full, only_in_full
 from tests.rig import Rig
 
 
@@ -47,7 +47,7 @@ def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathF
             days,
             days,
         )
-    part("again, and killed", "batch.begun@3=kill-driver batch.landed@4=kill-driver")
+    part("again, and killed", in_full("batch.begun@3=kill-driver batch.landed@4=kill-driver", otherwise=None))
     left = [found for (found,) in rig.sql("select from_offset from exactlyonce.failures where topic = 'x'")]
     shutil.rmtree(rig.location)
     part("without its checkpoint")
@@ -64,10 +64,14 @@ def test_a_driver_removes_what_the_ledger_no_longer_keeps(life: Life) -> None:
     assert life.failures_left == [89]
 
 
+# In `make test`: tests/faults/test_crash_points.py, which kills at every point of a batch and counts these verdicts.
+@only_in_full
 def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(life: Life) -> None:
     assert life.verdicts["again, and killed"][1] == "ReplayBatch", "batch 3"
 
 
+# In `make test`: as above.
+@only_in_full
 def test_a_batch_that_landed_before_spark_knew_is_recognised(life: Life) -> None:
     assert life.verdicts["again, and killed"][2:] == ["SkipLanded"], "batch 4"
 
