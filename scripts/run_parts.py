@@ -38,6 +38,7 @@ LINT = [
     *([sys.executable, "-m", f"scripts.{module}", "--check"] for module in GENERATORS),
     [sys.executable, "-m", "scripts.check_words"],
     [sys.executable, "-m", "scripts.check_constructors"],
+    [sys.executable, "-m", "scripts.check_modules"],
 ]
 
 # Every branch of the decision is taken by its tables alone.

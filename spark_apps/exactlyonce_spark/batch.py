@@ -7,13 +7,11 @@ docs/adr/0005 tells each path and its crash points.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from exactlyonce.api.spec import Delivery
-from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import failures_of
@@ -21,19 +19,23 @@ from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Positions, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import tasks
-from exactlyonce_spark.batch_settings import BatchSettings, Landing, LedgerWentBack, require_order, require_partitions
+from exactlyonce_spark.batch_settings import (
+    BatchSettings,
+    Landing,
+    require_not_restored,
+    require_order,
+    require_partitions,
+)
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.landing_checks import require_completed
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.manifest_landing import land_manifest
-from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, StagedRowsLost, Written, planned_row
+from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, Written, planned_row, require_staged
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
-from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target
+from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target, clear_staging_if_possible
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
-
-log = logging.getLogger("exactlyonce.batch")
 
 
 class BatchLoop:
@@ -80,10 +82,7 @@ class BatchLoop:
         """
         view = require_permit(self._ledger, self._permit)
         landed = view.stream.landed_batch
-        if self._landed is not None and (landed is None or landed < self._landed):
-            raise LedgerWentBack(
-                f"Batch {self._landed} landed and the ledger holds {landed} as the latest: it was restored."
-            )
+        require_not_restored(self._landed, landed)
         if landed is not None:
             require_completed(view.batch(landed))
         if self._landed is None:  # from its first batch on, the query itself knows where it goes on
@@ -164,15 +163,11 @@ class BatchLoop:
 
         def move(transaction: LedgerTransaction) -> int:
             moved = self._target.move_staged(transaction, batch.number, staged)
-            if moved.found != expected:
-                raise StagedRowsLost(
-                    f"Batch {batch.number} staged {expected} rows and {moved.found} are there; it was rolled back and runs "
-                    "again."
-                )
+            require_staged(batch.number, expected, moved.found)
             return moved.written
 
         self._land(planned, move, letters, records_read)
-        self._clear_staging(batch.number)
+        clear_staging_if_possible(self._target, batch.number)
 
     def _land_manifest(self, batch: SparkBatch, planned: PlannedBatch, target: ManifestTarget) -> None:
         """The sink's own writer writes; the landing transaction records where the rows are."""
@@ -182,13 +177,6 @@ class BatchLoop:
             return self._marked(planned), records_read
 
         self._rows = land_manifest(self._ledger, self._permit, target, planned, batch.unread(), check)
-
-    def _clear_staging(self, batch: BatchNumber) -> None:
-        """The batch has landed: what is left of its staging is no reason to end as failed."""
-        try:
-            self._target.clear_staging(batch)
-        except (Unreachable, Refused, OutcomeUnknown) as problem:
-            log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
 
     def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """Tasks write; then the positions move. A crash in between writes the batch again."""

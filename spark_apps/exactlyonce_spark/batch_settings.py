@@ -81,3 +81,15 @@ def require_partitions(batch: BatchNumber, plan: ExecutedPlan) -> None:
             f"Batch {batch}: commit: Partition needs a query whose every task reads exactly one range of the source "
             "and nothing else (no join, aggregation, union or repartition); set commit to Batch in the sink."
         )
+
+
+def require_not_restored(landed_here: BatchNumber | None, landed: BatchNumber | None) -> None:
+    """Require that the ledger still holds what this process has landed.
+
+    Raises:
+        LedgerWentBack: if it does not.
+    """
+    if landed_here is not None and (landed is None or landed < landed_here):
+        raise LedgerWentBack(
+            f"Batch {landed_here} landed and the ledger holds {landed} as the latest: it was restored."
+        )

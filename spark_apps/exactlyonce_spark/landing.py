@@ -15,14 +15,7 @@ from exactlyonce.ledger.fence import Fenced, Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.rows import (
-    BatchRow,
-    BatchStatus,
-    FailureStatus,
-    LandedPositions,
-    LedgerView,
-    StreamRow,
-)
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureStatus, LandedPositions, LedgerView, StreamRow
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.crash_points import reached

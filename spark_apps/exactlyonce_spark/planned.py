@@ -36,6 +36,18 @@ class StagedRowsLost(ExactlyOnceError):
     """Fewer or more staged rows are there than the tasks wrote: the database crashed in between. The batch is run again."""
 
 
+def require_staged(batch: BatchNumber, expected: int, found: int) -> None:
+    """Require that all rows that the tasks staged are there.
+
+    Raises:
+        StagedRowsLost: if they are not.
+    """
+    if found != expected:
+        raise StagedRowsLost(
+            f"Batch {batch} staged {expected} rows and {found} are there; it was rolled back and runs again."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
     """A batch as Spark's executed plan has it: its number, all of its ranges, and the ids of its topics.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
+
+log = logging.getLogger("exactlyonce.batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,14 @@ class Prepared:
 
     committable: str
     rows: int
+
+
+def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
+    """Forget what was staged for a batch that has landed: what is left of it is no reason to end as failed."""
+    try:
+        target.clear_staging(batch)
+    except (Unreachable, Refused, OutcomeUnknown) as problem:
+        log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
 
 
 class ManifestTarget(ABC):

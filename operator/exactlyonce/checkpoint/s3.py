@@ -14,12 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from boto3.s3.transfer import TransferConfig
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    ReadTimeoutError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 
 from exactlyonce.checkpoint.s3_answers import (

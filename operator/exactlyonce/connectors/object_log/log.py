@@ -214,8 +214,8 @@ class ObjectLog:
 
     def _names(self, log_id: str, first: str) -> Names:
         """List the names from `first` on."""
-        after = first.partition(".")[0]  # a number alone sorts before all names of that number
-        return Names.of(self._store.names_after(self._path(log_id), after))
+        # A number alone sorts before all names of that number.
+        return Names.of(self._store.names_after(self._path(log_id), first.partition(".")[0]))
 
     def _create(self, fold: Fold, entry: Entry, content: bytes) -> None:
         """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
@@ -235,8 +235,7 @@ class ObjectLog:
         raise self._unknown(entry, f"no answer came to its create ({problem})") from problem
 
     def _is(self, entry: Entry, content: bytes) -> bool:
-        where = f"{self.location}, entry {entry.number}"
-        return Entry.parse(content, where).entry_id == entry.entry_id
+        return Entry.parse(content, f"{self.location}, entry {entry.number}").entry_id == entry.entry_id
 
     def _require_in_log(self, fold: Fold, entry: Entry) -> None:
         """Require that nothing is newer than the entry, or that what is newer was made over it.
@@ -250,9 +249,7 @@ class ObjectLog:
         if entry.number + 1 not in names.entries:
             raise self._unknown(entry, "what followed on it is pruned")
         if Entry.parse(*self._read(fold.log_id, entry_name(entry.number + 1))).previous != entry.entry_id:
-            raise LostRace(
-                f"Entry {entry.number} of {self.location} was written by somebody else first, and pruned since."
-            )
+            raise LostRace(f"Somebody else wrote entry {entry.number} of {self.location} first; it was pruned since.")
 
     def _keep_short(self, fold: Fold) -> None:
         """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
@@ -262,8 +259,8 @@ class ObjectLog:
             # Whether or not the snapshot comes to be, what was archived is not archived again.
             self._known = fold
             path = f"{folder}/{snapshot_name(fold.number)}"
-            content = Snapshot(fold.number, fold.entry_id, fold.state).render()
-            require_readable(self._where(path), content)
+            snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
+            content = require_readable(self._where(path), snapshot.render())
             self._reached("log.before-snapshot")
             self._store.create(path, content)
             weight = Weight().and_of(content, self.location)
@@ -275,11 +272,11 @@ class ObjectLog:
             self._store.delete([f"{folder}/{name}" for name in pruned])
             self._reached("log.pruned")
         except ExactlyOnceError as problem:
-            again = "the next entry tries again"
+            again = "with the next entry"
             if isinstance(problem, LogTooLarge):
-                self._refused_at = fold.number
-                again = f"it is tried again in {self._snapshot_every} entries"
-            log.warning("The object log at %s could not be kept short; %s: %s", self.location, again, problem)
+                self._refused_at, again = fold.number, f"in {self._snapshot_every} entries"
+            text = "The object log at %s could not be kept short; it is tried again %s: %s"
+            log.warning(text, self.location, again, problem)
 
     def _archived(self, fold: Fold) -> LedgerState:
         """Write committables of which there are many to objects of their own, and return the state that refers to them."""
