@@ -167,6 +167,22 @@ def test_a_parent_that_has_not_ended_keeps_the_child_of_a_merge_waiting() -> Non
     assert before == {"shard-0": SHARD_END, "shard-1": SHARD_END}
 
 
+def test_a_shard_merged_with_a_child_that_has_not_appeared_yet_waits_for_that_child() -> None:
+    kinesis = stream(2)
+    kinesis.put("shard-0", *(f"a{number}" for number in range(12)))
+    kinesis.split("shard-0", "shard-2", "shard-3")
+    kinesis.put("shard-2", "old")
+    for parent in ("shard-1", "shard-2"):
+        kinesis.close(parent)
+    kinesis.open_shard("shard-4", "shard-1", "shard-2")
+    kinesis.put("shard-4", "new")
+    planner = planner_of(kinesis, records=3)
+    stands, batches = run(kinesis, planner, dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON))
+    texts = [text for batch in batches for text in batch]
+    assert texts == [*(f"a{number}" for number in range(12)), "old", "new"]
+    assert set(stands) == set(kinesis.shards)
+
+
 def test_a_shard_that_ended_and_expired_is_left_out_once_its_children_are_named() -> None:
     kinesis, clock = stream(1), ManualClock()
     kinesis.put("shard-0", "a")
