@@ -9,8 +9,10 @@ from collections.abc import Mapping
 import pytest
 
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce_spark.connectors.kinesis import planner as planning
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
+from tests.kinesis_api import STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import KinesisInMemory, ManualClock, aggregated, position_of, texts_of
 
 MEBIBYTE = 1024 * 1024
@@ -255,6 +257,22 @@ def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_reco
     assert Counter(text for batch in batches for text in batch) == Counter(
         f"{shard}/{number:03}" for shard in kinesis.shards for number in range(40)
     )
+
+
+def test_what_a_small_limit_in_bytes_leaves_of_a_page_is_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "HELD_BYTES", 5000)
+    api, time, clock = KinesisApi(page_records=10), ManualTime(), ManualClock()
+    shards = [f"shardId-{number:012}" for number in range(20)]
+    api.shards = {shard: StoredShard() for shard in shards}
+    for shard in shards:
+        api.put(*(b"x" * 100 for _ in range(10)), shard=shard)
+    client = client_of(api, time)
+    readers = {shard: ShardReader(client, STREAM, shard, TRIM_HORIZON) for shard in shards}
+    planner = Planner(lambda shard, _: readers[shard], lambda: (), BatchLimit(1000, 200), clock.clock())
+    planner.ends(dict.fromkeys(shards, TRIM_HORIZON))
+    planner.close()
+    assert sum(len(reader._held) for reader in readers.values()) == 0, "held, and nobody counts it"
+    assert planner._held_bytes() <= 5000 + 8 * 10 * 103, "what comes in at that moment is a page for each thread"
 
 
 @pytest.mark.parametrize("seed", range(40))

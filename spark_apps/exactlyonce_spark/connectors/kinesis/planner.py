@@ -36,6 +36,10 @@ _PAUSE_SECONDS = 0.1
 """How long a call waits that has nothing to do, so that Spark does not ask a hundred times a second."""
 
 _FETCHES_AT_ONCE = 8
+
+_PAGE_BYTES = 16 * 1024 * 1024
+"""More than one answer of Kinesis has: a page is taken whole, since what a reader keeps of it nobody counts."""
+
 _LIST_SECONDS, _LIST_SOON_SECONDS = 300.0, 1.0
 
 
@@ -206,7 +210,7 @@ class Planner:
         if ahead.reader is None:
             ahead.reader = self._open(ahead.shard, ahead.reader_at)
         asked_at = self._clock.now()
-        page = ahead.reader.fetch(self._limit.size_bytes)
+        page = ahead.reader.fetch(_PAGE_BYTES)
         ahead.fetches += 1
 
         def keep(size: int) -> bool:
