@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +34,10 @@ _TYPES: dict[str, pa.DataType] = {
     "malformed": pa.string(),
 }
 _ARROW = pa.schema(_TYPES)
-_ROWS, _EPOCH = 2000, datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_ROWS, _DATA_BYTES = 2000, 8 * 1024 * 1024
+"""The most of one Arrow batch, which a task holds several times over; a record that is larger is a batch of its own."""
 
 
 class SequenceNumberTooLong(Refused):
@@ -44,12 +46,24 @@ class SequenceNumberTooLong(Refused):
 
 def arrow_batches(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[pa.RecordBatch]:
     """Return user records as rows of `SCHEMA`."""
-    remaining = iter(users)
-    while rows := [_row(user, stream, shard) for user in islice(remaining, _ROWS)]:
+    for rows in _bounded(users, stream, shard):
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
             schema=_ARROW,
         )
+
+
+def _bounded(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[list[tuple[Any, ...]]]:
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for user in users:
+        if rows and (len(rows) == _ROWS or size + len(user.data) > _DATA_BYTES):
+            yield rows
+            rows, size = [], 0
+        rows.append(_row(user, stream, shard))
+        size += len(user.data)
+    if rows:
+        yield rows
 
 
 def _row(user: UserRecordData, stream: str, shard: str) -> tuple[Any, ...]:
