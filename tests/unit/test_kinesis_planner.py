@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping
 
@@ -218,6 +219,11 @@ def test_a_shard_that_was_read_to_its_tip_rests_so_that_other_consumers_can_read
     assert kinesis.fetches["shard-0"] <= 12
 
 
+def test_shards_rest_by_a_clock_that_nobody_sets_back() -> None:
+    before = time.monotonic()
+    assert before <= planning.Clock().now() <= time.monotonic()
+
+
 def test_a_query_for_what_is_there_now_reads_all_of_that_with_children_and_then_nothing_more() -> None:
     kinesis, clock = stream(2), ManualClock()
     before = [f"before/{number}" for number in range(12)]
@@ -261,12 +267,12 @@ def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_reco
 
 def test_what_a_small_limit_in_bytes_leaves_of_a_page_is_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "HELD_BYTES", 5000)
-    api, time, clock = KinesisApi(page_records=10), ManualTime(), ManualClock()
+    api, api_time, clock = KinesisApi(page_records=10), ManualTime(), ManualClock()
     shards = [f"shardId-{number:012}" for number in range(20)]
     api.shards = {shard: StoredShard() for shard in shards}
     for shard in shards:
         api.put(*(b"x" * 100 for _ in range(10)), shard=shard)
-    client = client_of(api, time)
+    client = client_of(api, api_time)
     readers = {shard: ShardReader(client, STREAM, shard, TRIM_HORIZON) for shard in shards}
     planner = Planner(lambda shard, _: readers[shard], lambda: (), BatchLimit(1000, 200), clock.clock())
     planner.ends(dict.fromkeys(shards, TRIM_HORIZON))

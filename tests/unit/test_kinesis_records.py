@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -49,7 +50,7 @@ def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
     ends = [TRIM_HORIZON, UserRecord(numbers[1], 2).position, UserRecord(numbers[4], 1).position, SHARD_END]
     place = Place(STREAM, STREAM, "eu-west-1", None, None)
     rows = []
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         handed, read = (
             pa.Table.from_batches(
                 records._batches(place, ShardRange(SHARD, to_text(start), to_text(end), held)), schema=_ARROW

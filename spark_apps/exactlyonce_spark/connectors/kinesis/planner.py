@@ -81,9 +81,9 @@ class BatchLimit:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time, and waiting."""
+    """The time, and waiting. Only differences count, so nobody can set it back and make shards rest for as long."""
 
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
