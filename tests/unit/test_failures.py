@@ -37,7 +37,9 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
 
 
 def test_a_malformed_record_of_a_shard_is_not_told_to_become_a_dead_letter_which_kinesis_refuses() -> None:
-    said = "Malformed record in stream orders shard shardId-000000000000 sequence number 7 sub-sequence number 0: no JSON"
+    said = (
+        "Malformed record in stream orders shard shardId-000000000000 sequence number 7 sub-sequence number 0: no JSON"
+    )
     assert ending_of(RuntimeError(f"[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001"), in_batch=True) == (
         Ending.BATCH_FAILED,
         f"{said}. Mend the producer. A Kinesis source keeps no dead letters in this release: to pass over the record, make a "

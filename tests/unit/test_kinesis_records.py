@@ -12,6 +12,7 @@ from exactlyonce.connectors.kinesis.aggregation import UserRecordData
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, to_text
 from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce_spark.connectors.kinesis import records
+from exactlyonce_spark.connectors.kinesis.planner import BatchLimit
 from exactlyonce_spark.connectors.kinesis.records import KinesisStreamReader, Place, ShardRange
 from exactlyonce_spark.connectors.kinesis.rows import _ARROW, arrow_batches
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, client_of
@@ -66,6 +67,6 @@ def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
 
 def test_a_reader_that_is_sent_to_tasks_takes_nothing_of_the_planner_with_it() -> None:
     place = Place(STREAM, STREAM, "eu-west-1", None, "login")
-    reader = KinesisStreamReader(place, records.BatchLimit(1, 1))
+    reader = KinesisStreamReader(place, BatchLimit(1, 1))
     reader._planner = object()  # type: ignore[assignment] # whatever it holds
-    assert reader.__getstate__() == {"_place": place, "_limit": records.BatchLimit(1, 1), "_planner": None}
+    assert reader.__getstate__() == {"_place": place, "_limit": BatchLimit(1, 1), "_planner": None}

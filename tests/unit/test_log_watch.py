@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from exactlyonce.connectors.kinesis.bounds import Fingerprints
 from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
+from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.source_check import LeaderChanged, RecordsReplaced
 from tests.simulation.source import TOPIC, MemoryTopic
@@ -122,3 +123,14 @@ def test_the_last_record_of_a_topic_without_an_id_is_known_also_where_it_was_not
 
     stage.run_batch(while_read=produce)
     assert stage.landed[KEY].offset == 9
+
+
+def test_a_partition_that_was_read_to_its_end_needs_no_fingerprint_and_nobody_is_warned(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    monkeypatch.setattr(stage.topic, "last_records", lambda _: Fingerprints({}))
+    ranges = Ranges({KEY: OffsetRange(0, PARTITION_END)})
+    stage.watch.begin(ranges, stage.ids, {}, stage.watch.ask(ranges)())
+    stage.watch.fingerprints(ranges)
+    assert not caplog.records
