@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.reading import ShardReader
+from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce_spark.connectors.kinesis import planner as planning
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
 from tests.kinesis_api import STREAM, KinesisApi, ManualTime, StoredShard, client_of
@@ -197,6 +198,29 @@ def test_a_shard_that_ended_and_expired_is_left_out_once_its_children_are_named(
     clock.wait(planning._LIST_SECONDS + 1)
     stands, _ = run(kinesis, planner, stands)
     assert set(stands) == {"shard-1", "shard-2"}
+
+
+def test_an_ended_shard_that_expired_together_with_its_children_does_not_have_the_shards_listed_again_and_again() -> (
+    None
+):
+    kinesis, clock = stream(1), ManualClock()
+    kinesis.split("shard-0", "shard-1", "shard-2")
+    kinesis.split("shard-1", "shard-3", "shard-4")
+    kinesis.split("shard-2", "shard-5", "shard-6")
+    stands, _ = run(kinesis, planner_of(kinesis), {"shard-0": TRIM_HORIZON})
+    kinesis.unlisted |= {"shard-0", "shard-1", "shard-2"}
+    listings: list[float] = []
+
+    def listed() -> Sequence[Shard]:
+        listings.append(clock.seconds)
+        return kinesis.listed()
+
+    planner = Planner(kinesis.reader, listed, BatchLimit(1000, MEBIBYTE), clock.clock())
+    began = clock.seconds
+    while clock.seconds < began + 100:
+        stands = planner.ends(stands)
+    planner.close()
+    assert len(listings) == 1
 
 
 def test_an_ancestor_without_a_position_is_not_read() -> None:

@@ -9,9 +9,13 @@ from exactlyonce.connectors.kinesis.shards import Shard, children_of
 
 
 def waiting_parents(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
-    """Return the shards that have been read to their end and of which no child has appeared yet."""
-    followers = children_of(shards)
-    ended = (shard for shard, position in starts.items() if position == SHARD_END)
+    """Return the listed shards that have been read to their end and of which no child has appeared yet.
+
+    One that is listed no more has children that are listed, and appear, or that have expired as well: nothing is to come.
+    """
+    listed = tuple(shards)
+    followers = children_of(listed)
+    ended = (shard.id for shard in listed if starts.get(shard.id) == SHARD_END)
     return frozenset(shard for shard in ended if not any(child.id in starts for child in followers.get(shard, ())))
 
 
