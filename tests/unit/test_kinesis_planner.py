@@ -13,6 +13,7 @@ from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce_spark.connectors.kinesis import planner as planning
+from exactlyonce_spark.connectors.kinesis import read_ahead
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
 from tests.kinesis_api import STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import KinesisInMemory, ManualClock, aggregated, position_of, texts_of
@@ -273,6 +274,7 @@ def test_a_query_for_what_is_there_now_reads_all_of_that_with_children_and_then_
 def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(read_ahead, "RECORD_OVERHEAD_BYTES", 0)
     monkeypatch.setattr(planning, "PARTITION_HELD_BYTES", 60)
     monkeypatch.setattr(planning, "HELD_BYTES", 100)
     kinesis = stream(3)
@@ -290,6 +292,7 @@ def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_reco
 
 
 def test_what_a_small_limit_in_bytes_leaves_of_a_page_is_counted_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "RECORD_OVERHEAD_BYTES", 0)
     monkeypatch.setattr(planning, "HELD_BYTES", 5000)
     api, api_time, clock = KinesisApi(page_records=10), ManualTime(), ManualClock()
     shards = [f"shardId-{number:012}" for number in range(20)]
@@ -305,11 +308,25 @@ def test_what_a_small_limit_in_bytes_leaves_of_a_page_is_counted_as_held(monkeyp
     assert planner._held_bytes() <= 5000 + 8 * 10 * 103, "what comes in at that moment is a page for each thread"
 
 
+def test_many_tiny_records_are_held_by_the_memory_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "HELD_BYTES", 10_000)
+    kinesis = stream(4, page_records=2)
+    for shard in kinesis.shards:
+        kinesis.put(shard, *(f"{number}" for number in range(40)))
+    planner, stands = planner_of(kinesis), starts_of(kinesis)
+    planner.ends(stands)
+    held = sum(len(ahead.ahead._held) for ahead in planner._shards.values())
+    assert 0 < held <= 10_000 // 300 + 8 * 2, "what comes in at that moment is a page for each thread"
+    _, batches = run(kinesis, planner, stands)
+    assert sum(len(batch) for batch in batches) == 4 * 40
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_put_split_and_limited_each_user_record_is_planned_once_and_alike_from_both_ways(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
+    monkeypatch.setattr(read_ahead, "RECORD_OVERHEAD_BYTES", chance.choice([0, 30]))
     monkeypatch.setattr(planning, "PARTITION_HELD_BYTES", chance.choice([40, 300, MEBIBYTE]))
     monkeypatch.setattr(planning, "HELD_BYTES", chance.choice([80, 600, MEBIBYTE]))
     kinesis, clock = stream(chance.randint(1, 4), chance.randint(1, 6)), ManualClock()

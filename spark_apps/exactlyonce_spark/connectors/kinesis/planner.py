@@ -203,7 +203,7 @@ class Planner:
         return ahead.ahead.holds_records or self._held_bytes() < HELD_BYTES
 
     def _held_bytes(self) -> int:
-        return sum(ahead.ahead.held_bytes for ahead in self._shards.values())
+        return sum(ahead.ahead.memory_bytes for ahead in self._shards.values())
 
     def _fetch(self, ahead: _ShardAhead) -> None:
         """Fetch one page; run by threads, one per shard."""
@@ -215,7 +215,7 @@ class Planner:
 
         def keep(size: int) -> bool:
             """The first page of a shard is always kept: a batch with a small limit must be able to end inside it."""
-            own = ahead.ahead.held_bytes
+            own = ahead.ahead.memory_bytes
             return not own or (own + size <= PARTITION_HELD_BYTES and self._held_bytes() + size <= HELD_BYTES)
 
         ahead.ahead.add(page.records, page.position, keep)
