@@ -49,6 +49,7 @@ def planned(
     """
     found: list[Merge] = []
     gathered: dict[tuple[str, str], list[tuple[BatchNumber, DataFile]]] = {}
+    sizes: dict[tuple[str, str], int] = {}
     for batch, manifest in sorted(manifests.items()):
         if until is not None and batch >= until:
             break
@@ -58,10 +59,12 @@ def planned(
                 continue
             key = (file.path.rpartition("/")[0], manifest.schema)
             together = gathered.setdefault(key, [])
-            if together and sum(other.size_bytes for _, other in together) + file.size_bytes > target_bytes:
+            if together and sizes[key] + file.size_bytes > target_bytes:
                 found += _merges(together)
                 together.clear()
+                sizes[key] = 0
             together.append((batch, file))
+            sizes[key] = sizes.get(key, 0) + file.size_bytes
     for together in gathered.values():
         found += _merges(together)
     return tuple(sorted(found, key=lambda merge: (merge.batch, merge.folder)))
