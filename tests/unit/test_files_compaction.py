@@ -191,7 +191,9 @@ def test_a_driver_that_read_sparks_log_before_it_was_changed_shows_small_files_o
     assert lake.compact() == 10
     lake.require(19)
     assert len(lake.shown()) == 2
-    assert len(lake.orphans()) == 9
+    assert lake.orphans() == [], "readers were shown them until now"
+    lake.a_day_passes()
+    assert len(lake.orphans()) == 9 + 10
     lake.remove_orphans()
     lake.require(19)
 
@@ -204,6 +206,8 @@ def test_replaced_files_stay_for_a_day_and_for_as_long_as_spark_shows_them(lake:
     lake.a_day_passes()
     assert lake.orphans() == [], "Spark's readers are still shown them"
     lake.compact()
+    assert lake.orphans() == [], "they were shown until now"
+    lake.a_day_passes()
     assert lake.orphans() == sorted(small)
     lake.land(13, 22)
     lake.compact()

@@ -1,8 +1,9 @@
 """Merge small files, beside drivers that run: no reader counts a row twice or misses one, whoever dies where (docs/adr/0031).
 
 The order of a round: one transaction marks the attempt, so that its files are nobody's orphans · the merged files are written ·
-one transaction names them in the place of those that they were made of, if nothing of that has changed since the mark · Spark's
-readers are shown them by one write of the compaction that they begin from. What was replaced is removed much later, as orphans.
+one transaction names them in the place of those that they were made of, if nothing of that has changed since the mark · one
+dates again what Spark's readers are still shown · they are shown the merged files by one write of the compaction that they
+begin from. What was replaced is removed much later, as orphans.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from exactlyonce.checkpoint.store import FolderStore
-from exactlyonce.connectors.files.compaction_plan import Merge, next_merges, planned, switched
+from exactlyonce.connectors.files.compaction_plan import Merge, dated, next_merges, planned, switched
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.show_merged import show_merged
 from exactlyonce.connectors.files.spark_log import latest_compaction
@@ -31,6 +32,7 @@ POINTS = (
     "compact.files-written",
     "compact.before-switch",
     "compact.switched",
+    "compact.dated",
     "compact.shown",
 )
 """Every point between two effects of a round, in order, at which a test ends the process."""
@@ -99,7 +101,7 @@ class Compaction:
                     raise self._overtaken() from None
                 raise
             self.reached("compact.files-written")
-            self._switch(marked, switched(marked.before, merged, self._now_milliseconds()))
+            self._switch(marked, merged)
             self.reached("compact.switched")
             self._show(self._standing())
             self.reached("compact.shown")
@@ -137,29 +139,30 @@ class Compaction:
             self.reached("compact.file-written")
         return merged
 
-    def _switch(self, marked: _Round, after: Mapping[BatchNumber, Manifest]) -> None:
+    def _switch(self, marked: _Round, merged: Sequence[tuple[Merge, DataFile]]) -> None:
         """Let merged files count in the place of those that they were made of, in one transaction.
 
         Raises:
             CompactionOvertaken: if what it read has changed; nothing was changed.
             CommitOutcomeUnknown: if the outcome could not be settled; either all of them count or none.
         """
-        # The manifest that has the mark is of the latest merge, and so it changes.
-        changed = {batch: replace(manifest, merging=None) for batch, manifest in after.items()}
         for remaining in reversed(range(SWITCH_TRIES)):
             try:
-                self._switch_once(marked, changed)
+                self._switch_once(marked, merged)
                 break
             except CommitOutcomeUnknown:
                 if not remaining:
                     raise
 
     @rerun_after_lost_race
-    def _switch_once(self, marked: _Round, changed: Mapping[BatchNumber, Manifest]) -> None:
+    def _switch_once(self, marked: _Round, merged: Sequence[tuple[Merge, DataFile]]) -> None:
         with self.ledger.transaction() as transaction:
             stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
             found = manifests_in(transaction, self.stream_id)
-            if all(found.get(batch) == manifest for batch, manifest in changed.items()):
+            # The manifest that has the mark is of the latest merge, and so it changes.
+            after = switched(marked.before, merged, self._now_milliseconds())
+            changed = {batch: replace(manifest, merging=None) for batch, manifest in after.items()}
+            if all(_undated(found.get(batch)) == _undated(manifest) for batch, manifest in changed.items()):
                 return  # it was committed, and the answer was lost
             if stream is None or not is_unchanged(found, marked.before, changed):
                 raise self._overtaken()
@@ -168,7 +171,22 @@ class Compaction:
 
     def _show(self, found: Standing) -> None:
         if found.tenant.manifest == ManifestKind.SPARK_METADATA:
-            show_merged(self.store, found.manifests.values())
+            show_merged(self.store, found.manifests.values(), self._replacing)
+
+    def _replacing(self, merged: frozenset[str]) -> None:
+        """Let the day for which files stay begin now: until now Spark's readers have been shown what these replace."""
+        self._date(merged)
+        self.reached("compact.dated")
+
+    @rerun_after_lost_race
+    def _date(self, merged: frozenset[str]) -> None:
+        with self.ledger.transaction() as transaction:
+            stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
+            manifests = manifests_in(transaction, self.stream_id)
+            recorded = {it.by for manifest in manifests.values() for it in manifest.replaced}
+            if stream is None or not merged <= recorded:
+                raise self._overtaken()
+            _write(transaction, self.stream_id, dated(manifests, merged, self._now_milliseconds()))
 
     def _now_milliseconds(self) -> int:
         return int(self.clock() * 1000)
@@ -218,6 +236,13 @@ def _tidied(
         for batch, manifest in manifests.items()
     }
     return {batch: manifest for batch, manifest in after.items() if manifest != manifests[batch]}
+
+
+def _undated(manifest: Manifest | None) -> Manifest | None:
+    """Return a manifest without the moments at which files were replaced: another compaction may have dated them again."""
+    if manifest is None:
+        return None
+    return replace(manifest, replaced=tuple(replace(it, since_milliseconds=0) for it in manifest.replaced))
 
 
 def _replaced_and_gone(store: FolderStore, manifests: Mapping[BatchNumber, Manifest]) -> frozenset[str]:

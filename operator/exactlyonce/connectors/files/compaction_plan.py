@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exactlyonce.connectors.files.manifest import DataFile, Manifest, Replaced
@@ -102,6 +102,22 @@ def switched(
         replaced = Replaced(file.path, now_milliseconds, tuple(it.path for it in merge.files))
         manifest = replace(manifest, replaced=(*manifest.replaced, replaced))
         after[merge.batch] = _with_files(manifest, [*manifest.files, file])
+    return {batch: manifest for batch, manifest in after.items() if manifest != manifests[batch]}
+
+
+def dated(
+    manifests: Mapping[BatchNumber, Manifest], merged: Collection[str], now_milliseconds: int
+) -> dict[BatchNumber, Manifest]:
+    """Return the manifests that change where what these merged files replaced was replaced now."""
+    after = {
+        batch: replace(
+            manifest,
+            replaced=tuple(
+                replace(it, since_milliseconds=now_milliseconds) if it.by in merged else it for it in manifest.replaced
+            ),
+        )
+        for batch, manifest in manifests.items()
+    }
     return {batch: manifest for batch, manifest in after.items() if manifest != manifests[batch]}
 
 

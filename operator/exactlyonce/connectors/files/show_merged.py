@@ -7,7 +7,7 @@ what follows it. So where that one entry is replaced as a whole, a reader has ei
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
@@ -31,8 +31,12 @@ class _ReplacingStore(OutputStore, Protocol):
         ...
 
 
-def show_merged(store: _ReplacingStore, manifests: Iterable[Manifest]) -> None:
+def show_merged(
+    store: _ReplacingStore, manifests: Iterable[Manifest], replacing: Callable[[frozenset[str]], None]
+) -> None:
     """Replace the lines of files that merged ones stand for, in the compaction that readers begin from; done again, it is done.
+
+    `replacing` is told of the merged files right before readers are shown them; it may be told again of the same.
 
     A driver may write the next compaction meanwhile, from the one before it was changed: then that one is changed as well.
 
@@ -49,17 +53,25 @@ def show_merged(store: _ReplacingStore, manifests: Iterable[Manifest]) -> None:
                 f"{store.location}/{FOLDER}/{name} is missing, so readers cannot be shown merged files: somebody removed it. "
                 "Restore it, or use another path."
             ) from None
-        after = render(_with_merged(store.location, name, parse(name, content), known))
-        if after != content and not store.replace(f"{FOLDER}/{name}", content, after):
-            continue
+        after, merged = _with_merged(store.location, name, parse(name, content), known)
+        if merged:
+            replacing(merged)
+            if not store.replace(f"{FOLDER}/{name}", content, render(after)):
+                continue
         if latest_compaction(latest_shown(store)) == number:
             return
 
 
-def _with_merged(location: str, name: str, lines: list[str], manifests: Iterable[Manifest]) -> list[str]:
-    """Return the lines of an entry where each merged file stands at the place of the first one that it was made of."""
+def _with_merged(
+    location: str, name: str, lines: list[str], manifests: Iterable[Manifest]
+) -> tuple[list[str], frozenset[str]]:
+    """Return the lines of an entry where each merged file stands at the place of the first one that it was made of.
+
+    Return also the merged files that it did not show.
+    """
     entry = [(str(json.loads(line)["path"]), line) for line in lines]
     stands: dict[str, str | None] = {}
+    new: set[str] = set()
     for manifest in manifests:
         files = {file.path: file for file in manifest.files}
         for replaced in manifest.replaced:
@@ -73,7 +85,8 @@ def _with_merged(location: str, name: str, lines: list[str], manifests: Iterable
                     f"{location}/{FOLDER}/{name} shows {len(shown)} of the {len(paths)} files that {replaced.by} stands for: "
                     "somebody changed it, so readers miss rows or count them twice. Restore it, or use another path."
                 )
+            new.add(replaced.by)
             stands |= dict.fromkeys(paths)
             stands[shown[0]] = line_of(merged, location)
     found = (stands.get(path, line) for path, line in entry)
-    return [line for line in found if line is not None]
+    return [line for line in found if line is not None], frozenset(new)
