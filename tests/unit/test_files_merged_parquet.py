@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import os
+import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,8 +17,10 @@ import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
+from exactlyonce.connectors.files.compaction_plan import MergeUnfit
 from exactlyonce.connectors.files.manifest import DataFile
-from exactlyonce.connectors.files.parquet import MergeUnfit, ParquetMerger, PyarrowMissing
+from exactlyonce.connectors.files.parquet import ParquetMerger, PyarrowMissing
+from exactlyonce.connectors.files.parquet_source import FileUnreadable
 from exactlyonce.positions.spans import PositionSpan
 
 MERGED = "day=1/merged.parquet"
@@ -33,9 +37,9 @@ def write(folder: Path, name: str, table: pa.Table, *spans: PositionSpan, **opti
     """Write a file as Spark does, and return what a manifest says of it."""
     path = f"day=1/{name}.parquet"
     given = {"store_schema": False, "store_decimal_as_integer": True, "use_deprecated_int96_timestamps": True}
-    group = options.pop("row_group_size", None)
+    group, told = options.pop("row_group_size", None), options.pop("told", {})
     with pyarrow.parquet.ParquetWriter(folder / path, table.schema, **(given | options)) as writer:
-        writer.add_key_value_metadata(OF_SPARK)
+        writer.add_key_value_metadata(OF_SPARK | told)
         writer.write_table(table, row_group_size=group)
     return DataFile(path, (folder / path).stat().st_size, 1, table.num_rows, spans)
 
@@ -120,18 +124,58 @@ def test_what_would_not_be_the_same_is_refused_and_nothing_is_written(folder: Pa
         write(folder, name, pa.table({"at": pa.array([0, 1], pa.timestamp("us"))}), use_deprecated_int96_timestamps=old)
         for name, old in (("c", True), ("d", False))
     ]
+    without = write(folder, "f", pa.table({"id": [1], "other": ["x"]}))
+    days = pa.table({"day": pa.array([-200_000], pa.date32())})
+    paris = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "Europe/Paris"}
+    legacy = [write(folder, name, days, told=told) for name, told in (("g", paris), ("h", {}))]
     more_rows = DataFile(one.path, one.size_bytes, 1, 3)
     at = positions("orders", 0, [1, 2], pa.int64())
     other_span = write(folder, "e", at, PositionSpan("orders", 0, 1, 9))
     for files, words in (
-        ([one, other_type], "cannot become one"),
-        (as_micros, "its columns would have other Parquet types than theirs"),
+        (
+            [one, other_type],
+            r"a.parquet and \S+b.parquet cannot become one, since column id is int64 in the first and int32 in",
+        ),
+        ([one, without], "column other is missing in the first and string in the second"),
+        (as_micros, "column at is INT96 in the first and INT64 Timestamp"),
+        (legacy, r"differ in org.apache.spark.legacyDateTime, by which Spark reads dates and timestamps"),
         ([one, more_rows], "it holds 4 rows, and they 5"),
         ([other_span, other_span], "its footer tells other source positions than theirs"),
     ):
         with pytest.raises(MergeUnfit, match=words):
             merge(folder, files)
     assert not (folder / MERGED).exists()
+
+
+def test_files_that_spark_reads_the_same_legacy_way_become_one_that_says_so(folder: Path) -> None:
+    days = pa.table({"day": pa.array([-200_000], pa.date32())})
+    paris = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "Europe/Paris"}
+    merge(folder, [write(folder, name, days, told=paris) for name in ("a", "b")])
+    with pyarrow.parquet.ParquetFile(folder / MERGED) as found:
+        assert found.metadata.metadata == {key.encode(): text.encode() for key, text in (OF_SPARK | paris).items()}
+
+
+def test_a_file_that_is_damaged_is_told_by_its_path(folder: Path) -> None:
+    files = [write(folder, name, pa.table({"id": [1]})) for name in ("a", "b")]
+    good = (folder / files[1].path).read_bytes()
+    for bad in (b"x" * len(good), b"PAR1" + b"x" * 30 + good[34:]):
+        (folder / files[1].path).write_bytes(bad)
+        with pytest.raises(
+            FileUnreadable, match=r"day=1/b.parquet, which has landed, cannot be read \(.+\): it is damaged"
+        ):
+            merge(folder, files)
+    assert not (folder / MERGED).exists()
+
+
+def test_of_a_thousand_files_a_few_are_open_at_once(folder: Path) -> None:
+    files = [write(folder, str(number), pa.table({"id": [number]})) for number in range(200)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    merge(folder, files[:2])  # whatever is opened once is open
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+    try:
+        assert merge(folder, files).rows == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_pyarrow_it_is_said_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

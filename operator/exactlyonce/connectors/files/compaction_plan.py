@@ -6,10 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exactlyonce.connectors.files.manifest import DataFile, Manifest, Replaced
+from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber
 
 MOST_FILES = 1_000
 """So many files are merged between two transactions at most: a crash costs no more, and the ledger's entry stays small."""
+
+
+class MergeUnfit(Refused):
+    """A merged file would not hold exactly what the files hold; they stay as they are, and others can be merged."""
 
 
 @dataclass(frozen=True, slots=True)

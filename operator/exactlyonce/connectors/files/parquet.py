@@ -14,7 +14,9 @@ from typing import Any
 
 from exactlyonce.checkpoint.store import BulkStore, FileMissing
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
+from exactlyonce.connectors.files.compaction_plan import MergeUnfit
 from exactlyonce.connectors.files.manifest import DataFile
+from exactlyonce.connectors.files.parquet_source import Source, leaves_of, require_alike
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import Refused
 from exactlyonce.positions.spans import PositionSpan
@@ -27,10 +29,6 @@ _Place = tuple[str, int | str] | None
 
 class PyarrowMissing(Refused):
     """pyarrow, which merges files, is not installed."""
-
-
-class MergeUnfit(Refused):
-    """A merged file would not hold exactly what the files hold; they stay as they are."""
 
 
 class ParquetMerger:
@@ -47,10 +45,13 @@ class ParquetMerger:
         Raises:
             FilesLost: if a file is missing or has another size.
             MergeUnfit: if the merged file would have other rows, types or positions.
+            FileUnreadable: which is a MergeUnfit, if a file is damaged.
         """
         with TemporaryDirectory(prefix="exactlyonce-compact-") as scratch, ExitStack() as stack:
             merged = Path(scratch, "merged.parquet")
-            sources = [stack.enter_context(self._opened(stack, file)) for file in files]
+            sources = [self._source(stack, file) for file in files]
+            for source in sources:
+                require_alike(sources[0], source)
             with_spans = all(file.spans for file in files)
             self._write(sources, merged, with_spans=with_spans)
             with self._parquet.ParquetFile(merged) as written:
@@ -62,7 +63,7 @@ class ParquetMerger:
             self._store.put(merged, path)
             return DataFile(path, merged.stat().st_size, now_milliseconds, rows, spans)
 
-    def _opened(self, stack: ExitStack, file: DataFile) -> Any:
+    def _source(self, stack: ExitStack, file: DataFile) -> Source:
         try:
             place = stack.enter_context(self._store.fetched(file.path))
         except FileMissing:
@@ -72,33 +73,30 @@ class ParquetMerger:
                 f"{self._location}/{file.path}, which has landed, is missing or has another size: somebody deleted or replaced "
                 "it. Restore it; nothing was changed."
             )
-        # Spark writes timestamps of microseconds as INT96; read as nanoseconds, those of other centuries would not fit.
-        return self._parquet.ParquetFile(place, coerce_int96_timestamp_unit="us")
+        return Source.of(place, f"{self._location}/{file.path}")
 
-    def _write(self, sources: Sequence[Any], merged: Path, *, with_spans: bool) -> None:
+    def _write(self, sources: Sequence[Source], merged: Path, *, with_spans: bool) -> None:
         """Write row groups of rows of one source partition each, where positions are known: statistics then tell them."""
         groups = [
-            (_place_of(source.metadata.row_group(number)) if with_spans else None, source, number)
+            (_place_of(source.footer.row_group(number)) if with_spans else None, source, number)
             for source in sources
-            for number in range(source.metadata.num_row_groups)
+            for number in range(source.footer.num_row_groups)
         ]
         groups.sort(key=lambda group: str(group[0]))
         first = sources[0]
         writer = self._parquet.ParquetWriter(
             merged,
-            first.schema_arrow,
-            compression=_codec(first),
-            use_deprecated_int96_timestamps=any(leaf[1] == "INT96" for leaf in _leaves(first)),
+            first.schema,
+            compression=first.codec,
+            use_deprecated_int96_timestamps=any(leaf[1] == "INT96" for leaf in first.leaves),
             store_decimal_as_integer=True,
             store_schema=False,
         )
         with writer:
             # Spark's own description of the columns, by which it tells types that Parquet does not.
-            writer.add_key_value_metadata(first.metadata.metadata or {})
+            writer.add_key_value_metadata(first.described)
             for _, of_place in groupby(groups, key=lambda group: group[0]):
-                for tables in _gathered(source.read_row_group(number) for _, source, number in of_place):
-                    for table in tables:
-                        _require_same_columns(table.schema, first.schema_arrow)
+                for tables in _gathered(source.read(number) for _, source, number in of_place):
                     together = self._concatenated(tables)
                     writer.write_table(together, row_group_size=max(1, together.num_rows))
 
@@ -107,17 +105,17 @@ class ParquetMerger:
 
         return pyarrow.concat_tables(tables).combine_chunks()
 
-    def _require_equal(self, files: Sequence[DataFile], sources: Sequence[Any], written: Any) -> None:
-        if any(_leaves(source) != _leaves(written) for source in sources):
+    def _require_equal(self, files: Sequence[DataFile], sources: Sequence[Source], written: Any) -> None:
+        if any(source.leaves != leaves_of(written) for source in sources):
             raise self._unfit(files, "its columns would have other Parquet types than theirs")
-        expected = [sum(file.rows or 0 for file in files), sum(source.metadata.num_rows for source in sources)]
+        expected = [sum(file.rows or 0 for file in files), sum(source.footer.num_rows for source in sources)]
         if [written.metadata.num_rows] * 2 != expected:
             raise self._unfit(files, f"it holds {written.metadata.num_rows} rows, and they {expected[0]}")
 
     def _unfit(self, files: Sequence[DataFile], why: str) -> MergeUnfit:
         return MergeUnfit(
             f"{len(files)} files from {self._location}/{files[0].path} on cannot become one: {why}. They stay as they are, and "
-            "nothing was changed."
+            "readers count them as before."
         )
 
 
@@ -179,38 +177,6 @@ def _gathered(tables: Iterable[Any]) -> Iterator[list[Any]]:
         gathered.append(table)
     if gathered:
         yield gathered
-
-
-def _leaves(file: Any) -> list[tuple[Any, ...]]:
-    """Return what a reader takes from the schema: each leaf's path, types and levels."""
-    columns = (file.schema.column(at) for at in range(len(file.schema)))
-    return [
-        (
-            leaf.path,
-            leaf.physical_type,
-            str(leaf.logical_type),
-            leaf.length,
-            leaf.max_definition_level,
-            leaf.max_repetition_level,
-        )
-        for leaf in columns
-    ]
-
-
-def _require_same_columns(found: Any, expected: Any) -> None:
-    if not found.equals(expected):
-        raise MergeUnfit(
-            f"Files with the columns {', '.join(found.names)} and {', '.join(expected.names)} cannot become one: their types "
-            "differ. They stay as they are, and nothing was changed."
-        )
-
-
-def _codec(file: Any) -> str:
-    """Return the compression of a file's first column; a file without row groups has none."""
-    if not file.metadata.num_row_groups:
-        return "snappy"
-    codec = str(file.metadata.row_group(0).column(0).compression).lower()
-    return "none" if codec == "uncompressed" else codec
 
 
 def _pyarrow_parquet() -> Any:
