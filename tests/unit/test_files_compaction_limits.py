@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from exactlyonce.connectors.files.compaction_plan import planned
+from exactlyonce.cli.files_compaction import show_compaction
+from exactlyonce.connectors.files import compaction, compaction_plan
+from exactlyonce.connectors.files.compaction import Compaction, CompactionOvertaken
+from exactlyonce.connectors.files.compaction_plan import MergeUnfit, planned
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.connectors.files.spec import ManifestKind
+from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.positions.ranges import BatchNumber
 from tests.compacted_lake import CompactedLake, Killed
+from tests.ledgers import STREAM
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 from tests.unit.test_files_compaction import dies_at, folder_at
 
@@ -51,6 +57,104 @@ def test_the_day_for_which_replaced_files_stay_begins_with_the_transaction_that_
     assert lake.compact(reached) == 3
     assert next(fates, None) is None
     assert lake.orphans() == []
+
+
+def test_files_that_do_not_fit_together_are_left_out_and_told_once_all_others_are_merged(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
+    lake.land(1, 12)
+    damaged = lake.path / lake.listed()[1]
+    good = damaged.read_bytes()
+    damaged.write_bytes(b"x" * len(good))
+    with pytest.raises(MergeUnfit, match=rf"{damaged.name}, which has landed, cannot be read"):
+        show_compaction(lake.folder, lake.ledger, STREAM, merge=True, as_json=True)
+    told = capsys.readouterr()
+    assert [became["files"] for became in json.loads(told.out)] == [3, 3]
+    assert "became 2 files." in told.err
+    with pytest.raises(MergeUnfit):
+        show_compaction(lake.folder, lake.ledger, STREAM, merge=True, as_json=False)
+    assert capsys.readouterr() == ("", ""), "not that there were no small files"
+    damaged.write_bytes(good)
+    lake.require(12)
+    assert lake.orphans() == []
+    lake.compact()
+    lake.require(12)
+    assert len(lake.listed()) == 3 + 3
+
+
+def test_a_merge_that_does_not_fit_may_be_the_one_with_the_mark(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land(1, 12)
+    monkeypatch.setattr(compaction, "next_merges", lambda merges: merges)
+    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
+    damaged = lake.path / lake.listed()[8]
+    good = damaged.read_bytes()
+    damaged.write_bytes(b"x" * len(good))
+    with pytest.raises(MergeUnfit):
+        lake.compact()
+    damaged.write_bytes(good)
+    lake.require(12)
+    assert all('"merging":"' not in text for text in committables(lake))
+    assert len(lake.listed()) == 2 + 3 + 3
+
+
+def test_a_merge_that_does_not_fit_has_the_mark_and_who_takes_it_away_overtakes_the_others_of_its_round(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land(1, 12)
+    monkeypatch.setattr(compaction, "next_merges", lambda merges: merges)
+    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
+    damaged = lake.path / lake.listed()[8]
+    good = damaged.read_bytes()
+    damaged.write_bytes(b"x" * len(good))
+
+    def another(at: str) -> None:
+        if at == "compact.files-written":
+            with pytest.raises(Killed):
+                lake.compact(dies_at("compact.marked"))
+            lake.remove_orphans()
+
+    with pytest.raises(CompactionOvertaken):
+        lake.compact(another)
+    damaged.write_bytes(good)
+    lake.require(12)
+
+
+def committables(lake: CompactedLake) -> list[str]:
+    with lake.ledger.transaction() as transaction:
+        return list(transaction.read_committables(STREAM).values())
+
+
+def test_one_that_lost_an_answer_and_was_overtaken_does_not_claim_to_have_changed_nothing(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(lake.ledger, MemoryLedger)
+    hooks = lake.ledger.database.hooks
+    lake.land(1, 12)
+    fates = iter(["lost"])
+
+    def reached(at: str) -> None:
+        if at == "compact.before-switch":
+            hooks.commit_fate = lambda: next(fates, "answered")
+
+    switch_once = Compaction._switch_once
+
+    def switched_late(self: Compaction, *given: object) -> None:
+        try:
+            switch_once(self, *given)  # type: ignore[arg-type] # what it was called with
+        except CommitOutcomeUnknown:
+            monkeypatch.setattr(Compaction, "_switch_once", switch_once)
+            lake.compact()
+            raise
+
+    monkeypatch.setattr(Compaction, "_switch_once", switched_late)
+    with pytest.raises(CompactionOvertaken) as raised:
+        lake.compact(reached)
+    assert "may have merged them before" in str(raised.value)
+    assert "not changed" not in str(raised.value)
+    lake.require(12)
 
 
 class Size(int):

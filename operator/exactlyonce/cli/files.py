@@ -73,7 +73,12 @@ class _Opened:
 @click.option("--orphans", is_flag=True, help="List the files that do not count and never will.")
 @click.option("--remove-orphans", is_flag=True, help="Remove the orphans; drivers may keep running.")
 @click.option("--compact", is_flag=True, help="Show which small files would be merged; with --yes, merge them.")
-@click.option("-y", "--yes", is_flag=True, help="Remove or merge without asking.")
+@click.option(
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Remove orphans without asking; with --compact, which never asks, merge instead of showing.",
+)
 @NAME
 @STATE
 @SECRETS
@@ -100,7 +105,8 @@ def files(
     on. Nobody counts a row twice or misses one: the ledger's list changes in one transaction, and what Spark is shown in one
     write. Of the latest batches, up to ten stay as they are for Spark's sake. The files that were merged become orphans after a
     day, so that whoever has listed them can read them. But a stream that reads the folder as files come (spark.readStream)
-    takes a merged file for a new one: do not merge what such a stream reads. Merging needs pyarrow.
+    takes a merged file for a new one: do not merge what such a stream reads. Merging needs pyarrow. Files that do not fit
+    together, such as a damaged one, stay as they are; the others are merged, and the exit status is 1.
 
     For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig
     needs the right to get that secret. It looks for orphans on S3 with the login of sink.files.secretRef, or with your own AWS

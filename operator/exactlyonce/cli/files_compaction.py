@@ -7,21 +7,33 @@ from collections.abc import Iterable
 
 import click
 
+from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.sink.files import OutputFolder, SmallFiles
 
 
 def show_compaction(folder: OutputFolder, ledger: Ledger, stream_id: str, *, merge: bool, as_json: bool) -> None:
-    """Show what can be merged, one line for each file that it becomes; or merge it and show what has been."""
+    """Show what can be merged, one line for each file that it becomes; or merge it and show what has been.
+
+    Raises:
+        ExactlyOnceError: after what has been merged is shown.
+    """
     found = folder.compact(ledger, stream_id) if merge else iter(folder.small_files(ledger, stream_id))
-    told = []
-    for small in found:
-        told.append(small)
-        if not as_json:
-            click.echo(f"{small.address}  {_sum([small])} into one")  # as it happens: it may be interrupted
+    told: list[SmallFiles] = []
+    problem: ExactlyOnceError | None = None
+    try:
+        for small in found:
+            told.append(small)
+            if not as_json:
+                click.echo(f"{small.address}  {_sum([small])} into one")  # as it happens: it may be interrupted
+    except ExactlyOnceError as raised:
+        problem = raised
     if as_json:
         click.echo(json.dumps([_document(small) for small in told], indent=2))
-    click.echo(_conclusion(told, folder.location, merge=merge), err=True)
+    if told or problem is None:
+        click.echo(_conclusion(told, folder.location, merge=merge), err=True)
+    if problem is not None:
+        raise problem
 
 
 def _conclusion(told: list[SmallFiles], location: str, *, merge: bool) -> str:

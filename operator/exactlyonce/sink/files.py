@@ -88,7 +88,7 @@ class OutputFolder(Protocol):
 
         Raises:
             StreamUnknown: if the ledger does not know the stream.
-            Refused: if something does not fit; what was yielded before stays.
+            Refused: if something does not fit, at the end if it was left out; what was yielded before stays.
             ExactlyOnceError: if another compaction was at work, or a store does not answer; it can be run again.
         """
         ...

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from exactlyonce.checkpoint.store import FolderStore
-from exactlyonce.connectors.files.compaction_plan import Merge, dated, next_merges, planned, switched
+from exactlyonce.connectors.files.compaction_plan import (
+    Merge,
+    MergeUnfit,
+    dated,
+    next_merges,
+    planned,
+    switched,
+    without,
+)
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.show_merged import show_merged
 from exactlyonce.connectors.files.spark_log import latest_compaction
@@ -38,10 +46,14 @@ POINTS = (
 """Every point between two effects of a round, in order, at which a test ends the process."""
 
 SWITCH_TRIES = 3
+_MOST_TOLD = 10
+
+_UNCHANGED = "These files were not changed by this one"
+_UNKNOWN = "This one may have merged them before, which `exactlyonce files` lists"
 
 
 class CompactionOvertaken(ExactlyOnceError):
-    """Another compaction, or a ledger that was restored, has changed what this one was to replace; nothing was changed."""
+    """Another compaction, or a ledger that was restored, has changed what this one was to replace or to show."""
 
 
 class Merger(Protocol):
@@ -51,7 +63,8 @@ class Merger(Protocol):
         """Write the file at `path`, lastingly, and return what it holds: the same rows, nothing else.
 
         Raises:
-            Refused: if it would not hold exactly these; nothing counts of what was written.
+            MergeUnfit: if it would not hold exactly these; nothing counts of what was written, and other files can be merged.
+            Refused: if nothing can be merged.
         """
         ...
 
@@ -77,35 +90,33 @@ class Compaction:
     merger: Merger
     reached: Callable[[str], None] = field(default=lambda point: None)
     clock: Callable[[], float] = time.time
+    _unfit: list[MergeUnfit] = field(init=False, default_factory=list)
+    _left_out: set[str] = field(init=False, default_factory=set)
 
     def run(self) -> Iterator[Merge]:
         """Merge what can be merged, round by round, and yield what counts as one file now; what a former run left is finished.
 
         Raises:
-            Refused: if the folder or a file does not fit; nothing was changed in this round.
+            MergeUnfit: at the end, if files were left out that do not fit together; all others have been merged.
+            Refused: if the folder does not fit, or a file is missing; nothing was changed in this round.
             CompactionOvertaken: if another compaction was at work.
         """
+        self._unfit.clear()
+        self._left_out.clear()
         self._show(self._standing())
-        while True:
-            found = self._standing()
-            marked = self._mark(found)
-            if marked is None or not marked.merges:
-                return
+        while (marked := self._mark(self._standing())) is not None and marked.merges:
             self.reached("compact.marked")
-            try:
-                merged = self._merged(marked)
-            except FilesLost:
-                # Another one may have merged them meanwhile, and they were removed since.
-                now = self._standing().manifests
-                if not is_unchanged(now, marked.before, (merge.batch for merge in marked.merges)):
-                    raise self._overtaken() from None
-                raise
+            merged = self._merged(marked)
             self.reached("compact.files-written")
+            if not merged:
+                continue  # the next mark takes this one away
             self._switch(marked, merged)
             self.reached("compact.switched")
             self._show(self._standing())
             self.reached("compact.shown")
-            yield from marked.merges
+            yield from (merge for merge, _ in merged)
+        if self._unfit:
+            raise _told(self._unfit)
 
     def _standing(self) -> Standing:
         return standing(self.store, self.ledger, self.stream_id, latest_shown(self.store))
@@ -113,7 +124,7 @@ class Compaction:
     def _mark(self, found: Standing) -> _Round | None:
         """Record an attempt, which ends every other one: whoever is at work finds another mark and changes nothing."""
         gone = _replaced_and_gone(self.store, found.manifests)
-        if not _merges(found, found.manifests, self.target_bytes) and not _tidied(found.manifests, gone, None):
+        if not self._merges(found, found.manifests) and not _tidied(found.manifests, gone, None):
             return None
         return self._record_mark(found, gone)
 
@@ -122,50 +133,69 @@ class Compaction:
         with self.ledger.transaction() as transaction:
             stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
             if stream is None or stream.token != found.stream.token:
-                raise self._overtaken()
+                raise self._overtaken(_UNCHANGED)
             manifests = manifests_in(transaction, self.stream_id)
-            merges = next_merges(_merges(found, manifests, self.target_bytes))
+            merges = next_merges(self._merges(found, manifests))
             author = Author.of(stream)
             attempt = Write.draw(author, merges[-1].batch) if merges else None
             changed = _tidied(manifests, gone, attempt)
             _write(transaction, self.stream_id, changed)
         return _Round("" if attempt is None else attempt.name, author, merges, manifests | changed)
 
+    def _merges(self, found: Standing, manifests: Mapping[BatchNumber, Manifest]) -> tuple[Merge, ...]:
+        """Return what can be merged of what has not been found not to fit."""
+        return _merges(found, without(manifests, self._left_out), self.target_bytes)
+
     def _merged(self, marked: _Round) -> list[tuple[Merge, DataFile]]:
+        """Write the merged files, and leave out for the rest of this run what does not fit together."""
         merged = []
         for number, merge in enumerate(marked.merges):
             path = f"{merge.folder}{marked.attempt}-part-{number:05}.parquet"
-            merged.append((merge, self.merger.merge(merge.files, path, self._now_milliseconds())))
-            self.reached("compact.file-written")
+            try:
+                merged.append((merge, self.merger.merge(merge.files, path, self._now_milliseconds())))
+            except MergeUnfit as problem:
+                self._unfit.append(problem)
+                self._left_out.update(file.path for file in merge.files)
+            except FilesLost:
+                # Another one may have merged them meanwhile, and they were removed since.
+                now = self._standing().manifests
+                if not is_unchanged(now, marked.before, (merge.batch for merge in marked.merges)):
+                    raise self._overtaken(_UNCHANGED) from None
+                raise
+            else:
+                self.reached("compact.file-written")
         return merged
 
     def _switch(self, marked: _Round, merged: Sequence[tuple[Merge, DataFile]]) -> None:
         """Let merged files count in the place of those that they were made of, in one transaction.
 
         Raises:
-            CompactionOvertaken: if what it read has changed; nothing was changed.
+            CompactionOvertaken: if what it read has changed.
             CommitOutcomeUnknown: if the outcome could not be settled; either all of them count or none.
         """
+        outcome = _UNCHANGED
         for remaining in reversed(range(SWITCH_TRIES)):
             try:
-                self._switch_once(marked, merged)
+                self._switch_once(marked, merged, outcome)
                 break
             except CommitOutcomeUnknown:
+                outcome = _UNKNOWN
                 if not remaining:
                     raise
 
     @rerun_after_lost_race
-    def _switch_once(self, marked: _Round, merged: Sequence[tuple[Merge, DataFile]]) -> None:
+    def _switch_once(self, marked: _Round, merged: Sequence[tuple[Merge, DataFile]], outcome: str) -> None:
         with self.ledger.transaction() as transaction:
             stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
             found = manifests_in(transaction, self.stream_id)
-            # The manifest that has the mark is of the latest merge, and so it changes.
             after = switched(marked.before, merged, self._now_milliseconds())
+            with_mark = marked.merges[-1].batch  # of the latest merge, which may not have fit
+            after.setdefault(with_mark, marked.before[with_mark])
             changed = {batch: replace(manifest, merging=None) for batch, manifest in after.items()}
             if all(_undated(found.get(batch)) == _undated(manifest) for batch, manifest in changed.items()):
                 return  # it was committed, and the answer was lost
             if stream is None or not is_unchanged(found, marked.before, changed):
-                raise self._overtaken()
+                raise self._overtaken(outcome)
             _write(transaction, self.stream_id, changed)
             self.reached("compact.before-switch")
 
@@ -185,16 +215,16 @@ class Compaction:
             manifests = manifests_in(transaction, self.stream_id)
             recorded = {it.by for manifest in manifests.values() for it in manifest.replaced}
             if stream is None or not merged <= recorded:
-                raise self._overtaken()
+                raise self._overtaken(_UNKNOWN)
             _write(transaction, self.stream_id, dated(manifests, merged, self._now_milliseconds()))
 
     def _now_milliseconds(self) -> int:
         return int(self.clock() * 1000)
 
-    def _overtaken(self) -> CompactionOvertaken:
+    def _overtaken(self, outcome: str) -> CompactionOvertaken:
         return CompactionOvertaken(
             f"The files of {self.stream_id} that were to be merged have changed in the ledger meanwhile: another compaction "
-            "was at work, or the ledger was restored. Nothing was changed; run it again."
+            f"was at work, or the ledger was restored. {outcome}; run it again."
         )
 
 
@@ -210,6 +240,13 @@ def is_unchanged(
 ) -> bool:
     """Return whether the manifests that are to change, the marked one among them, are as they were."""
     return all(found.get(batch) == before[batch] for batch in changed)
+
+
+def _told(unfit: Sequence[MergeUnfit]) -> MergeUnfit:
+    """Return what is said of all the files that were left out."""
+    more = len(unfit) - _MOST_TOLD
+    told = [str(problem) for problem in unfit[:_MOST_TOLD]]
+    return MergeUnfit("\n".join([*told, f"{more} more do not fit either."] if more > 0 else told))
 
 
 def _merges(found: Standing, manifests: Mapping[BatchNumber, Manifest], target_bytes: int) -> tuple[Merge, ...]:

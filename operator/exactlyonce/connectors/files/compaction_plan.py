@@ -126,5 +126,15 @@ def dated(
     return {batch: manifest for batch, manifest in after.items() if manifest != manifests[batch]}
 
 
+def without(manifests: Mapping[BatchNumber, Manifest], paths: Collection[str]) -> Mapping[BatchNumber, Manifest]:
+    """Return what would be if these files were not there."""
+    if not paths:
+        return manifests
+    return {
+        batch: _with_files(manifest, [file for file in manifest.files if file.path not in paths])
+        for batch, manifest in manifests.items()
+    }
+
+
 def _with_files(manifest: Manifest, files: Sequence[DataFile]) -> Manifest:
     return replace(manifest, files=tuple(files), rows=sum(file.rows or 0 for file in files))
