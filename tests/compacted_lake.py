@@ -28,7 +28,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.landing import land_batch
-from exactlyonce_spark.manifest_landing import recover_manifests
+from exactlyonce_spark.manifest_landing import recover_manifests, show_landed
 from exactlyonce_spark.planned import PlannedBatch, Written
 from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
 
@@ -118,7 +118,7 @@ class CompactedLake:
     def land(self, first: int, last: int) -> None:
         """Land batches and show them to readers."""
         for batch in range(first, last + 1):
-            self.target.publish(BatchNumber(batch), self.record(batch))
+            show_landed(self.ledger, self.permit, self.target, BatchNumber(batch), self.record(batch))
 
     def compaction(self, reached: Callable[[str], None] = lambda point: None) -> Compaction:
         """A compaction that has not begun."""

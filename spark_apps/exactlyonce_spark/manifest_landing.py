@@ -81,10 +81,23 @@ def land_manifest(
 
     land_batch(ledger, permit, marked, record, records_read=records_read)
     reached("batch.landed", planned.number)
-    with _believed_while_permitted(ledger, permit):
-        target.publish(planned.number, prepared.committable)
+    show_landed(ledger, permit, target, planned.number, prepared.committable)
     reached("batch.published", planned.number)
     return prepared.rows
+
+
+def show_landed(ledger: Ledger, permit: Permit, target: ManifestTarget, batch: BatchNumber, committable: str) -> None:
+    """Show readers a batch that has landed. What does not fit is judged again by all that the ledger records by now.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        Refused: if readers are shown something else.
+    """
+    with _believed_while_permitted(ledger, permit):
+        try:
+            target.publish(batch, committable)
+        except Refused:
+            recover_manifests(ledger, permit, target)
 
 
 @contextmanager

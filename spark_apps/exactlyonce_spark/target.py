@@ -114,7 +114,7 @@ class ManifestTarget(ABC):
 
     @abstractmethod
     def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
-        """Hold the sink to the ledger, before the first batch of a driver.
+        """Hold the sink to the ledger, before the first batch of a driver and where `publish` refused.
 
         Show readers what has landed and was not shown, because a driver died in between.
 

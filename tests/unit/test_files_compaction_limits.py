@@ -12,6 +12,7 @@ from exactlyonce.connectors.files import compaction, compaction_plan
 from exactlyonce.connectors.files.compaction import Compaction, CompactionOvertaken
 from exactlyonce.connectors.files.compaction_plan import MergeUnfit, planned
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
+from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit
 from exactlyonce.connectors.files.spec import ManifestKind
 from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.positions.ranges import BatchNumber
@@ -155,6 +156,69 @@ def test_one_that_lost_an_answer_and_was_overtaken_does_not_claim_to_have_change
     assert "may have merged them before" in str(raised.value)
     assert "not changed" not in str(raised.value)
     lake.require(12)
+
+
+def test_a_driver_whose_create_took_effect_without_an_answer_goes_on(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 sends 19.compact again, and meanwhile a compaction has replaced it."""
+    lake.land(1, 18)
+    create = lake.store.create
+
+    def lost(path: str, content: bytes) -> object:
+        if path == f"{FOLDER}/19.compact":
+            create(path, content)
+            lake.compact()
+        return create(path, content)
+
+    monkeypatch.setattr(lake.store, "create", lost)
+    lake.land(19, 20)
+    lake.require(20)
+
+
+def test_a_successor_goes_on_where_a_zombie_makes_a_compaction_of_what_it_read_before(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land(1, 18)
+    committable = lake.record(19)
+    create = lake.store.create
+    late: dict[str, bytes] = {}
+
+    def dies(path: str, content: bytes) -> object:
+        late[path] = content
+        raise Killed
+
+    monkeypatch.setattr(lake.store, "create", dies)
+    with pytest.raises(Killed):
+        lake.target.publish(BatchNumber(19), committable)
+    monkeypatch.setattr(lake.store, "create", create)
+    lake.compact()
+
+    def overtaken(path: str, content: bytes) -> object:
+        if path in late:
+            create(path, late.pop(path))
+        return create(path, content)
+
+    monkeypatch.setattr(lake.store, "create", overtaken)
+    lake.next_driver()
+    lake.require(19)
+
+
+def test_an_entry_of_another_query_is_refused_after_a_second_look_too(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land(1, 18)
+    create = lake.store.create
+    strange = lake.store.read(f"{FOLDER}/9.compact").replace(b"part-0", b"part-1")
+
+    def overtaken(path: str, content: bytes) -> object:
+        if path == f"{FOLDER}/19.compact":
+            create(path, strange)
+        return create(path, content)
+
+    monkeypatch.setattr(lake.store, "create", overtaken)
+    with pytest.raises(LogUnfit, match=r"19.compact holds other files than batch 19 in the ledger"):
+        lake.land(19, 19)
 
 
 class Size(int):

@@ -53,7 +53,7 @@ def show_merged(
                 f"{store.location}/{FOLDER}/{name} is missing, so readers cannot be shown merged files: somebody removed it. "
                 "Restore it, or use another path."
             ) from None
-        after, merged = _with_merged(store.location, name, parse(name, content), known)
+        after, merged = with_merged(store.location, name, parse(name, content), known)
         if merged:
             replacing(merged)
             if not store.replace(f"{FOLDER}/{name}", content, render(after)):
@@ -62,12 +62,15 @@ def show_merged(
             return
 
 
-def _with_merged(
+def with_merged(
     location: str, name: str, lines: list[str], manifests: Iterable[Manifest]
 ) -> tuple[list[str], frozenset[str]]:
     """Return the lines of an entry where each merged file stands at the place of the first one that it was made of.
 
     Return also the merged files that it did not show.
+
+    Raises:
+        LogUnfit: if it shows a part of the files that one stands for, or both.
     """
     entry = [(str(json.loads(line)["path"]), line) for line in lines]
     stands: dict[str, str | None] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.show_merged import with_merged
 from exactlyonce.connectors.files.shown import require_named
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
@@ -50,14 +51,19 @@ class SparkMetadata:
         self._compacted: list[tuple[BatchNumber, float]] = []
         self._latest: BatchNumber | None = None
         self._is_known = False
+        self._doubted: tuple[BatchNumber, bytes] | None = None
 
     def recover(self, manifests: Mapping[BatchNumber, Manifest], landed: BatchNumber | None) -> None:
         """Write what an earlier process landed and did not come to write; `manifests` are all of the ledger.
+
+        An entry that did not fit what was published before is judged again, by these: a compaction may have merged files.
 
         Raises:
             LogUnfit: if the log knows more than the ledger, or something else.
         """
         latest = self._look()
+        if self._doubted is not None:
+            self._require_fit(*self._doubted, manifests)
         require_not_ahead(latest, landed)
         require_named(self._store, self._location, latest, manifests.values())
         self.publish(manifests)
@@ -73,7 +79,7 @@ class SparkMetadata:
         """
         latest = self._latest if self._is_known else self._look()
         for batch in missing_entries(latest, manifests):
-            self._write(batch, manifests.get(batch))
+            self._write(batch, manifests)
             self._latest = batch
         self._clean_up()
 
@@ -81,21 +87,44 @@ class SparkMetadata:
         self._latest, self._is_known = max(self._batches(), default=None), True
         return self._latest
 
-    def _write(self, batch: BatchNumber, manifest: Manifest | None) -> None:
-        name, lines = name_of(batch), lines_of(manifest, self._location)
+    def _write(self, batch: BatchNumber, manifests: Mapping[BatchNumber, Manifest]) -> None:
+        name, lines = name_of(batch), lines_of(manifests.get(batch), self._location)
         if is_compaction(batch):
             lines = [*self._compacted_lines(batch), *lines]
         content = render(lines)
         self._reached("publish.prepared", batch)
         outcome = self._store.create(f"{FOLDER}/{name}", content)
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
+            self._require_fit(batch, content, manifests)
+        self._reached("publish.created", batch)
+        if is_compaction(batch):
+            self._compacted.append((batch, self._clock()))
+
+    def _require_fit(self, batch: BatchNumber, content: bytes, manifests: Mapping[BatchNumber, Manifest]) -> None:
+        """Require that an entry shows what this process would show, but for files of which one shows what they became.
+
+        Another process may have made it of what it read before or after a compaction, or a compaction may have changed it.
+
+        Raises:
+            LogUnfit: if it does not; `recover` judges it again.
+        """
+        name = name_of(batch)
+        self._doubted = batch, content
+        found = self._store.read(f"{FOLDER}/{name}")
+        try:
+            fits = self._merged(name, found, manifests) == self._merged(name, content, manifests)
+        except (LogUnfit, ValueError, KeyError, TypeError):
+            fits = False
+        if not fits:
             raise LogUnfit(
                 f"{self._location}/{FOLDER}/{name} holds other files than batch {batch} in the ledger: another query writes to "
                 "this path. Use a path of this stream alone."
             )
-        self._reached("publish.created", batch)
-        if is_compaction(batch):
-            self._compacted.append((batch, self._clock()))
+        self._doubted = None
+
+    def _merged(self, name: str, content: bytes, manifests: Mapping[BatchNumber, Manifest]) -> list[str]:
+        lines, _ = with_merged(self._location, name, parse(name, content), manifests.values())
+        return sorted(lines)
 
     def _compacted_lines(self, batch: BatchNumber) -> list[str]:
         """Return the lines of all batches before one; where the log begins with it, there are none."""
