@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.shown import read_shown, require_all_named
-from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit, batch_of, require_not_ahead
+from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit, batch_of, latest_compaction, require_not_ahead
 from exactlyonce.connectors.files.tenancy import Tenant, require_own
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import StreamRow
@@ -45,7 +45,7 @@ def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNu
     """Look, while drivers may be running. `latest` was listed before.
 
     What readers are shown is read before the ledger: it has landed by then, and what a compaction shows them was in the ledger
-    first. A refusal counts only if they are still shown the same.
+    first. A refusal counts only if they are still shown the same; else the look begins again, at what is the latest by then.
 
     Raises:
         StreamUnknown: if the ledger does not know the stream.
@@ -60,8 +60,12 @@ def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNu
         try:
             require_all_named(shown, store.location, manifests.values())
         except LogUnfit:
-            if read_shown(store, store.location, latest) == shown:
+            now = latest_shown(store)
+            # Behind a later compaction readers are not shown the former one, which nobody changes any more.
+            is_read = latest_compaction(now) == latest_compaction(latest)
+            if is_read and read_shown(store, store.location, latest) == shown:
                 raise
+            latest = now
         else:
             paths = frozenset(path for of_entry in shown.values() for path in of_entry)
             return Standing(own, stream, manifests, latest, paths)
