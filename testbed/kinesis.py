@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import urllib.request
+from collections.abc import Callable
 from typing import Any
 
-from testbed.moto_server import MotoServer, serve
+from testbed.moto_server import Application, MotoServer, run
 
 ORDERS_PATH = "/testbed-kinesis"
 """Where a test asks for what retention does."""
@@ -65,23 +64,16 @@ class Kinesis(MotoServer):
         self._order(what="expire iterators")
 
     def _order(self, **order: object) -> None:
-        request = urllib.request.Request(
-            f"{self.endpoint}{ORDERS_PATH}", data=json.dumps(order).encode(), method="POST"
-        )
-        urllib.request.urlopen(request).close()
+        self.post(ORDERS_PATH, json.dumps(order).encode())
 
 
-def main() -> None:
-    """Serve until the process is ended."""
+def _mended() -> Callable[[Application], Application]:
+    """Moto is imported in the server's process alone: it takes a second."""
     from testbed.moto_kinesis import mend, with_orders
 
-    parser = argparse.ArgumentParser(prog="python -m testbed.kinesis", description=__doc__)
-    parser.add_argument("port", type=int)
-    parser.add_argument("--host", default="127.0.0.1")
-    options = parser.parse_args()
     mend()
-    serve(options.host, options.port, with_orders)
+    return with_orders
 
 
 if __name__ == "__main__":
-    main()
+    run(Kinesis.module, __doc__, _mended)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +89,28 @@ class MotoServer:
 
         login = login or {"aws_access_key_id": self.access_key, "aws_secret_access_key": self.secret_key}
         return boto3.client(service or self.service, endpoint_url=self.endpoint, region_name=self.region, **login)
+
+    def guard(self) -> None:
+        """From now on check every login and its rights; until then any login is good."""
+        self.post("/moto-api/reset-auth", b"0", "text/plain")
+
+    def secret(self) -> dict[str, str]:
+        """The keys of the secret of a stream that uses this service."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+
+    def post(self, path: str, body: bytes, kind: str = "application/json") -> None:
+        """Send a request of the testbed's own, such as an order to what is put around moto."""
+        request = urllib.request.Request(f"{self.endpoint}{path}", body, {"Content-Type": kind}, method="POST")
+        urllib.request.urlopen(request).close()
+
+
+def run(module: str, description: str | None, mended: Callable[[], Callable[[Application], Application]]) -> None:
+    """Serve what the command line asks for until the process is ended; `mended` puts moto right, and something around it."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--host", default="127.0.0.1")
+    options = parser.parse_args()
+    serve(options.host, options.port, mended())
 
 
 def serve(host: str, port: int, changed: Callable[[Application], Application] | None = None) -> None:

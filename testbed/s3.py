@@ -7,7 +7,6 @@ know `If-None-Match` and `If-Match` on writes.
 from __future__ import annotations
 
 import argparse
-import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,16 +33,6 @@ class S3(MotoServer):
     def create_bucket(self, name: str) -> None:
         """Make a bucket."""
         self.client().create_bucket(Bucket=name)
-
-    def guard(self) -> None:
-        """From now on check every login and its rights."""
-        address = f"{self.endpoint}/moto-api/reset-auth"
-        request = urllib.request.Request(address, data=b"0", headers={"Content-Type": "text/plain"}, method="POST")
-        urllib.request.urlopen(request).close()
-
-    def secret(self) -> dict[str, str]:
-        """The keys of the secret of a checkpoint on this service."""
-        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
 
 
 def _without_conditions(application: Application) -> Application:
