@@ -17,10 +17,12 @@ from typing import Any, Generic, TypeVar
 
 import boto3
 import botocore.awsrequest
+import botocore.config
 import urllib3.exceptions
 from botocore.exceptions import ConnectionClosedError, IncompleteReadError, ReadTimeoutError
 
 from exactlyonce.bounded_json import MOST_VALUES, values_in
+from exactlyonce.schema.aws_login import AwsLogin
 
 _MOST_CLIENTS = 64
 _PART_BYTES = 1 << 16
@@ -51,6 +53,38 @@ _session = _Session()
 def new_client(service: str, *, has_login: bool, **settings: Any) -> Any:
     """Return a new client of a service; `settings` are boto3's, with the login in them where it `has_login`."""
     return _session.client(service, settings) if has_login else boto3.Session().client(service, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How long a service may take to connect, to send anything, and to send all of an answer; how much it may send."""
+
+    connect_seconds: float
+    read_seconds: float
+    answer_seconds: float
+    most_bytes: int
+
+
+def json_client(service: str, region: str, endpoint: str | None, login: AwsLogin | None, limits: AnswerLimits) -> Any:
+    """Return a new client of a service whose answers are JSON and bounded; without a login, that of the process is used.
+
+    It sends a request once: who calls it knows which may be sent again, and for how long.
+    """
+    client = new_client(
+        service,
+        has_login=login is not None,
+        region_name=region,
+        endpoint_url=endpoint,
+        aws_access_key_id=None if login is None else login.access_key,
+        aws_secret_access_key=None if login is None else login.secret_key,
+        aws_session_token=None if login is None else login.session_token,
+        config=botocore.config.Config(
+            connect_timeout=limits.connect_seconds,
+            read_timeout=limits.read_seconds,
+            retries={"mode": "standard", "total_max_attempts": 1},
+        ),
+    )
+    return bound_answers(client, service, limits.most_bytes, limits.answer_seconds)
 
 
 class ClientsByAddress(Generic[Address]):

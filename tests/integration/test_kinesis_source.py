@@ -28,6 +28,7 @@ from exactlyonce.connectors.kinesis.reading import (
 from exactlyonce.connectors.kinesis.shards import hash_key_of, require_whole_map
 from exactlyonce.connectors.kinesis.start import in_order
 from exactlyonce.errors import OriginMissing
+from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.lineage import appearing
 from testbed.kinesis import Kinesis
 
@@ -43,7 +44,9 @@ def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
 
 @pytest.fixture
 def client(kinesis: Kinesis) -> KinesisClient:
-    return kinesis_client(KinesisAddress(kinesis.region, kinesis.endpoint, kinesis.access_key, kinesis.secret_key))
+    return kinesis_client(
+        KinesisAddress(kinesis.region, kinesis.endpoint, AwsLogin(kinesis.access_key, kinesis.secret_key))
+    )
 
 
 @pytest.fixture

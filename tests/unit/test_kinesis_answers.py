@@ -18,6 +18,7 @@ from exactlyonce.connectors.kinesis.answers import NotKinesis
 from exactlyonce.connectors.kinesis.client import UNKNOWN_MILLISECONDS, KinesisAddress, KinesisClient, Page
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.errors import SourceUnreachable
+from exactlyonce.schema.aws_login import AwsLogin
 from tests.kinesis_api import SHARD, STREAM, ManualTime
 
 RECORD: dict[str, Any] = {
@@ -54,7 +55,7 @@ class Server:
 
     @property
     def address(self) -> KinesisAddress:
-        return KinesisAddress("eu-west-1", self.endpoint, "id", "a-secret-key")
+        return KinesisAddress("eu-west-1", self.endpoint, AwsLogin("id", "a-secret-key"))
 
     @property
     def client(self) -> KinesisClient:

@@ -33,6 +33,7 @@ from exactlyonce.connectors.kinesis.client import MOST_SHARDS, KinesisAddress, K
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.pace import CALLS_PER_SECOND
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceRefused, SourceUnreachable
+from exactlyonce.schema.aws_login import AwsLogin
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, StoredShard, client_of, refusal
 
 PLACE = "Kinesis in eu-west-1"
@@ -49,7 +50,7 @@ def client(api: KinesisApi) -> KinesisClient:
 
 
 def test_no_text_shows_a_login() -> None:
-    address = KinesisAddress("eu-west-1", "http://localhost:1", "an-access-key", "a-secret-key", "a-token")
+    address = KinesisAddress("eu-west-1", "http://localhost:1", AwsLogin("an-access-key", "a-secret-key", "a-token"))
     text = f"{address!r} {address} {address.place} {kinesis_client(address)!r}"
     assert not [secret for secret in ("an-access-key", "a-secret-key", "a-token") if secret in text]
 
@@ -251,7 +252,7 @@ class Logins:
 
 
 OF_PROCESS = KinesisAddress("eu-west-1")
-BEFORE, AFTER = (KinesisAddress("eu-west-1", None, "id", secret, token) for secret, token in (("a", "b"), ("c", "d")))
+BEFORE, AFTER = (KinesisAddress("eu-west-1", None, AwsLogin("id", *kept)) for kept in (("a", "b"), ("c", "d")))
 EXPIRED = refusal("ExpiredTokenException", "DescribeStreamSummary")
 
 
@@ -305,7 +306,7 @@ def test_a_rotated_login_has_a_client_of_its_own_and_clients_are_bounded() -> No
     assert kinesis_client(BEFORE) is not kinesis_client(AFTER)
     first = kinesis_client(BEFORE)
     for number in range(100):
-        kinesis_client(KinesisAddress("eu-west-1", None, "id", f"secret {number}"))
+        kinesis_client(KinesisAddress("eu-west-1", None, AwsLogin("id", f"secret {number}")))
     assert kinesis_client(BEFORE) is not first
 
 
@@ -359,7 +360,7 @@ def test_a_stream_with_more_shards_than_any_has_is_refused_and_not_held_in_memor
 
 
 def test_an_endpoint_of_which_no_client_can_be_made_is_refused_without_a_login_in_the_sentence() -> None:
-    client = kinesis_client(KinesisAddress("eu-west-1", "not an address", "an-access-key", "a-secret-key"))
+    client = kinesis_client(KinesisAddress("eu-west-1", "not an address", AwsLogin("an-access-key", "a-secret-key")))
     with pytest.raises(SourceRefused, match=r"correct source\.kinesis\.region, endpoint") as told:
         client.describe(STREAM)
     assert "a-secret-key" not in str(told.value)

@@ -10,6 +10,7 @@ from exactlyonce.connectors.kinesis.connector import SOURCE
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.secrets import SECRETS_FOLDER
+from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.records import Place
 
 WHOLE = {"AWS_ACCESS_KEY_ID": "id \n", "AWS_SECRET_ACCESS_KEY": "secret\n", "AWS_SESSION_TOKEN": " "}
@@ -36,7 +37,7 @@ def test_the_operator_and_a_task_read_the_same_login_of_a_secret(mounted: Path) 
     write(mounted, WHOLE)
     for_operator = SOURCE.address(SPEC, WHOLE).reached
     assert PLACE.address() == for_operator
-    assert (for_operator.access_key, for_operator.secret_key, for_operator.session_token) == ("id", "secret", None)
+    assert for_operator.login == AwsLogin("id", "secret", None)
     assert PLACE.client() is SOURCE.address(SPEC, WHOLE).client()
 
 
@@ -56,13 +57,13 @@ def test_a_rotated_secret_is_seen_by_the_next_task_and_by_a_query_that_runs(moun
     write(mounted, WHOLE)
     before, lasting = PLACE.client(), PLACE.lasting_client()
     write(mounted, {"AWS_SECRET_ACCESS_KEY": "rotated"})
-    assert PLACE.client().address.secret_key == "rotated"
-    assert before.address.secret_key == "secret"
+    assert PLACE.client().address.login == AwsLogin("id", "rotated")
+    assert before.address.login == AwsLogin("id", "secret")
     credentials = lasting._connect()._request_signer._credentials
     assert credentials.secret_key == "rotated"
 
 
 def test_without_a_secret_the_login_is_that_of_the_process(mounted: Path) -> None:
     place = Place("orders", "orders", "eu-west-1", None, None)
-    assert not place.address().has_login
+    assert place.address().login is None
     assert place.client()._connect()._request_signer._credentials.access_key == "that of the process"

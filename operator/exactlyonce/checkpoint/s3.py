@@ -17,6 +17,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 
+from exactlyonce.aws_answers import code_of
 from exactlyonce.checkpoint.s3_answers import (
     CONDITION_FAILED,
     CONFLICTING,
@@ -24,7 +25,6 @@ from exactlyonce.checkpoint.s3_answers import (
     NOT_ALLOWED,
     UNKNOWN_CONDITION,
     WRONG_LOGIN,
-    code_of,
     silence_of,
     told_of,
 )

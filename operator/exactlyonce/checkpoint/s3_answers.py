@@ -5,6 +5,7 @@ from __future__ import annotations
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
 
+from exactlyonce.aws_answers import code_of, message_of
 from exactlyonce.bounded_text import one_line
 
 MISSING = {"NoSuchKey", "404", "NotFound"}
@@ -14,13 +15,12 @@ NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
 _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 UNKNOWN_CONDITION = {"NotImplemented", "501"}
-_MOST_OF_CODE = 80
 
 
 def told_of(problem: ClientError, bucket: str) -> str:
     """Return what a service's refusal means for a person."""
     code = code_of(problem)
-    said = one_line(problem.response.get("Error", {}).get("Message") or "")
+    said = message_of(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
         return (
             f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
@@ -52,8 +52,3 @@ def silence_of(problem: Exception) -> str:
             return "what answers is no S3 service"
         case _:
             return one_line(str(problem))
-
-
-def code_of(problem: ClientError) -> str:
-    """Return the code of a service's answer."""
-    return one_line(problem.response.get("Error", {}).get("Code") or "?", _MOST_OF_CODE)

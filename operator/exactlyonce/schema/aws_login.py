@@ -18,6 +18,11 @@ class AwsLogin:
     secret_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
 
+    def as_secret(self) -> dict[str, str]:
+        """Return it as a secret holds it, for `login_in`."""
+        token = {} if self.session_token is None else {SESSION_TOKEN: self.session_token}
+        return {ACCESS_KEY: self.access_key, SECRET_KEY: self.secret_key, **token}
+
 
 def login_in(secret: Mapping[str, str], where: str) -> AwsLogin | None:
     """Return the login that a secret holds, or None; `where` says in an error what names the secret.

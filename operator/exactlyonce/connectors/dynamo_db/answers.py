@@ -19,21 +19,14 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from exactlyonce.bounded_text import one_line
+from exactlyonce.aws_answers import NOT_ALLOWED, THROTTLES, WRONG_LOGIN, message_of
 from exactlyonce.errors import ExactlyOnceError, StoreForbidden, StoreUnreachable
 
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _TRANSACTION_CANCELLED = "TransactionCanceledException"
-_NOT_NOW = {
-    "LimitExceededException",
+_NOT_NOW = THROTTLES | {
     "ProvisionedThroughputExceeded",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "SlowDown",
-    "Throttling",
     "ThrottlingError",
-    "ThrottlingException",
-    "TooManyRequestsException",
     "TransactionConflict",
     "TransactionConflictException",
 }
@@ -41,21 +34,6 @@ _NOT_NOW = {
 
 _UNKNOWN = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "TransactionInProgressException"}
 _UNKNOWN_STATUS = {500, 502, 503, 504}
-_NOT_ALLOWED = {"AccessDenied", "AccessDeniedException", "NotAuthorized", "UnauthorizedOperation"}
-_WRONG_LOGIN = {
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "IncompleteSignatureException",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "InvalidToken",
-    "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-}
 _FINAL = (NoCredentialsError, PartialCredentialsError, ParamValidationError, ResponseParserError)
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,79}")
 _ACTION = re.compile(r"not authorized to perform: (dynamodb:[A-Za-z]{3,40})")
@@ -146,17 +124,17 @@ def code_of(problem: ClientError) -> str:
 
 
 def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
-    code, said = code_of(problem), _said(problem)
+    code, said = code_of(problem), message_of(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
         return LoginRefused(
             f"the service account's web identity is not accepted for {asked.what} ({said or code}); correct the role that its "
             "annotation names, or whom that role trusts."
         )
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         named = _ACTION.search(str(problem.response.get("Error", {}).get("Message", "")))
         action = named[1] if named else asked.action
         return StoreForbidden(f"the login may not call {action} on {asked.what}; grant it that action.")
-    if code in _WRONG_LOGIN:
+    if code in WRONG_LOGIN:
         return LoginRefused(
             f"{asked.place} does not accept the login for table {asked.table} ({code}); correct the secret that "
             "spec.ledger.dynamoDb.secretRef names, or region."
@@ -175,7 +153,9 @@ def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
         )
     if code == "?":
         return not_dynamo_db(asked)
-    return StoreUnreachable(f"{asked.place} answered {code} to {asked.action} on table {asked.table} ({said}).")
+    return StoreUnreachable(
+        f"{asked.place} answered {code} to {asked.action} on table {asked.table} ({said or 'no more is said'})."
+    )
 
 
 def _silence_of(problem: Exception) -> str:
@@ -189,10 +169,6 @@ def _silence_of(problem: Exception) -> str:
             return "what answers is not DynamoDB; correct spec.ledger.dynamoDb.endpoint"
         case _:
             return f"the request failed ({type(problem).__name__})"
-
-
-def _said(problem: ClientError) -> str:
-    return one_line(str(problem.response.get("Error", {}).get("Message") or "")) or "no more is said"
 
 
 def _codes_of(problem: ClientError) -> set[str]:

@@ -10,14 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-import botocore.config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from exactlyonce.aws_clients import AnswerTooLarge, bound_answers, new_client
+from exactlyonce.aws_clients import AnswerLimits, AnswerTooLarge, ClientsByAddress, json_client
 from exactlyonce.connectors.dynamo_db.answers import (
     Asked,
     ConditionFailed,
@@ -32,14 +30,11 @@ from exactlyonce.connectors.dynamo_db.answers import (
 from exactlyonce.errors import StoreForbidden
 from exactlyonce.schema.aws_login import AwsLogin
 
-_CONNECT_SECONDS, _READ_SECONDS = 3.0, 5.0
 _CALL_SECONDS = 15.0
 """After so long a request is not sent again. The object log sends a create four times, and a pass has a limit of its own."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
-_MOST_CLIENTS = 64
-
-_MOST_ANSWER_BYTES = 4 * 1024 * 1024
+_LIMITS = AnswerLimits(3.0, 5.0, 5.0, 4 * 1024 * 1024)
 """A page has 1 MB of items, a third more as base64, and their names."""
 
 
@@ -131,33 +126,21 @@ class DynamoDbClient:
             return self._api
 
 
-@lru_cache(maxsize=_MOST_CLIENTS)
 def dynamo_db_client(address: DynamoDbAddress) -> DynamoDbClient:
-    """Return the client of this process for an address."""
-    return DynamoDbClient(address, lambda: _connect(address))
-
-
-# Connections are not shared with a process that was forked; it makes clients of its own.
-os.register_at_fork(after_in_child=dynamo_db_client.cache_clear)
+    """Return the client of this process for an address; a rotated login is another address."""
+    client: DynamoDbClient = _CLIENTS.get(address)
+    return client
 
 
 def _connect(address: DynamoDbAddress) -> Any:
-    login = address.login
-    client = new_client(
-        "dynamodb",
-        has_login=login is not None,
-        region_name=address.region,
-        endpoint_url=address.endpoint,
-        aws_access_key_id=None if login is None else login.access_key,
-        aws_secret_access_key=None if login is None else login.secret_key,
-        aws_session_token=None if login is None else login.session_token,
-        config=botocore.config.Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": 1},  # it is sent again here, and counted
-        ),
-    )
-    return bound_answers(client, "dynamodb", _MOST_ANSWER_BYTES, _READ_SECONDS)
+    return json_client("dynamodb", address.region, address.endpoint, address.login, _LIMITS)
+
+
+_CLIENTS: ClientsByAddress[DynamoDbAddress] = ClientsByAddress(
+    lambda address: DynamoDbClient(address, lambda: _connect(address))
+)
+# Connections are not shared with a process that was forked; it makes clients of its own.
+os.register_at_fork(after_in_child=_CLIENTS.after_fork)
 
 
 def _method(name: str) -> str:

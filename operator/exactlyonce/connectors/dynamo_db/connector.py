@@ -17,7 +17,7 @@ from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.connector import Use
-from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, AwsLogin, login_in
+from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, AwsLogin, login_in
 from exactlyonce.schema.places import TablePlace
 
 Parameters = tuple[tuple[str, str], ...]
@@ -45,8 +45,7 @@ class DynamoDbLedgerAddress:
             _ENDPOINT: self.place.endpoint,
         }
         if self.login is not None:
-            keys = (self.login.access_key, self.login.secret_key, self.login.session_token)
-            named |= dict(zip((ACCESS_KEY, SECRET_KEY, SESSION_TOKEN), keys, strict=True))
+            named |= self.login.as_secret()
         return tuple(sorted((key, value) for key, value in named.items() if value))
 
     @property

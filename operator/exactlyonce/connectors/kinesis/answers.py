@@ -21,19 +21,11 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as NoConnection
 
+from exactlyonce.aws_answers import EXPIRED_LOGIN, NOT_ALLOWED, THROTTLES, WRONG_LOGIN, code_of, message_of
 from exactlyonce.bounded_text import one_line
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceRefused, SourceUnreachable
 
-_THROTTLES = {
-    "KMSThrottlingException",
-    "LimitExceededException",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-}
+_THROTTLES = THROTTLES | {"KMSThrottlingException"}
 _TRY_AGAIN = _THROTTLES | {
     "IDPCommunicationError",
     "InternalFailure",
@@ -42,7 +34,6 @@ _TRY_AGAIN = _THROTTLES | {
     "ServiceUnavailable",
 }
 _TRY_AGAIN_STATUS = {429, 500, 502, 503, 504}
-_NOT_ALLOWED = {"AccessDenied", "AccessDeniedException", "NotAuthorized", "UnauthorizedOperation"}
 _KMS = {
     "KMSAccessDeniedException",
     "KMSDisabledException",
@@ -50,20 +41,7 @@ _KMS = {
     "KMSNotFoundException",
     "KMSOptInRequired",
 }
-_EXPIRED_LOGIN = {"ExpiredToken", "ExpiredTokenException"}
-_WRONG_LOGIN = _EXPIRED_LOGIN | {
-    "IncompleteSignature",
-    "IncompleteSignatureException",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "InvalidToken",
-    "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-}
-_SETTINGS = _NOT_ALLOWED | _KMS | _WRONG_LOGIN
+_SETTINGS = NOT_ALLOWED | _KMS | WRONG_LOGIN
 """Codes that a person has to act upon, whatever the status of the answer is."""
 
 _SILENT = (NoConnection, HTTPClientError, IncompleteReadError, CredentialRetrievalError, MetadataRetrievalError)
@@ -182,7 +160,7 @@ def _is_untrusted(problem: Exception) -> bool:
 
 
 def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
-    code, said = code_of(problem), _said(problem)
+    code, said = code_of(problem), message_of(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
         return _error_of_identity(problem, asked)
     error = _refused(code, said, asked) or _not_now(code, asked)
@@ -196,7 +174,7 @@ def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
 
 
 def _error_of_identity(problem: ClientError, asked: Asked) -> ExactlyOnceError:
-    code, said = code_of(problem), _said(problem)
+    code, said = code_of(problem), message_of(problem)
     if may_be_tried_again(problem):
         return SourceUnreachable(
             f"AWS does not say now whether the service account's web identity is accepted for stream {asked.stream} of "
@@ -209,21 +187,21 @@ def _error_of_identity(problem: ClientError, asked: Asked) -> ExactlyOnceError:
 
 
 def _refused(code: str, said: str, asked: Asked) -> ExactlyOnceError | None:
-    if code in _KMS or (code in _NOT_ALLOWED and "kms:" in said):
+    if code in _KMS or (code in NOT_ALLOWED and "kms:" in said):
         return SourceRefused(
             f"Stream {asked.stream} of {asked.place} is encrypted with a key that may not be used ({code}: {said}); grant the "
             "login kms:Decrypt on that key, and make sure that the key is enabled."
         )
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         return SourceRefused(
             f"The login may not call {asked.action} on stream {asked.stream} of {asked.place}; allow that in its IAM policy."
         )
-    if code in _EXPIRED_LOGIN:
+    if code in EXPIRED_LOGIN:
         return LoginRefused(
             f"The login for stream {asked.stream} of {asked.place} has expired ({code}); put a new one into the secret that "
             "source.kinesis.secretRef names."
         )
-    if code in _WRONG_LOGIN:
+    if code in WRONG_LOGIN:
         return LoginRefused(
             f"{asked.place} does not accept the login for stream {asked.stream} ({code}); correct the secret that "
             "source.kinesis.secretRef names, or source.kinesis.region."
@@ -272,12 +250,3 @@ def _silence_of(problem: Exception) -> str:
             return "there is no answer in time"
         case _:
             return f"the call failed ({type(problem).__name__})"
-
-
-def _said(problem: ClientError) -> str:
-    return one_line(problem.response.get("Error", {}).get("Message") or "")
-
-
-def code_of(problem: ClientError) -> str:
-    """Return the code of Kinesis' answer."""
-    return one_line(problem.response.get("Error", {}).get("Code") or "?", _MOST_OF_CODE)

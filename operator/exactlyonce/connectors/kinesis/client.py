@@ -87,7 +87,7 @@ class KinesisClient:
         self.clock = clock or Clock()
         self.tips: dict[tuple[str, str], SeenTip] = {}
         self._connect = connect
-        self._is_renewable = not address.has_login if is_renewable is None else is_renewable
+        self._is_renewable = address.login is None if is_renewable is None else is_renewable
         self._api: Any = None
         self._guard = threading.Lock()
         self._pace = RateLimit(self.clock)

@@ -6,14 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import botocore.config
-
-from exactlyonce.aws_clients import ClientsByAddress, bound_answers, new_client
+from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 
-_CONNECT_SECONDS, _READ_SECONDS, _ANSWER_SECONDS = 5.0, 10.0, 30.0
-_MOST_ANSWER_BYTES = 32 * 1024 * 1024  # GetRecords answers with 10 MB of data at most, and as JSON with a third more
+_LIMITS = AnswerLimits(5.0, 10.0, 30.0, 32 * 1024 * 1024)
+"""GetRecords answers with 10 MB of data at most, and as JSON with a third more."""
 
 
 def kinesis_client(address: KinesisAddress) -> KinesisClient:
@@ -38,18 +36,4 @@ os.register_at_fork(after_in_child=_CLIENTS.after_fork)
 
 
 def _connect(address: KinesisAddress) -> Any:
-    client = new_client(
-        "kinesis",
-        has_login=address.has_login,
-        region_name=address.region,
-        endpoint_url=address.endpoint,
-        aws_access_key_id=address.access_key,
-        aws_secret_access_key=address.secret_key,
-        aws_session_token=address.session_token,
-        config=botocore.config.Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": 1},  # calls are made again here, within their time
-        ),
-    )
-    return bound_answers(client, "kinesis", _MOST_ANSWER_BYTES, _ANSWER_SECONDS)
+    return json_client("kinesis", address.region, address.endpoint, address.login, _LIMITS)

@@ -9,9 +9,10 @@ from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
-from exactlyonce.connectors.kinesis.login import ID, KEY, TOKEN, KinesisAddress, address_of
+from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import SourceSpec
+from exactlyonce.schema.aws_login import login_in
 
 
 def kinesis_address(spec: KinesisSource, secret: Mapping[str, str]) -> KinesisAddress:
@@ -36,15 +37,13 @@ class KinesisPlace:
 
         Streams of two accounts may have one name, so those that an ARN names are asked beside those of their own account.
         """
-        login = {
+        named = {
             "region": self.reached.region,
             "endpoint": self.reached.endpoint,
-            ID: self.reached.access_key,
-            KEY: self.reached.secret_key,
-            TOKEN: self.reached.session_token,
+            **(self.reached.login.as_secret() if self.reached.login is not None else {}),
             "account": self.spec.account,
         }
-        return tuple((name, value) for name, value in login.items() if value is not None)
+        return tuple((name, value) for name, value in named.items() if value is not None)
 
     @property
     def shown(self) -> str:
@@ -54,7 +53,7 @@ class KinesisPlace:
     @property
     def has_login(self) -> bool:
         """Whether the stream's secret holds the login."""
-        return self.reached.has_login
+        return self.reached.login is not None
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the service."""
@@ -80,10 +79,8 @@ class KinesisConnector:
     def fleet(self, key: tuple[tuple[str, str], ...]) -> KinesisFleet:
         """Return a service as the monitor asks it."""
         found = dict(key)
-        address = KinesisAddress(
-            found["region"], found.get("endpoint"), found.get(ID), found.get(KEY), found.get(TOKEN)
-        )
-        return KinesisFleet(kinesis_client(address))
+        login = login_in(found, "source.kinesis.secretRef")
+        return KinesisFleet(kinesis_client(KinesisAddress(found["region"], found.get("endpoint"), login)))
 
 
 SOURCE = KinesisConnector()

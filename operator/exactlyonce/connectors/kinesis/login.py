@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exactlyonce.errors import SecretMissing
+from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, AwsLogin, login_in
 
-ID, KEY, TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+_NAMED_AT = "source.kinesis.secretRef"
 
 
 @dataclass(frozen=True)
@@ -16,19 +17,12 @@ class KinesisAddress:
 
     region: str
     endpoint: str | None = None
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    login: AwsLogin | None = field(default=None, repr=False)
 
     @property
     def place(self) -> str:
         """Region and endpoint in words."""
         return f"Kinesis in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
-
-    @property
-    def has_login(self) -> bool:
-        """Whether it holds a login; else the one of the process is used."""
-        return self.access_key is not None
 
 
 def address_of(region: str, endpoint: str | None, secret_name: str | None, secret: Mapping[str, str]) -> KinesisAddress:
@@ -39,10 +33,9 @@ def address_of(region: str, endpoint: str | None, secret_name: str | None, secre
     """
     if secret_name is None:
         return KinesisAddress(region, endpoint)
-    login = {key: value.strip() for key, value in secret.items() if value.strip()}
-    lacking = " and ".join(key for key in (ID, KEY) if key not in login)
+    lacking = " and ".join(key for key in (ACCESS_KEY, SECRET_KEY) if not secret.get(key, "").strip())
     if lacking:
         raise SecretMissing(
-            f"The secret {secret_name} that source.kinesis.secretRef names has no {lacking}; give it both {ID} and {KEY}."
+            f"The secret {secret_name} that {_NAMED_AT} names has no {lacking}; give it both {ACCESS_KEY} and {SECRET_KEY}."
         )
-    return KinesisAddress(region, endpoint, login[ID], login[KEY], login.get(TOKEN))
+    return KinesisAddress(region, endpoint, login_in(secret, _NAMED_AT))
