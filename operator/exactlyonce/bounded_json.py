@@ -13,6 +13,9 @@ from typing import Any
 MOST_VALUES = 250_000
 """Brackets and commas of one text; that many positions of partitions, or ranges of a third as many. Some 60 MB at most."""
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading parsed JSON raises that is of another shape than the one that belongs there."""
+
 _FEW = 10_000
 """So few are not told from those inside of strings."""
 

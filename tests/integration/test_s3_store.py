@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Position
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, OutputStoreContract
 from tests.object_store_contract import ObjectStoreContract
+from tests.other_server import answering
 
 BUCKET = "lake"
 
@@ -194,23 +195,11 @@ def test_a_service_that_is_gone_is_unreachable_and_not_empty(tmp_path: Path) -> 
 
 def test_what_another_server_answers_is_shown_to_nobody() -> None:
     """Whoever may name an endpoint could read, from the operator's network, what is not meant for them."""
-
-    class Internal(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>internal-canary")
-
-        def log_message(self, *_: object) -> None:
-            """Stay silent."""
-
-    with HTTPServer(("127.0.0.1", 0), Internal) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        login = {"AWS_ACCESS_KEY_ID": "of-a-tenant", "AWS_SECRET_ACCESS_KEY": "of-a-tenant"}
-        store = open_at(f"http://127.0.0.1:{server.server_port}", login, "s3a://lake/x")
+    login = {"AWS_ACCESS_KEY_ID": "of-a-tenant", "AWS_SECRET_ACCESS_KEY": "of-a-tenant"}
+    with answering(b"<html>internal-canary") as endpoint:
+        store = open_at(endpoint, login, "s3a://lake/x")
         with pytest.raises(StoreUnreachable, match="could not be listed") as told:
             store.list("")
-        server.shutdown()
     assert "canary" not in str(told.value)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -14,9 +13,15 @@ from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutErro
 from exactlyonce.connectors.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
 from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
 from exactlyonce.connectors.dynamo_db.store import TableStore
+from exactlyonce.connectors.dynamo_db.table import TableUnfit, require_table
+from exactlyonce.connectors.object_log.documents import LogDamaged
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.schema.places import TablePlace
+from tests.other_server import answering
+
+DYNAMO_DB = (("x-amzn-RequestId", "1"),)
+"""The header by which an answer is told to be DynamoDB's."""
 
 
 class Api:
@@ -164,7 +169,7 @@ def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one
         assert len(made) == times
 
 
-def test_an_answer_that_is_larger_than_any_of_dynamodbs_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_larger_than_any_of_dynamodbs_is_not_read() -> None:
     """Whoever names an endpoint could otherwise end the operator of everybody."""
     sent = 0
 
@@ -184,38 +189,71 @@ def test_an_answer_that_is_larger_than_any_of_dynamodbs_is_not_read(monkeypatch:
 
     with HTTPServer(("127.0.0.1", 0), Endless) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        endpoint = f"http://127.0.0.1:{server.server_port}"
-        client = dynamo_db_client(DynamoDbAddress("eu-central-1", endpoint, AwsLogin("of-a-tenant", "of-a-tenant")))
         with pytest.raises(StoreUnreachable, match="is not DynamoDB"):
-            TableStore(client, TablePlace("eu-central-1", "ledgers", "shop/orders", endpoint)).read("log.json")
+            store_at(f"http://127.0.0.1:{server.server_port}").read("log.json")
         server.shutdown()
     assert sent < 1 << 30
 
 
-@pytest.fixture(params=[200, 404, 500], ids=lambda status: f"status {status}")
-def another_server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server of the operator's network that a tenant named."""
-
-    class Internal(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(request.param)
-            self.end_headers()
-            self.wfile.write(b"<html>internal-canary")
-
-        def log_message(self, *_: object) -> None:
-            """Stay silent."""
-
-    with HTTPServer(("127.0.0.1", 0), Internal) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+def store_at(endpoint: str) -> TableStore:
+    address = DynamoDbAddress("eu-central-1", endpoint, AwsLogin("of-a-tenant", "of-a-tenant"))
+    return TableStore(dynamo_db_client(address), TablePlace("eu-central-1", "ledgers", "shop/orders", endpoint))
 
 
-def test_what_another_server_answers_is_shown_to_nobody(another_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_what_another_server_answers_is_shown_to_nobody(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exactlyonce.connectors.dynamo_db.client._CALL_SECONDS", 0.0)
-    address = DynamoDbAddress("eu-central-1", another_server, AwsLogin("of-a-tenant", "of-a-tenant"))
-    store = TableStore(dynamo_db_client(address), TablePlace("eu-central-1", "ledgers", "shop/orders", another_server))
-    with pytest.raises(StoreUnreachable) as told:
-        store.read("log.json")
+    with answering(b"<html>internal-canary", status) as endpoint, pytest.raises(StoreUnreachable) as told:
+        store_at(endpoint).read("log.json")
     assert "canary" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "content"),
+    [
+        (200, b'["canary"]'),
+        (200, b"\xff"),
+        (200, b"[" * 9000),
+        (200, b'{"Item": 5}'),
+        (200, b'{"Item": {"name": {"S": "log.json"}, "content": {"B": "canary1"}}}'),
+        (400, b'["canary"]'),
+        (400, b'{"__type": 5}'),
+        (400, b'{"__type": "x#TransactionCanceledException", "CancellationReasons": 5}'),
+    ],
+)
+def test_json_of_another_shape_than_an_answer_of_dynamodbs_is_told_to_be_another_servers(
+    status: int, content: bytes
+) -> None:
+    with (
+        answering(content, status, DYNAMO_DB) as endpoint,
+        pytest.raises(StoreUnreachable, match=r"is not DynamoDB; correct spec\.ledger\.dynamoDb\.endpoint") as told,
+    ):
+        store_at(endpoint).read("log.json")
+    assert "canary" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b'{"content": {"B": "AA=="}}',
+        b'{"name": {"S": 5}}',
+        b'{"name": {"S": "log/1"}, "upload": {"S": 5}}',
+        b'{"name": {"S": "log/1"}, "size": {"N": 1e999}}',
+    ],
+)
+def test_an_item_of_other_types_than_are_written_is_told_to_be_damaged(item: bytes) -> None:
+    told = "An item at dynamodb://eu-central-1/ledgers/shop/orders is not what"
+    with answering(b'{"Item": %s}' % item, headers=DYNAMO_DB) as endpoint, pytest.raises(LogDamaged, match=told):
+        store_at(endpoint).read("log/1")
+    with answering(b'{"Items": [%s]}' % item, headers=DYNAMO_DB) as endpoint, pytest.raises(LogDamaged, match=told):
+        store_at(endpoint).list("log")
+
+
+def test_a_description_without_the_keys_of_a_ledger_is_of_no_table_that_fits() -> None:
+    for keys in (b"[null]", b'[{"AttributeName": 5}]', b"[]"):
+        told = b'"TableStatus": "ACTIVE", "AttributeDefinitions": [null], "KeySchema": ' + keys
+        content = b'{"Table": {' + told + b"}}"
+        with answering(content, headers=DYNAMO_DB) as endpoint:
+            store = store_at(endpoint)
+            with pytest.raises(TableUnfit, match="a ledger needs the partition key log and the sort key name"):
+                require_table(store._items.client, store._items.place)

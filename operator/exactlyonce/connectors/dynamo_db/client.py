@@ -15,7 +15,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from exactlyonce.aws_clients import AnswerLimits, AnswerTooLarge, ClientsByAddress, json_client
+from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
+from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.connectors.dynamo_db.answers import (
     Asked,
     ConditionFailed,
@@ -91,8 +92,9 @@ class DynamoDbClient:
         tries = 0
         while True:
             tries += 1
+            send = getattr(self._connected(asked), _method(name))
             try:
-                answer: Mapping[str, Any] = getattr(self._connected(asked), _method(name))(**arguments)
+                answer: Mapping[str, Any] = send(**arguments)
             except (ClientError, BotoCoreError, ResponseParserError) as problem:
                 failed = failed_conditions(problem)
                 if failed:
@@ -106,7 +108,7 @@ class DynamoDbClient:
                     raise error from problem
                 self.repeated[code_of(problem) if isinstance(problem, ClientError) else type(problem).__name__] += 1
                 self.clock.sleep(pause)
-            except AnswerTooLarge as problem:
+            except MALFORMED as problem:  # of botocore, which believes an answer, and AnswerTooLarge
                 raise not_dynamo_db(asked) from problem
             else:
                 if not answer.get("ResponseMetadata", {}).get("RequestId"):

@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.checkpoint.store import require_few
 from exactlyonce.connectors.dynamo_db.client import DynamoDbClient
 from exactlyonce.connectors.object_log.documents import LogDamaged
+from exactlyonce.connectors.object_log.values import optional, text
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import TablePlace
 
@@ -141,27 +143,31 @@ class LogItems:
         numbers = {SIZE: item.size, STARTED: item.started}
         found |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
         texts = {UPLOAD: item.upload, OBJECT: item.object_name}
-        return found | {name: {"S": text} for name, text in texts.items() if text is not None}
+        return found | {name: {"S": value} for name, value in texts.items() if value is not None}
 
     def _item(self, told: Mapping[str, Any]) -> Item:
         """Read an item; whoever may write to the table may have written anything."""
         try:
             return Item(
-                told[NAME]["S"],
-                _number(told.get(SIZE)),
+                _text(told[NAME]),
+                optional(_number, told.get(SIZE)),
                 told[CONTENT]["B"] if CONTENT in told else None,
-                told[UPLOAD]["S"] if UPLOAD in told else None,
-                told[OBJECT]["S"] if OBJECT in told else None,
-                _number(told.get(STARTED)),
+                optional(_text, told.get(UPLOAD)),
+                optional(_text, told.get(OBJECT)),
+                optional(_number, told.get(STARTED)),
             )
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except MALFORMED:
             raise LogDamaged(
                 f"An item at {self.place.location} is not what this program writes there; restore it from a backup."
             ) from None
 
 
-def _number(told: Mapping[str, Any] | None) -> int | None:
-    return None if told is None else int(told["N"])
+def _text(told: Any) -> str:
+    return text(told["S"])
+
+
+def _number(told: Any) -> int:
+    return int(told["N"])
 
 
 def _name_is_free() -> dict[str, Any]:

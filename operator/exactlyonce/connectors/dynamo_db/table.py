@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.dynamo_db.answers import TableBusy, TableMissing
 from exactlyonce.connectors.dynamo_db.client import DynamoDbClient
 from exactlyonce.connectors.dynamo_db.items import LOG, NAME
@@ -107,8 +108,8 @@ def _is_ready(found: Mapping[str, Any], place: TablePlace, where: str) -> bool:
 
 
 def _items(found: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return list(found.get(name) or [])
+    return [it or {} for it in found.get(name) or ()]
 
 
 def _text(value: object) -> str:
-    return str(value or "unknown")[:_MOST_SHOWN]
+    return one_line(value or "unknown", _MOST_SHOWN)

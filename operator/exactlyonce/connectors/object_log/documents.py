@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from exactlyonce.bounded_json import parse_json
+from exactlyonce.bounded_json import MALFORMED, parse_json
 from exactlyonce.connectors.object_log.rows import changes_from_json, changes_to_json
 from exactlyonce.connectors.object_log.state import Changes, LedgerState
 from exactlyonce.connectors.object_log.values import count, fields, items, text, whole_number
@@ -27,9 +27,6 @@ MOST_VALUES = 1_000_000
 """Of one object: rows of batches with 300,000 ranges. Parsed, they need 140 MB at most, and are let go once they are rows."""
 
 _LOG_ID = re.compile(r"[0-9a-f]{32}")
-
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a document raises that is not what its kind says."""
 
 _MOST_SHOWN = 120
 """So many characters of a problem are shown: it may quote what somebody wrote there."""
@@ -167,7 +164,7 @@ def _named(where: str) -> Iterator[None]:
     """Refuse a document that is not what its kind says, whatever that raises, by the name of the object that holds it."""
     try:
         yield
-    except _MALFORMED as problem:
+    except MALFORMED as problem:
         told = " ".join(str(problem).split())[:_MOST_SHOWN]
         raise LogDamaged(
             f"{where} is no object of a ledger that this release can read ({type(problem).__name__}: {told}); restore it from "
