@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from threading import Lock
-from weakref import WeakValueDictionary
+from collections.abc import Mapping
 
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
-from exactlyonce.connectors.object_log.log import ObjectLog
+from exactlyonce.connectors.object_log.open_logs import LogAddress, OpenLogs, Parameters
 from exactlyonce.connectors.object_log.spec import ObjectLogLedger as LedgerInAFolder
 from exactlyonce.ledger.connector import Use
 from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, bucket_of
 
-Parameters = tuple[tuple[str, str], ...]
 _LOCATION, _ENDPOINT, _REGION, _PATH_STYLE = "location", "endpoint", "region", "pathStyle"
 
 
-@dataclass(frozen=True)
-class ObjectLogAddress:
-    """The folder of a log, and the login.
-
-    `server` holds both: a log is asked alone, since no request to a store is about two of them.
-    """
-
-    server: Parameters = field(repr=False)
-    shown: str
-
-    @property
-    def key(self) -> Hashable:
-        """The folder and the login."""
-        return self.server
-
-    @property
-    def space(self) -> str:
-        """The folder."""
-        return self.shown
+class ObjectLogAddress(LogAddress):
+    """The folder of a log, and the login."""
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the bucket: all of its folders fail together."""
-        return f"Ledgers at {server_name(self.server)} of namespace {namespace}"
+        return f"Ledgers at {_server_name(self.server)} of namespace {namespace}"
 
     def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> ObjectLogLedger:
         """Return the ledger. Each request has the same limit for every use, and none waits for another transaction."""
-        return ObjectLogLedger(log_at(self.server))
+        return ObjectLogLedger(_LOGS.at(self.server))
 
 
 class ObjectLogConnector:
@@ -65,28 +44,15 @@ class ObjectLogConnector:
             named |= {_ENDPOINT: spec.endpoint or "", _REGION: spec.region or "", _PATH_STYLE: str(spec.path_style)}
             named |= {key: secret[key].strip() for key in S3_SECRET_KEYS if secret.get(key, "").strip()}
         server = tuple(sorted((key, value) for key, value in named.items() if value))
-        store_of(server)
+        _store_of(server)
         return ObjectLogAddress(server, location)
 
     def fleet(self, server: Parameters, shown: str) -> ObjectLogFleet:
         """Return one log as the monitor asks it."""
-        return ObjectLogFleet(log_at(server), store_of(server), server_name(server))
+        return ObjectLogFleet(_LOGS.at(server), _store_of(server), _server_name(server))
 
 
-_LOGS: WeakValueDictionary[Parameters, ObjectLog] = WeakValueDictionary()
-_GUARD = Lock()
-
-
-def log_at(server: Parameters) -> ObjectLog:
-    """Return the log in a folder: the one that this process has open there, so that each entry is read and kept once."""
-    with _GUARD:
-        found = _LOGS.get(server)
-        if found is None:
-            found = _LOGS[server] = ObjectLog(store_of(server))
-        return found
-
-
-def store_of(server: Parameters) -> ObjectStore:
+def _store_of(server: Parameters) -> ObjectStore:
     """Return the store whose location is the log's folder; nothing is connected to yet.
 
     Raises:
@@ -103,7 +69,7 @@ def store_of(server: Parameters) -> ObjectStore:
     return open_folder(log.folder, login, MOST_BYTES)
 
 
-def server_name(server: Parameters) -> str:
+def _server_name(server: Parameters) -> str:
     """Return what fails together: a bucket of a service, or this machine's disk."""
     named = dict(server)
     location = named[_LOCATION]
@@ -112,4 +78,5 @@ def server_name(server: Parameters) -> str:
     return f"{named.get(_ENDPOINT, 'Amazon S3')} bucket {bucket_of(location)}"
 
 
+_LOGS = OpenLogs(_store_of)
 LEDGER = ObjectLogConnector()
