@@ -7,7 +7,6 @@ import random
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,6 @@ from exactlyonce.connectors.dynamo_db.answers import (
     Asked,
     ConditionFailed,
     LoginRefused,
-    code_of,
     error_of,
     failed_conditions,
     had_no_effect,
@@ -67,13 +65,12 @@ class DynamoDbClient:
     """DynamoDB at one address, for one process; threads may share it.
 
     `connect` makes boto3's client. It is called again after the login of the process was refused, since boto3 keeps what it
-    found, or that it found none. `repeated` counts the requests that were sent again, by what the answer was.
+    found, or that it found none.
     """
 
     def __init__(self, address: DynamoDbAddress, connect: Callable[[], Any], clock: Clock | None = None) -> None:
         self.address = address
         self.clock = clock or Clock()
-        self.repeated: Counter[str] = Counter()
         self._connect = connect
         self._api: Any = None
         self._guard = threading.Lock()
@@ -106,7 +103,6 @@ class DynamoDbClient:
                 again = may_be_sent_again(problem) if is_idempotent else had_no_effect(problem)
                 if not again or self.clock.elapsed_seconds() + pause > give_up_at:
                     raise error from problem
-                self.repeated[code_of(problem) if isinstance(problem, ClientError) else type(problem).__name__] += 1
                 self.clock.sleep(pause)
             except MALFORMED as problem:  # of botocore, which believes an answer, and AnswerTooLarge
                 raise not_dynamo_db(asked) from problem
