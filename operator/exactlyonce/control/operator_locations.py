@@ -45,7 +45,7 @@ ServiceAddress = Annotated[
 
 
 class Allowance(Model):
-    """Some namespaces, and the folders in which their streams may have checkpoints that the operator itself reaches."""
+    """Some namespaces, and the folders and tables in which their streams may have what the operator itself reaches."""
 
     namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="Namespaces by name or pattern.")
     prefixes: tuple[Prefix, ...] = Field(
@@ -77,13 +77,15 @@ class Place:
     @classmethod
     def of(cls, named: NamedPlace) -> Place | None:
         """Return the place that a stream names; None where that is not in the canonical form."""
+        written, form = (S3_PREFIX, BUCKET) if isinstance(named, S3Place) else (TABLE_PREFIX, _TABLE)
         scheme, store, folders = _split(named.location)
-        is_store = re.fullmatch(_TABLE, "/".join(store), re.ASCII) is not None
-        if isinstance(named, S3Place):
-            is_store = re.fullmatch(BUCKET, "/".join(store), re.ASCII) is not None
-        canonical = is_store and bool(folders) and all(_is_canonical(folder) for folder in folders)
-        as_written = named.location.startswith(scheme)
-        return cls(_canonical_endpoint(named.endpoint), scheme, store, folders) if canonical and as_written else None
+        canonical = (
+            named.location.startswith(written)
+            and re.fullmatch(form, "/".join(store), re.ASCII) is not None
+            and bool(folders)
+            and all(_is_canonical(folder) for folder in folders)
+        )
+        return cls(_canonical_endpoint(named.endpoint), scheme, store, folders) if canonical else None
 
     def is_in(self, prefix: str, namespace: str) -> bool:
         """Return whether the place is the folder of a prefix or one below it, compared folder by folder."""
@@ -95,7 +97,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class OperatorLocations:
-    """All that is allowed. `region` and `pathStyle` have no say: a bucket's name is the same in all regions of a service."""
+    """All that is allowed.
+
+    `pathStyle` and a bucket's region have no say: a bucket's name is the same in all regions of a service. A table's region
+    does: it is a part of what is compared.
+    """
 
     allowances: tuple[Allowance, ...] = ()
 
