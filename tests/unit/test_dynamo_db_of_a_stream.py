@@ -63,8 +63,12 @@ def test_half_a_login_is_refused_and_so_is_a_secret_without_one() -> None:
         SecretMissing, match=r"secret ledgers that spec\.ledger\.dynamoDb\.secretRef names holds no login"
     ):
         ledger_address(stream_with(secretRef={"name": "ledgers"}).spec, lambda reference: {"ca.crt": "PEM"})
-    with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone, which is half a login"):
-        ledger_address(stream_with().spec, lambda reference: {"AWS_ACCESS_KEY_ID": "me"})
+    half = {"AWS_ACCESS_KEY_ID": "me"}
+    told = r"that spec\.ledger\.dynamoDb\.secretRef names holds AWS_ACCESS_KEY_ID alone, which is half a login"
+    with pytest.raises(SecretMissing, match=told):
+        ledger_address(stream_with().spec, lambda reference: half)
+    with pytest.raises(SecretMissing, match=told):
+        require_ledger_in_reach(ledger_of(stream_with().spec), "shop", half, ALLOWED)
 
 
 def test_the_operators_own_login_is_for_the_parts_of_a_table_that_an_administrator_allowed() -> None:

@@ -100,5 +100,8 @@ def is_in_reach(place: Place, namespace: str, secret: Mapping[str, str], allowed
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    named = names_login(place, secret) if isinstance(place, S3Place) else login_in(secret, "spec.ledger") is not None
+    if isinstance(place, S3Place):
+        named = names_login(place, secret)
+    else:
+        named = login_in(secret, "spec.ledger.dynamoDb.secretRef") is not None
     return named or allowed.allow(namespace, place)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from exactlyonce.errors import SecretMissing
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+LOGIN_KEYS = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
+"""The keys read from a secret."""
 
 
 @dataclass(frozen=True, slots=True)

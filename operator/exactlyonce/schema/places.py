@@ -7,10 +7,11 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
+from exactlyonce.schema.aws_login import LOGIN_KEYS
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Flag, Model, SecretRef
 
-S3_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ca.crt")
+S3_SECRET_KEYS = (*LOGIN_KEYS, "ca.crt")
 """The keys read from the secret of a place on S3: a login, and the CA of its endpoint as PEM."""
 
 S3_PREFIX = "s3a://"

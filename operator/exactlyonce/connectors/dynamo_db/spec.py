@@ -6,12 +6,10 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
+from exactlyonce.schema.aws_login import LOGIN_KEYS
 from exactlyonce.schema.constraints import matches
 from exactlyonce.schema.model import Model, SecretRef
 from exactlyonce.schema.places import Endpoint, Region, TablePlace
-
-DYNAMO_DB_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""The keys read from the secret of a ledger in DynamoDB."""
 
 TableName = Annotated[
     str,
@@ -49,7 +47,7 @@ class DynamoDbLedger(Model):
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
     secret_ref: SecretRef | None = Field(
         None,
-        description=f"The login; the keys read are {', '.join(DYNAMO_DB_SECRET_KEYS)}. Without it, drivers use the login of "
+        description=f"The login; the keys read are {', '.join(LOGIN_KEYS)}. Without it, drivers use the login of "
         "their process, such as a web identity. The operator reads the ledger too, so without it an administrator has to allow "
         "the operator to use its own login there.",
     )
