@@ -11,7 +11,6 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import require_table
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
@@ -19,21 +18,17 @@ from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import NewStream
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.schema.aws_login import AwsLogin
-from exactlyonce.schema.places import TablePlace
 from testbed.dynamo_db import DynamoDb
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.conftest import QUICK, address_of
+from tests.dynamo_db_stores import client_of, place_on
 from tests.ledger_kinds import LEDGERS
 from tests.ledgers import new_stream
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 BUCKET = "lake"
 """The bucket of the shared S3 service: each test has folders of its own there."""
-
-TABLE = "ledgers"
-"""The table of the shared DynamoDB service: each test has a value of the partition key of its own there."""
 
 
 @pytest.fixture(params=LEDGERS)
@@ -78,8 +73,7 @@ def s3(servers: Path) -> Iterator[S3]:
 def dynamo_db(servers: Path) -> Iterator[DynamoDb]:
     """A DynamoDB service with a table, for tests that do not stop it."""
     with DynamoDb(servers / "dynamo_db") as service:
-        address = DynamoDbAddress(service.region, service.endpoint, AwsLogin(service.access_key, service.secret_key))
-        require_table(dynamo_db_client(address), TablePlace(service.region, TABLE, "any", service.endpoint))
+        require_table(client_of(service), place_on(service, "any"))
         yield service
 
 
@@ -89,10 +83,8 @@ def object_store(request: pytest.FixtureRequest, name: str, folder: Path) -> Obj
         return LocalLogStore(str(folder / "checkpoints"))
     if request.param.endswith("DynamoDB"):
         served: DynamoDb = request.getfixturevalue("dynamo_db")
-        address = DynamoDbAddress(served.region, served.endpoint, AwsLogin(served.access_key, served.secret_key))
         # So small that snapshots of the tests have parts.
-        place = TablePlace(served.region, TABLE, name, served.endpoint)
-        return TableStore(dynamo_db_client(address), place, part_bytes=3000)
+        return TableStore(client_of(served), place_on(served, name), part_bytes=3000)
     s3: S3 = request.getfixturevalue("s3")
     service = S3Service.of(s3.endpoint, None, path_style=True, secret=s3.secret())
     return S3LogStore(f"s3a://{BUCKET}/{name}", service)

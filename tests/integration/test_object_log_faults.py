@@ -17,7 +17,7 @@ import pytest
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, _connect
+from exactlyonce.connectors.dynamo_db.client import Clock
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import CREATE_TRIES, ObjectLog
@@ -25,13 +25,12 @@ from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.schema.aws_login import AwsLogin
-from exactlyonce.schema.places import TablePlace
 from exactlyonce_spark.landing import LANDING_TRIES
 from testbed.dynamo_db import DynamoDb
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
-from tests.integration.conftest import BUCKET, TABLE
+from tests.dynamo_db_stores import TABLE, client_of, place_on
+from tests.integration.conftest import BUCKET
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import go_on, land, records, visible
 
@@ -73,10 +72,8 @@ class InDynamoDb:
     def store(self, endpoint: str, name: str, part_bytes: int) -> ObjectStore:
         now = itertools.count(0.0, 0.05)  # seconds: of each look at the clock
         clock = Clock(elapsed_seconds=lambda: next(now), sleep=lambda seconds: None)
-        login = AwsLogin(self.server.access_key, self.server.secret_key)
-        address = DynamoDbAddress(self.server.region, endpoint, login)
-        place = TablePlace(self.server.region, TABLE, name, endpoint)
-        return TableStore(DynamoDbClient(address, partial(_connect, address), clock), place, part_bytes=part_bytes)
+        client = client_of(self.server, clock=clock, endpoint=endpoint)
+        return TableStore(client, place_on(self.server, name), part_bytes=part_bytes)
 
     @staticmethod
     def is_create(request: Request) -> bool:
