@@ -1,7 +1,8 @@
 """`exactlyonce offsets NAME`: where a stream of a cluster stands, by its ledger and its source.
 
-Both are asked from here, with the logins of the stream's own secrets as far as the person's kubeconfig may read them. The
-checkpoint is not read: the operator's and the drivers' identities may, and this command has neither.
+Both are asked from here, with the logins of the stream's own secrets as far as the person's kubeconfig may read them; a ledger
+without one on S3 or in DynamoDB with the person's own AWS credentials. The checkpoint is not read: the operator's and the
+drivers' identities may, and this command has neither.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def cluster_offsets(look: ClusterReader, namespace: str, name: str) -> Rows:
 
 
 def cluster_ledger(look: ClusterReader, stream: Stream) -> OpenLedger:
-    """Return the ledger of a stream of a cluster, opened with the login in the stream's secret.
+    """Return the ledger of a stream of a cluster, opened with the login in the stream's secret, or with the person's own.
 
     Raises:
         ExactlyOnceError: if the secret cannot be read.
