@@ -34,7 +34,7 @@ from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMiss
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
-from exactlyonce.errors import SecretMissing, StoreUnreachable
+from exactlyonce.errors import SecretMissing, StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, OutputStoreContract
@@ -287,6 +287,43 @@ def test_a_login_that_may_not_write_is_told_what_it_lacks(guarded: tuple[S3, dic
     assert store.read("stream.json") == b"one"
     with pytest.raises(StoreUnreachable, match=r"access is denied .* the login needs .* s3:PutObject"):
         store.create("new", b"")
+
+
+def test_a_login_that_may_not_write_is_told_so_of_a_whole_file_too(
+    guarded: tuple[S3, dict[str, dict[str, str]]], tmp_path: Path
+) -> None:
+    s3, logins = guarded
+    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
+    (tmp_path / "file").write_bytes(b"merged")
+    with pytest.raises(StoreForbidden, match=r"orders/new could not be written: access is denied .* s3:PutObject"):
+        store.put(tmp_path / "file", "new")
+
+
+def test_a_file_whose_answers_all_break_off_is_unreachable() -> None:
+    class Breaking(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("ETag", '"0"')
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(b"a part")
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Breaking) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        store = open_at(f"http://127.0.0.1:{server.server_port}", login, "s3a://lake/x")
+        with (
+            pytest.raises(StoreUnreachable, match=r"s3a://lake/x/large could not be read: .* to be reached"),
+            store.fetched("large"),
+        ):
+            pass
+        server.shutdown()
 
 
 def test_a_login_with_the_rights_that_are_told_can_do_all_that_is_needed(

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from boto3.exceptions import RetriesExceededError
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
 from botocore.parsers import ResponseParserError
@@ -190,13 +191,18 @@ class S3LogStore:
                 try:
                     self._client.download_file(self._bucket, self._prefix + path, str(file), Config=_ONE_BY_ONE)
                 except ClientError as problem:
-                    raise (FileMissing(path) if code_of(problem) in MISSING else problem) from None
+                    if code_of(problem) in MISSING:
+                        raise FileMissing(path) from None
+                    raise
+                except RetriesExceededError as problem:
+                    raise problem.last_exception from None
             yield file
 
     def put(self, source: Path, path: str) -> None:
         """Write an object from a file of this machine; a large one in parts, which appear at once."""
-        with self._named("written", path):
-            self._client.upload_file(str(source), self._bucket, self._prefix + path, Config=_ONE_BY_ONE)
+        # Not `upload_file`, which hides the service's answer in an error of its own.
+        with self._named("written", path), source.open("rb") as content:
+            self._client.upload_fileobj(content, self._bucket, self._prefix + path, Config=_ONE_BY_ONE)
 
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""
