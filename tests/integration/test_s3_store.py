@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -29,6 +30,7 @@ from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.s3_conditions import PROBE, ConditionsIgnored
+from exactlyonce.checkpoint.scratch import ScratchFull
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, FileTooLarge
 from exactlyonce.connectors.kafka.codec import CODEC
@@ -324,6 +326,20 @@ def test_a_file_whose_answers_all_break_off_is_unreachable() -> None:
         ):
             pass
         server.shutdown()
+
+
+def test_a_disk_without_room_for_a_file_of_s3_is_told_as_such(store: S3LogStore) -> None:
+    store.create("large", b"x" * 10_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with (
+            pytest.raises(ScratchFull, match=r"no room for temporary files on this machine \(File too large\)"),
+            store.fetched("large"),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_login_with_the_rights_that_are_told_can_do_all_that_is_needed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import resource
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.scratch import ScratchFull
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.compaction_plan import MergeUnfit
 from exactlyonce.connectors.files.manifest import DataFile
@@ -176,6 +178,23 @@ def test_of_a_thousand_files_a_few_are_open_at_once(folder: Path) -> None:
         assert merge(folder, files).rows == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_scratch_disk_without_room_is_told_and_nothing_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [write(folder, name, pa.table({"id": list(range(10_000))})) for name in ("a", "b")]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(ScratchFull, match=r"no room for temporary files on this machine \(.*File too large\); free"):
+            merge(folder, files)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "none"))
+    with pytest.raises(ScratchFull, match=r"\(No such file or directory\); free space .* or set TMPDIR"):
+        merge(folder, files)
+    assert not (folder / MERGED).exists()
 
 
 def test_without_pyarrow_it_is_said_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from boto3.exceptions import RetriesExceededError
@@ -31,6 +30,7 @@ from exactlyonce.checkpoint.s3_answers import (
 )
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.s3_conditions import PROBE, conditions_ignored, require_conditions
+from exactlyonce.checkpoint.scratch import needing_room, scratch_folder
 from exactlyonce.checkpoint.store import (
     AlreadyExists,
     Created,
@@ -185,9 +185,9 @@ class S3LogStore:
     @contextmanager
     def fetched(self, path: str) -> Iterator[Path]:
         """Bring an object here for as long as the block takes."""
-        with TemporaryDirectory(prefix="exactlyonce-") as folder:
-            file = Path(folder, "file")
-            with self._named("read", path):
+        with scratch_folder() as folder:
+            file = folder / "file"
+            with self._named("read", path), needing_room():
                 try:
                     self._client.download_file(self._bucket, self._prefix + path, str(file), Config=_ONE_BY_ONE)
                 except ClientError as problem:

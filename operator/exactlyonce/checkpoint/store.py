@@ -232,6 +232,7 @@ class BulkStore(Protocol):
 
         Raises:
             FileMissing: if there is no such file.
+            ScratchFull: if this machine has no room for it.
         """
         ...
 

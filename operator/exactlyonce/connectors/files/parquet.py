@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from exactlyonce.checkpoint.scratch import needing_room, scratch_folder
 from exactlyonce.checkpoint.store import BulkStore, FileMissing
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.compaction_plan import MergeUnfit
@@ -46,14 +46,16 @@ class ParquetMerger:
             FilesLost: if a file is missing or has another size.
             MergeUnfit: if the merged file would have other rows, types or positions.
             FileUnreadable: which is a MergeUnfit, if a file is damaged.
+            ScratchFull: if this machine has no room for the files.
         """
-        with TemporaryDirectory(prefix="exactlyonce-compact-") as scratch, ExitStack() as stack:
-            merged = Path(scratch, "merged.parquet")
+        with scratch_folder() as scratch, ExitStack() as stack:
+            merged = scratch / "merged.parquet"
             sources = [self._source(stack, file) for file in files]
             for source in sources:
                 require_alike(sources[0], source)
             with_spans = all(file.spans for file in files)
-            self._write(sources, merged, with_spans=with_spans)
+            with needing_room():
+                self._write(sources, merged, with_spans=with_spans)
             with self._parquet.ParquetFile(merged) as written:
                 self._require_equal(files, sources, written)
                 spans = _spans(written.metadata) if with_spans else ()
