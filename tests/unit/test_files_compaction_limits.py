@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from exactlyonce.checkpoint.store import AlreadyExists
 from exactlyonce.cli.files_compaction import show_compaction
 from exactlyonce.connectors.files import compaction, compaction_plan
 from exactlyonce.connectors.files.compaction import Compaction, CompactionOvertaken
@@ -218,6 +219,22 @@ def test_an_entry_of_another_query_is_refused_after_a_second_look_too(
 
     monkeypatch.setattr(lake.store, "create", overtaken)
     with pytest.raises(LogUnfit, match=r"19.compact holds other files than batch 19 in the ledger"):
+        lake.land(19, 19)
+
+
+def test_an_entry_that_somebody_removes_before_it_is_compared_is_told_as_missing(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land(1, 18)
+    create = lake.store.create
+
+    def removed(path: str, content: bytes) -> object:
+        if path != f"{FOLDER}/19.compact":
+            return create(path, content)
+        return AlreadyExists(b"another query's")  # which it takes back
+
+    monkeypatch.setattr(lake.store, "create", removed)
+    with pytest.raises(LogUnfit, match=r"19.compact is missing, so it cannot be compared with batch 19 in the ledger: some"):
         lake.land(19, 19)
 
 

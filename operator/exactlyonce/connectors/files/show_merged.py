@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from exactlyonce.checkpoint.store import FileMissing, OutputStore
+from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.shown import read_entry
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
     LogUnfit,
@@ -46,13 +47,7 @@ def show_merged(
     known = tuple(manifests)
     while (number := latest_compaction(latest_shown(store))) is not None:
         name = name_of(number)
-        try:
-            content = store.read(f"{FOLDER}/{name}")
-        except FileMissing:
-            raise LogUnfit(
-                f"{store.location}/{FOLDER}/{name} is missing, so readers cannot be shown merged files: somebody removed it. "
-                "Restore it, or use another path."
-            ) from None
+        content = read_entry(store, store.location, name, "readers cannot be shown merged files")
         after, merged = with_merged(store.location, name, parse(name, content), known)
         if merged:
             replacing(merged)

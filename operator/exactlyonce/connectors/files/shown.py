@@ -48,7 +48,7 @@ def read_shown(store: _Reads, location: str, latest: BatchNumber | None) -> dict
         LogUnfit: if an entry is missing or is none.
     """
     names = () if latest is None else map(name_of, range(first_entry(latest), latest + 1))
-    return {name: _read_entry(store, location, name) for name in names}
+    return {name: _paths_in(store, location, name) for name in names}
 
 
 def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifests: Iterable[Manifest]) -> None:
@@ -74,14 +74,22 @@ def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifes
             )
 
 
-def _read_entry(store: _Reads, location: str, name: str) -> tuple[str, ...]:
+def read_entry(store: _Reads, location: str, name: str, without_it: str) -> bytes:
+    """Return the content of an entry that is there unless somebody removed it; `without_it` tells what cannot be done then.
+
+    Raises:
+        LogUnfit: if it is missing.
+    """
     try:
-        content = store.read(f"{FOLDER}/{name}")
+        return store.read(f"{FOLDER}/{name}")
     except FileMissing:
         raise LogUnfit(
-            f"{location}/{FOLDER}/{name} is missing, so readers cannot be shown a later batch: somebody removed it. "
-            "Restore it, or use another path."
+            f"{location}/{FOLDER}/{name} is missing, so {without_it}: somebody removed it. Restore it, or use another path."
         ) from None
+
+
+def _paths_in(store: _Reads, location: str, name: str) -> tuple[str, ...]:
+    content = read_entry(store, location, name, "readers cannot be shown a later batch")
     try:
         return tuple(_paths(parse(name, content)))
     except (ValueError, KeyError, TypeError) as problem:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
+from exactlyonce.checkpoint.store import AlreadyExists, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.show_merged import with_merged
-from exactlyonce.connectors.files.shown import require_named
+from exactlyonce.connectors.files.shown import read_entry, require_named
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
     LogUnfit,
@@ -110,7 +110,7 @@ class SparkMetadata:
         """
         name = name_of(batch)
         self._doubted = batch, content
-        found = self._store.read(f"{FOLDER}/{name}")
+        found = self._read(name, f"it cannot be compared with batch {batch} in the ledger")
         try:
             fits = self._merged(name, found, manifests) == self._merged(name, content, manifests)
         except (LogUnfit, ValueError, KeyError, TypeError):
@@ -121,6 +121,9 @@ class SparkMetadata:
                 "this path. Use a path of this stream alone."
             )
         self._doubted = None
+
+    def _read(self, name: str, without_it: str) -> bytes:
+        return read_entry(self._store, self._location, name, without_it)
 
     def _merged(self, name: str, content: bytes, manifests: Mapping[BatchNumber, Manifest]) -> list[str]:
         lines, _ = with_merged(self._location, name, parse(name, content), manifests.values())
@@ -133,13 +136,7 @@ class SparkMetadata:
         lines: list[str] = []
         for number in entries_before(batch):
             name = name_of(number)
-            try:
-                lines += parse(name, self._store.read(f"{FOLDER}/{name}"))
-            except FileMissing:
-                raise LogUnfit(
-                    f"{self._location}/{FOLDER}/{name} is missing, so batch {batch} cannot put the log together: somebody "
-                    "removed it. Restore it, or use another path."
-                ) from None
+            lines += parse(name, self._read(name, f"batch {batch} cannot put the log together"))
         return lines
 
     def _clean_up(self) -> None:
