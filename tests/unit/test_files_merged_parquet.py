@@ -149,6 +149,15 @@ def test_what_would_not_be_the_same_is_refused_and_nothing_is_written(folder: Pa
     assert not (folder / MERGED).exists()
 
 
+def test_what_a_file_calls_its_columns_is_told_as_one_short_printable_line(folder: Path) -> None:
+    name = "id\x1b[2J\n" + "x" * 1000
+    files = [write(folder, "a", pa.table({name: [1]})), write(folder, "b", pa.table({name: ["x"]}))]
+    with pytest.raises(MergeUnfit, match=r"column id \[2J x+… is int64 in the first") as told:
+        merge(folder, files)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 700 + 2 * len(str(folder))
+
+
 def test_files_that_spark_reads_the_same_legacy_way_become_one_that_says_so(folder: Path) -> None:
     days = pa.table({"day": pa.array([-200_000], pa.date32())})
     paris = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "Europe/Paris"}
@@ -187,7 +196,9 @@ def test_a_scratch_disk_without_room_is_told_and_nothing_is_written(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
-        with pytest.raises(ScratchFull, match=r"no room for temporary files on this machine \(.*File too large\); free"):
+        with pytest.raises(
+            ScratchFull, match=r"no room for temporary files on this machine \(.*File too large\); free"
+        ):
             merge(folder, files)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.files.compaction_plan import MergeUnfit
-
-_MOST_LETTERS = 200
-"""So much is told of a type, or of what pyarrow says of a file."""
 
 _READS_BY = ("org.apache.spark.legacy", "org.apache.spark.timeZone")
 """How the keys of a footer begin by which Spark decides what the file's dates and timestamps mean."""
@@ -80,8 +78,8 @@ def _opened(place: Path, address: str, **options: Any) -> Iterator[Any]:
             yield file
     except (pyarrow.ArrowException, OSError) as problem:
         raise FileUnreadable(
-            f"{address}, which has landed, cannot be read ({_short(problem)}): it is damaged, so it was not merged with any "
-            "other. Restore it from a backup, and run it again."
+            f"{address}, which has landed, cannot be read ({one_line(str(problem))}): it is damaged, so it was not merged with "
+            "any other. Restore it from a backup, and run it again."
         ) from problem
 
 
@@ -103,19 +101,19 @@ def _difference(first: Source, other: Source) -> str | None:
     for name in dict.fromkeys((*first.schema.names, *other.schema.names)):
         here, there = _type(first, name), _type(other, name)
         if here != there:
-            return f"column {name} is {here} in the first and {there} in the second"
+            return f"column {one_line(name)} is {here} in the first and {there} in the second"
     if not first.schema.equals(other.schema):
         return "their columns are in another order"
     for one, two in zip(first.leaves, other.leaves, strict=False):
         if one != two:
-            return f"column {one[0]} is {_leaf(one)} in the first and {_leaf(two)} in the second"
+            return f"column {one_line(one[0])} is {_leaf(one)} in the first and {_leaf(two)} in the second"
     if len(first.leaves) != len(other.leaves):
         return "their columns have other parts"
     for key in sorted({*first.reads_by, *other.reads_by}):
         if first.reads_by.get(key) != other.reads_by.get(key):
             return (
-                f"their footers differ in {key}, by which Spark reads dates and timestamps (datetimeRebaseModeInWrite, "
-                "int96RebaseModeInWrite or the time zone was changed between them)"
+                f"their footers differ in {one_line(key)}, by which Spark reads dates and timestamps "
+                "(datetimeRebaseModeInWrite, int96RebaseModeInWrite or the time zone was changed between them)"
             )
     return None
 
@@ -125,17 +123,12 @@ def _type(source: Source, name: str) -> str:
     if at < 0:
         return "missing"
     field = source.schema.field(at)
-    return _short(f"{field.type}{'' if field.nullable else ' not null'}")
+    return one_line(f"{field.type}{'' if field.nullable else ' not null'}")
 
 
 def _leaf(leaf: tuple[Any, ...]) -> str:
     _, physical, logical, *_ = leaf
-    return _short(physical if logical == "None" else f"{physical} {logical}")
-
-
-def _short(found: object) -> str:
-    text = " ".join(str(found).split())
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+    return one_line(physical if logical == "None" else f"{physical} {logical}")
 
 
 def leaves_of(file: Any) -> tuple[tuple[Any, ...], ...]:
