@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from exactlyonce.checkpoint.store import OutputStore
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.shown import read_entry
 from exactlyonce.connectors.files.spark_log import (
@@ -26,14 +25,8 @@ from exactlyonce.connectors.files.spark_log import (
 from exactlyonce.connectors.files.standing import latest_shown
 
 
-class _ReplacingStore(OutputStore, Protocol):
-    def replace(self, path: str, expected: bytes, content: bytes) -> bool:
-        """Replace a file whose content is `expected`; False when it holds something else or is gone."""
-        ...
-
-
 def show_merged(
-    store: _ReplacingStore, manifests: Iterable[Manifest], replacing: Callable[[frozenset[str]], None]
+    store: FolderStore, manifests: Iterable[Manifest], replacing: Callable[[frozenset[str]], None]
 ) -> None:
     """Replace the lines of files that merged ones stand for, in the compaction that readers begin from; done again, it is done.
 
@@ -67,24 +60,27 @@ def with_merged(
     Raises:
         LogUnfit: if it shows a part of the files that one stands for, or both.
     """
-    entry = [(str(json.loads(line)["path"]), line) for line in lines]
-    stands: dict[str, str | None] = {}
+    places: dict[str, list[int]] = {}
+    for place, line in enumerate(lines):
+        places.setdefault(str(json.loads(line)["path"]), []).append(place)
+    after: list[str | None] = list(lines)
     new: set[str] = set()
     for manifest in manifests:
         files = {file.path: file for file in manifest.files}
         for replaced in manifest.replaced:
             paths = {address_of(path, location) for path in replaced.paths}
-            shown = [path for path, _ in entry if path in paths]
+            shown = sorted(place for path in paths for place in places.get(path, ()))
             if not shown:
                 continue
             merged = files.get(replaced.by)
-            if sorted(shown) != sorted(paths) or merged is None or line_of(merged, location) in lines:
+            is_whole = all(len(places.get(path, ())) == 1 for path in paths)
+            if not is_whole or merged is None or address_of(merged.path, location) in places:
                 raise LogUnfit(
                     f"{location}/{FOLDER}/{name} shows {len(shown)} of the {len(paths)} files that {replaced.by} stands for: "
                     "somebody changed it, so readers miss rows or count them twice. Restore it, or use another path."
                 )
             new.add(replaced.by)
-            stands |= dict.fromkeys(paths)
-            stands[shown[0]] = line_of(merged, location)
-    found = (stands.get(path, line) for path, line in entry)
-    return [line for line in found if line is not None], frozenset(new)
+            for place in shown:
+                after[place] = None
+            after[shown[0]] = line_of(merged, location)
+    return [line for line in after if line is not None], frozenset(new)
