@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,24 @@ def test_an_entry_that_somebody_removes_before_it_is_compared_is_told_as_missing
     monkeypatch.setattr(lake.store, "create", removed)
     with pytest.raises(LogUnfit, match=r"19.compact is missing, so it cannot be compared with batch 19 in the ledger: some"):
         lake.land(19, 19)
+
+
+def test_a_run_walks_through_the_folder_once_however_many_rounds_it_takes(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
+    lake.land(1, 12)
+    assert lake.compact() == 9
+    lake.land(13, 22)
+    walk, walked = lake.store.walk, []
+
+    def counted(folder: str) -> Iterator[tuple[str, int]]:
+        walked.append(folder)
+        return walk(folder)
+
+    monkeypatch.setattr(lake.store, "walk", counted)
+    assert lake.compact() == 9
+    assert walked == [""]
 
 
 class Size(int):

@@ -74,7 +74,6 @@ class _Round:
     """What one transaction marked: `before` are all manifests as they are then."""
 
     attempt: str
-    author: Author
     merges: tuple[Merge, ...]
     before: Mapping[BatchNumber, Manifest]
 
@@ -103,8 +102,10 @@ class Compaction:
         """
         self._unfit.clear()
         self._left_out.clear()
-        self._show(self._standing())
-        while (marked := self._mark(self._standing())) is not None and marked.merges:
+        found = self._standing()
+        self._show(found)
+        gone = _replaced_and_gone(self.store, found.manifests)  # once: what this run replaces stays for a day
+        while (marked := self._mark(self._standing(), gone)) is not None:
             self.reached("compact.marked")
             merged = self._merged(marked)
             self.reached("compact.files-written")
@@ -121,26 +122,27 @@ class Compaction:
     def _standing(self) -> Standing:
         return standing(self.store, self.ledger, self.stream_id, latest_shown(self.store))
 
-    def _mark(self, found: Standing) -> _Round | None:
-        """Record an attempt, which ends every other one: whoever is at work finds another mark and changes nothing."""
-        gone = _replaced_and_gone(self.store, found.manifests)
+    def _mark(self, found: Standing, gone: frozenset[str]) -> _Round | None:
+        """Record an attempt, which ends every other one: whoever is at work finds another mark and changes nothing.
+
+        Where nothing can be merged, take the marks away that are left, and return None.
+        """
         if not self._merges(found, found.manifests) and not _tidied(found.manifests, gone, None):
             return None
         return self._record_mark(found, gone)
 
     @rerun_after_lost_race
-    def _record_mark(self, found: Standing, gone: frozenset[str]) -> _Round:
+    def _record_mark(self, found: Standing, gone: frozenset[str]) -> _Round | None:
         with self.ledger.transaction() as transaction:
             stream = transaction.lock_stream(self.stream_id, Lock.UPDATE)
             if stream is None or stream.token != found.stream.token:
                 raise self._overtaken(_UNCHANGED)
             manifests = manifests_in(transaction, self.stream_id)
             merges = next_merges(self._merges(found, manifests))
-            author = Author.of(stream)
-            attempt = Write.draw(author, merges[-1].batch) if merges else None
+            attempt = Write.draw(Author.of(stream), merges[-1].batch) if merges else None
             changed = _tidied(manifests, gone, attempt)
             _write(transaction, self.stream_id, changed)
-        return _Round("" if attempt is None else attempt.name, author, merges, manifests | changed)
+        return None if attempt is None else _Round(attempt.name, merges, manifests | changed)
 
     def _merges(self, found: Standing, manifests: Mapping[BatchNumber, Manifest]) -> tuple[Merge, ...]:
         """Return what can be merged of what has not been found not to fit."""
