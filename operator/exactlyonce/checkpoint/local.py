@@ -169,8 +169,9 @@ class LocalLogStore:
     @contextmanager
     def fetched(self, path: str) -> Iterator[Path]:
         """Return the file itself."""
-        if not (self._root / path).is_file():
-            raise FileMissing(path)
+        with self._named("read", path):
+            if not (self._root / path).is_file():
+                raise FileMissing(path)
         yield self._root / path
 
     def put(self, source: Path, path: str) -> None:

@@ -174,26 +174,17 @@ class S3LogStore:
     def copy(self, source: str, target: str) -> None:
         """Let the service copy an object; large ones in parts, which appear at once. Nothing passes through here."""
         place = {"Bucket": self._bucket, "Key": self._prefix + source}
-        with self._named("copied", source):
-            try:
-                self._client.copy(place, self._bucket, self._prefix + target, Config=_ONE_BY_ONE)
-            except ClientError as problem:
-                if code_of(problem) in MISSING:
-                    raise FileMissing(source) from None
-                raise
+        with self._named("copied", source, may_be_missing=True):
+            self._client.copy(place, self._bucket, self._prefix + target, Config=_ONE_BY_ONE)
 
     @contextmanager
     def fetched(self, path: str) -> Iterator[Path]:
         """Bring an object here for as long as the block takes."""
         with scratch_folder() as folder:
             file = folder / "file"
-            with self._named("read", path), needing_room():
+            with self._named("read", path, may_be_missing=True), needing_room():
                 try:
                     self._client.download_file(self._bucket, self._prefix + path, str(file), Config=_ONE_BY_ONE)
-                except ClientError as problem:
-                    if code_of(problem) in MISSING:
-                        raise FileMissing(path) from None
-                    raise
                 except RetriesExceededError as problem:
                     raise problem.last_exception from None
             yield file
@@ -239,14 +230,9 @@ class S3LogStore:
         yield from paginator.paginate(Bucket=self._bucket, Prefix=prefix, **more)
 
     def _get(self, path: str, most_bytes: int | None) -> tuple[bytes, str]:
-        with self._named("read", path):
-            try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
-                return self._bounded(path, answer["Body"], most_bytes), answer["ETag"]
-            except ClientError as problem:
-                if code_of(problem) in MISSING:
-                    raise FileMissing(path) from None
-                raise
+        with self._named("read", path, may_be_missing=True):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
+            return self._bounded(path, answer["Body"], most_bytes), answer["ETag"]
 
     def _bounded(self, path: str, body: Any, most_bytes: int | None) -> bytes:
         """Read an answer to its end, and no further than the limit: what the service says of its length is not relied on."""
@@ -284,11 +270,13 @@ class S3LogStore:
         require_conditions(self._service, self._location, self._bucket, self._put)
 
     @contextmanager
-    def _named(self, act: str, path: str) -> Iterator[None]:
+    def _named(self, act: str, path: str, *, may_be_missing: bool = False) -> Iterator[None]:
         where = self._where(path)
         try:
             yield
         except ClientError as problem:
+            if may_be_missing and code_of(problem) in MISSING:
+                raise FileMissing(path) from None
             if code_of(problem) in WRONG_LOGIN:
                 CLIENTS.forget_login(self._service)
             kind = StoreForbidden if code_of(problem) in NOT_ALLOWED else StoreUnreachable
