@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,22 @@ from tests.unit.test_files_compaction import dies_at, folder_at
 @pytest.fixture
 def lake(tmp_path: Path) -> CompactedLake:
     return CompactedLake(folder_at(tmp_path), MemoryLedger(MemoryDatabase()))
+
+
+@pytest.fixture
+def with_three_merges_a_round(lake: CompactedLake, monkeypatch: pytest.MonkeyPatch) -> CompactedLake:
+    lake.land(1, 12)
+    monkeypatch.setattr(compaction, "next_merges", lambda merges: merges)
+    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
+    return lake
+
+
+def damage(lake: CompactedLake, number: int) -> Callable[[], object]:
+    """Damage a file that has landed, and return what makes it good again."""
+    file = lake.path / lake.listed()[number]
+    good = file.read_bytes()
+    file.write_bytes(b"x" * len(good))
+    return partial(file.write_bytes, good)
 
 
 def test_who_listed_sparks_log_a_moment_before_a_late_show_can_read_it(lake: CompactedLake) -> None:
@@ -67,10 +84,9 @@ def test_files_that_do_not_fit_together_are_left_out_and_told_once_all_others_ar
 ) -> None:
     monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
     lake.land(1, 12)
-    damaged = lake.path / lake.listed()[1]
-    good = damaged.read_bytes()
-    damaged.write_bytes(b"x" * len(good))
-    with pytest.raises(MergeUnfit, match=rf"{damaged.name}, which has landed, cannot be read"):
+    damaged = lake.listed()[1]
+    mend = damage(lake, 1)
+    with pytest.raises(MergeUnfit, match=rf"{damaged}, which has landed, cannot be read"):
         show_compaction(lake.folder, lake.ledger, STREAM, merge=True, as_json=True)
     told = capsys.readouterr()
     assert [became["files"] for became in json.loads(told.out)] == [3, 3]
@@ -78,7 +94,7 @@ def test_files_that_do_not_fit_together_are_left_out_and_told_once_all_others_ar
     with pytest.raises(MergeUnfit):
         show_compaction(lake.folder, lake.ledger, STREAM, merge=True, as_json=False)
     assert capsys.readouterr() == ("", ""), "not that there were no small files"
-    damaged.write_bytes(good)
+    mend()
     lake.require(12)
     assert lake.orphans() == []
     lake.compact()
@@ -87,31 +103,23 @@ def test_files_that_do_not_fit_together_are_left_out_and_told_once_all_others_ar
 
 
 def test_a_merge_that_does_not_fit_may_be_the_one_with_the_mark(
-    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+    with_three_merges_a_round: CompactedLake,
 ) -> None:
-    lake.land(1, 12)
-    monkeypatch.setattr(compaction, "next_merges", lambda merges: merges)
-    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
-    damaged = lake.path / lake.listed()[8]
-    good = damaged.read_bytes()
-    damaged.write_bytes(b"x" * len(good))
+    lake = with_three_merges_a_round
+    mend = damage(lake, 8)
     with pytest.raises(MergeUnfit):
         lake.compact()
-    damaged.write_bytes(good)
+    mend()
     lake.require(12)
     assert all('"merging":"' not in text for text in committables(lake))
     assert len(lake.listed()) == 2 + 3 + 3
 
 
 def test_a_merge_that_does_not_fit_has_the_mark_and_who_takes_it_away_overtakes_the_others_of_its_round(
-    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch
+    with_three_merges_a_round: CompactedLake,
 ) -> None:
-    lake.land(1, 12)
-    monkeypatch.setattr(compaction, "next_merges", lambda merges: merges)
-    monkeypatch.setattr(compaction_plan, "MOST_FILES", 3)
-    damaged = lake.path / lake.listed()[8]
-    good = damaged.read_bytes()
-    damaged.write_bytes(b"x" * len(good))
+    lake = with_three_merges_a_round
+    mend = damage(lake, 8)
 
     def another(at: str) -> None:
         if at == "compact.files-written":
@@ -121,7 +129,7 @@ def test_a_merge_that_does_not_fit_has_the_mark_and_who_takes_it_away_overtakes_
 
     with pytest.raises(CompactionOvertaken):
         lake.compact(another)
-    damaged.write_bytes(good)
+    mend()
     lake.require(12)
 
 
@@ -235,7 +243,9 @@ def test_an_entry_that_somebody_removes_before_it_is_compared_is_told_as_missing
         return AlreadyExists(b"another query's")  # which it takes back
 
     monkeypatch.setattr(lake.store, "create", removed)
-    with pytest.raises(LogUnfit, match=r"19.compact is missing, so it cannot be compared with batch 19 in the ledger: some"):
+    with pytest.raises(
+        LogUnfit, match=r"19.compact is missing, so it cannot be compared with batch 19 in the ledger: some"
+    ):
         lake.land(19, 19)
 
 
