@@ -25,9 +25,10 @@ from exactlyonce.connectors.files.compaction_plan import (
 )
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.show_merged import show_merged
+from exactlyonce.connectors.files.shown import latest_shown
 from exactlyonce.connectors.files.spark_log import latest_compaction
 from exactlyonce.connectors.files.spec import ManifestKind
-from exactlyonce.connectors.files.standing import Standing, latest_shown, manifests_in, standing
+from exactlyonce.connectors.files.standing import Standing, manifests_in, standing
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock

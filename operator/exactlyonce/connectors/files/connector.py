@@ -12,8 +12,9 @@ from exactlyonce.connectors.files.compaction_plan import Merge
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger
+from exactlyonce.connectors.files.shown import latest_shown
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
-from exactlyonce.connectors.files.standing import latest_shown, standing
+from exactlyonce.connectors.files.standing import standing
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.schema.places import S3_PREFIX

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.manifest import Manifest
-from exactlyonce.connectors.files.shown import read_entry
+from exactlyonce.connectors.files.shown import latest_shown, read_entry
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
     LogUnfit,
@@ -22,12 +22,9 @@ from exactlyonce.connectors.files.spark_log import (
     parse,
     render,
 )
-from exactlyonce.connectors.files.standing import latest_shown
 
 
-def show_merged(
-    store: FolderStore, manifests: Iterable[Manifest], replacing: Callable[[frozenset[str]], None]
-) -> None:
+def show_merged(store: FolderStore, manifests: Iterable[Manifest], replacing: Callable[[frozenset[str]], None]) -> None:
     """Replace the lines of files that merged ones stand for, in the compaction that readers begin from; done again, it is done.
 
     `replacing` is told of the merged files right before readers are shown them; it may be told again of the same.

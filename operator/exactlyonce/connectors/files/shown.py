@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from exactlyonce.checkpoint.store import FileMissing
+from exactlyonce.checkpoint.store import FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest, life_of
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
     LogUnfit,
     address_of,
+    batch_of,
     first_entry,
     lines_of,
     name_of,
@@ -28,6 +29,17 @@ class _Reads(Protocol):
     def read(self, path: str) -> bytes:
         """Return a file's content."""
         ...
+
+
+def batches_shown(store: OutputStore) -> list[BatchNumber]:
+    """Return the batches that Spark's log has an entry of."""
+    found = (batch_of(entry.name) for entry in store.list(FOLDER))
+    return [batch for batch in found if batch is not None]
+
+
+def latest_shown(store: OutputStore) -> BatchNumber | None:
+    """Return the latest batch that Spark's readers are shown."""
+    return max(batches_shown(store), default=None)
 
 
 def require_named(store: _Reads, location: str, latest: BatchNumber | None, manifests: Iterable[Manifest]) -> None:
@@ -60,11 +72,11 @@ def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifes
     are shown.
     """
     named = {path for manifest in manifests for path in _named(manifest, location)} if shown else set()
-    lives = {life_of(path) for path in named}
+    lives = {life_of(path) for path in named} - {None}
     is_own = False
     for name, paths in shown.items():
         for path in paths:
-            is_own = is_own or path in named or (life_of(path) or "") in lives
+            is_own = is_own or path in named or life_of(path) in lives
             if not is_own or path in named:
                 continue
             raise LogUnfit(

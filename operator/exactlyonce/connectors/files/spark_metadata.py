@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from exactlyonce.checkpoint.store import AlreadyExists, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.connectors.files.show_merged import with_merged
-from exactlyonce.connectors.files.shown import read_entry, require_named
+from exactlyonce.connectors.files.shown import batches_shown, latest_shown, read_entry, require_named
 from exactlyonce.connectors.files.spark_log import (
     FOLDER,
     LogUnfit,
-    batch_of,
     entries_before,
     is_compaction,
     lines_of,
@@ -84,7 +83,7 @@ class SparkMetadata:
         self._clean_up()
 
     def _look(self) -> BatchNumber | None:
-        self._latest, self._is_known = max(self._batches(), default=None), True
+        self._latest, self._is_known = latest_shown(self._store), True
         return self._latest
 
     def _write(self, batch: BatchNumber, manifests: Mapping[BatchNumber, Manifest]) -> None:
@@ -147,8 +146,5 @@ class SparkMetadata:
             return
         oldest_kept = entries_before(max(old)).start
         self._compacted = [(batch, written) for batch, written in self._compacted if batch > max(old)]
-        self._store.delete([f"{FOLDER}/{name_of(batch)}" for batch in sorted(self._batches()) if batch < oldest_kept])
-
-    def _batches(self) -> list[BatchNumber]:
-        found = (batch_of(entry.name) for entry in self._store.list(FOLDER))
-        return [batch for batch in found if batch is not None]
+        held = sorted(batches_shown(self._store))
+        self._store.delete([f"{FOLDER}/{name_of(batch)}" for batch in held if batch < oldest_kept])

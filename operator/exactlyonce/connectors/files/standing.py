@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
-from exactlyonce.connectors.files.shown import read_shown, require_all_named
-from exactlyonce.connectors.files.spark_log import FOLDER, LogUnfit, batch_of, latest_compaction, require_not_ahead
+from exactlyonce.connectors.files.shown import latest_shown, read_shown, require_all_named
+from exactlyonce.connectors.files.spark_log import LogUnfit, latest_compaction, require_not_ahead
 from exactlyonce.connectors.files.tenancy import Tenant, require_own
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import StreamRow
@@ -33,12 +33,6 @@ class Standing:
     manifests: Mapping[BatchNumber, Manifest]
     latest: BatchNumber | None
     shown: frozenset[str]
-
-
-def latest_shown(store: OutputStore) -> BatchNumber | None:
-    """Return the latest batch that Spark's readers are shown."""
-    found = (batch_of(entry.name) for entry in store.list(FOLDER))
-    return max((batch for batch in found if batch is not None), default=None)
 
 
 def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNumber | None) -> Standing:
