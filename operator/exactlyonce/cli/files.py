@@ -97,20 +97,21 @@ def files(
 
     An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
     What a driver may still land is never one, however old it is; nor is a file in another stream's folder, or one from before
-    this stream was recreated, adopted or started over. A file whose rows have been in a merged one for a day is one, too.
+    this stream was recreated, adopted or started over. A file that was merged into another one is an orphan after a day.
     Removing orphans changes nothing that a reader counts, may be interrupted and repeated, and is refused where the ledger is
     not the one that the folder was written with, or is behind what readers are shown.
 
-    --compact merges small Parquet files into ones of about sink.files.targetFileSize, each in its own folder, while drivers go
-    on. Nobody counts a row twice or misses one: the ledger's list changes in one transaction, and what Spark is shown in one
-    write. Of the latest batches, up to ten stay as they are for Spark's sake. The files that were merged become orphans after a
-    day, so that whoever has listed them can read them. But a stream that reads the folder as files come (spark.readStream)
-    takes a merged file for a new one: do not merge what such a stream reads. Merging needs pyarrow. Files that do not fit
-    together, such as a damaged one, stay as they are; the others are merged, and the exit status is 1.
+    --compact merges the small Parquet files of each folder into files of about sink.files.targetFileSize, while drivers go on.
+    No reader counts a row twice or misses one: the ledger's list changes in one transaction, and what Spark is shown in one
+    write. Up to ten of the latest batches stay as they are, because Spark's log still shows each of them by itself. The small
+    files become orphans after a day; until then whoever has listed them can read them. But a stream that reads the folder as
+    files arrive (spark.readStream) takes a merged file for a new one and reads its rows again: do not merge what such a stream
+    reads. Merging needs pyarrow. Files that do not fit together, such as a damaged one, stay as they are; the others are
+    merged, and the exit status is 1.
 
     For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig
-    needs the right to get that secret. It looks for orphans on S3 with the login of sink.files.secretRef, or with your own AWS
-    credentials where the stream names none.
+    needs the right to get that secret. It reads and changes a folder on S3 with the login of sink.files.secretRef,
+    or with your own AWS credentials where the stream names none.
     """
     if orphans and remove_orphans:
         raise click.UsageError("--remove-orphans lists the orphans too; leave --orphans out.")

@@ -50,7 +50,7 @@ SWITCH_TRIES = 3
 _MOST_TOLD = 10
 
 _UNCHANGED = "These files were not changed by this one"
-_UNKNOWN = "This one may have merged them before, which `exactlyonce files` lists"
+_UNKNOWN = "This one may have merged them before that; `exactlyonce files` lists what counts now"
 
 
 class CompactionOvertaken(ExactlyOnceError):
@@ -227,7 +227,7 @@ class Compaction:
     def _overtaken(self, outcome: str) -> CompactionOvertaken:
         return CompactionOvertaken(
             f"The files of {self.stream_id} that were to be merged have changed in the ledger meanwhile: another compaction "
-            f"was at work, or the ledger was restored. {outcome}; run it again."
+            f"was at work, or the ledger was restored. {outcome}. Run it again."
         )
 
 
