@@ -6,8 +6,7 @@ after it, readers are shown them by this driver or by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from exactlyonce.errors import Refused
@@ -93,22 +92,7 @@ def show_landed(ledger: Ledger, permit: Permit, target: ManifestTarget, batch: B
         Fenced: if this process may not land any more.
         Refused: if readers are shown something else.
     """
-    with _believed_while_permitted(ledger, permit):
-        try:
-            target.publish(batch, committable)
-        except Refused:
-            recover_manifests(ledger, permit, target)
-
-
-@contextmanager
-def _believed_while_permitted(ledger: Ledger, permit: Permit) -> Iterator[None]:
-    """Refuse only for what this process may judge: a successor may have landed and shown more since the ledger was read.
-
-    Raises:
-        Fenced: in place of a refusal, if this process may not land any more.
-    """
     try:
-        yield
+        target.publish(batch, committable)
     except Refused:
-        require_permit(ledger, permit)
-        raise
+        recover_manifests(ledger, permit, target)

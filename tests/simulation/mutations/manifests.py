@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -59,10 +59,7 @@ def what_was_not_shown_stays_so() -> Iterator[None]:
 @contextmanager
 def a_fenced_driver_judges_the_folder() -> Iterator[None]:
     """A driver refuses a folder that shows more than it read of the ledger, though a successor has landed that."""
-    with (
-        mock.patch.object(manifest_landing, "_believed_while_permitted", lambda ledger, permit: nullcontext()),
-        mock.patch.object(manifest_landing, "_is_still_recorded", lambda ledger, permit, committables: True),
-    ):
+    with mock.patch.object(manifest_landing, "_is_still_recorded", lambda ledger, permit, committables: True):
         yield
 
 
