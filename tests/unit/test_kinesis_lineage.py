@@ -39,6 +39,14 @@ def test_a_shard_that_had_expired_and_is_listed_again_is_not_read_a_second_time(
     assert appearing(chain, {"p": SHARD_END, "c": 7}) == ()
 
 
+def test_neither_is_one_of_which_not_even_a_child_is_known_any_more() -> None:
+    chain = (shard("p"), shard("k", "p"), shard("c", "k"), shard("g", "c"))
+    read = {"p": SHARD_END, "k": SHARD_END, "c": SHARD_END, "g": 7}
+    assert forgotten((chain[0], *chain[2:]), read) == {"k"}
+    assert forgotten((chain[0], chain[3]), {"p": SHARD_END, "c": SHARD_END, "g": 7}) == {"c"}
+    assert appearing(chain, {"p": SHARD_END, "g": 7}) == ()
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_in_whatever_order_shards_end_each_appears_once_and_behind_all_of_its_parents(seed: int) -> None:
     chance = random.Random(seed)

@@ -50,6 +50,18 @@ def children_of(shards: Iterable[Shard]) -> dict[str, list[Shard]]:
     return found
 
 
+def ancestors_of(shards: Iterable[Shard], names: Iterable[str]) -> frozenset[str]:
+    """Return the shards of which those named were made, at whatever distance, as far as they are still listed."""
+    by_id = {shard.id: shard for shard in shards}
+    found: set[str] = set()
+    waiting = [by_id[name] for name in names if name in by_id]
+    while waiting:
+        parents = [by_id[parent] for parent in waiting.pop().parents if parent in by_id and parent not in found]
+        found.update(parent.id for parent in parents)
+        waiting += parents
+    return frozenset(found)
+
+
 def listed_parents(shards: Collection[Shard]) -> dict[str, int]:
     """Return how many parents of each shard are still listed."""
     ids = {shard.id for shard in shards}

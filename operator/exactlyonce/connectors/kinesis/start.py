@@ -19,7 +19,7 @@ from exactlyonce.connectors.kinesis.positions import (
     position_after_record,
     to_text,
 )
-from exactlyonce.connectors.kinesis.shards import Shard, children_of, listed_parents, require_whole_map
+from exactlyonce.connectors.kinesis.shards import Shard, ancestors_of, children_of, listed_parents, require_whole_map
 from exactlyonce.connectors.kinesis.spec import KinesisSource, StartFrom
 from exactlyonce.errors import StartInvalid
 
@@ -103,7 +103,7 @@ def given(shards: Sequence[Shard], texts: Mapping[str, str]) -> dict[str, int]:
     unknown = sorted(texts.keys() - by_id.keys())
     if unknown:
         raise _invalid(f"names {_some(unknown)}, which the stream does not list")
-    ancestors = _ancestors(texts, by_id) - texts.keys()
+    ancestors = ancestors_of(shards, texts) - texts.keys()
     positions = {**dict.fromkeys(ancestors, SHARD_END), **{shard: from_text(text) for shard, text in texts.items()}}
     for name, position in sorted(positions.items()):
         shard = by_id[name]
@@ -133,16 +133,6 @@ def _require_within(shard: Shard, position: int) -> None:
             f"has {shard.id} at {to_text(position)}, and its sequence numbers are from {shard.starting_sequence_number} to "
             f"{'now on' if ending is None else ending}: it is one of another shard or stream"
         )
-
-
-def _ancestors(names: Mapping[str, object], by_id: Mapping[str, Shard]) -> frozenset[str]:
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        parents = [parent for parent in by_id[waiting.pop()].parents if parent in by_id and parent not in found]
-        found.update(parents)
-        waiting += parents
-    return frozenset(found)
 
 
 def _descendants(shards: Sequence[Shard], named: Iterable[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.connectors.kinesis.positions import SHARD_END
-from exactlyonce.connectors.kinesis.shards import Shard, children_of
+from exactlyonce.connectors.kinesis.shards import Shard, ancestors_of, children_of
 
 
 def waiting_parents(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[str]:
@@ -53,16 +53,15 @@ def forgotten(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[s
 def _to_come(listed: Sequence[Shard], starts: Mapping[str, int]) -> frozenset[str]:
     """Return the descendants of what is read that are not read yet.
 
-    A shard of which a child is read was read before it: it had expired and been left out, and is not read a second time because
-    it is listed again.
+    An ancestor of what is read was read before it: it had expired and been left out, and is not read a second time because it
+    is listed again.
     """
     followers = children_of(listed)
+    known = ancestors_of(listed, starts) | starts.keys()
     found: set[str] = set()
     waiting = list(starts)
     while waiting:
-        for child in followers.get(waiting.pop(), ()):
-            was_read = child.id in starts or any(later.id in starts for later in followers.get(child.id, ()))
-            if child.id not in found and not was_read:
-                found.add(child.id)
-                waiting.append(child.id)
+        new = {child.id for child in followers.get(waiting.pop(), ())} - known - found
+        found |= new
+        waiting += new
     return frozenset(found)
