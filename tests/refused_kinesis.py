@@ -89,4 +89,10 @@ REFUSED_KINESIS = (
         "spec",
         "source.format.onMalformed: DeadLetter is for Kafka so far",
     ),
+    Refused(
+        "a transaction for each shard",
+        {**_kinesis(), "spec.sink.postgres.commit": "Partition"},
+        "spec",
+        "sink.postgres.commit: Partition is not for source.kinesis",
+    ),
 )

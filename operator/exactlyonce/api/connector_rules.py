@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from exactlyonce.connectors.registry import LEDGERS, SINKS, SOURCES
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import field_name
 
-CONNECTOR_RULES: tuple[Rule, ...] = tuple(
-    rule for spec in (*SOURCES.values(), *SINKS.values()) for rule in spec.stream_rules
+
+def _lands_by_batch(source: str, sink: str) -> Rule:
+    """Return the rule for a source whose tasks do not show what they read, and a sink that may commit by partition."""
+    from_source, commit = f"source.{field_name(source)}", f"sink.{field_name(sink)}.commit"
+    return Rule(
+        f"!has(self.{from_source}) || !has(self.sink.{field_name(sink)}) || self.{commit} == 'Batch'",
+        lambda it: getattr(it.source, source) is None or it.sink.spec.commit is Commit.BATCH,
+        f"{commit}: Partition is not for {from_source}: Spark does not show what each of its tasks reads; write Batch",
+    )
+
+
+CONNECTOR_RULES: tuple[Rule, ...] = (
+    *(rule for spec in (*SOURCES.values(), *SINKS.values()) for rule in spec.stream_rules),
+    *(
+        _lands_by_batch(source, sink)
+        for source, reads in SOURCES.items()
+        for sink, lands in SINKS.items()
+        if not reads.tasks_show_ranges and "commit" in lands.model_fields
+    ),
 )
 """Rules of the whole spec."""
 

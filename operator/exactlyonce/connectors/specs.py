@@ -43,6 +43,9 @@ class SourceSpec(Protocol):
     """Whether the difference of two positions is a number of records, at least roughly. Where it is not, nobody counts records
     that were not read: lag in records is not known, and neither is how many are missing."""
 
+    tasks_show_ranges: ClassVar[bool]
+    """Whether Spark shows which range each task reads (`SourceReader.task_ranges`); `commit: Partition` needs it."""
+
     own_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.source.<connector>` that the operator alone reads: a change of them needs no other driver."""
 

@@ -25,6 +25,7 @@ class ToySource(Model):
     own_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "memory"
     positions_count_records: ClassVar[bool] = True
+    tasks_show_ranges: ClassVar[bool] = False
 
     server: Server = Field(description="Where the memory is, as host:port.")
     batch_records: Whole = Field(100, ge=1, le=1_000_000, description="The maximum number of records per batch.")

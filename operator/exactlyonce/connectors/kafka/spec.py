@@ -108,6 +108,7 @@ class KafkaSource(Model):
     own_fields: ClassVar[tuple[str, ...]] = ("start",)
     origin_noun: ClassVar[str] = "topic"
     positions_count_records: ClassVar[bool] = True
+    tasks_show_ranges: ClassVar[bool] = True
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."

@@ -139,6 +139,7 @@ class KinesisSource(Model):
     own_fields: ClassVar[tuple[str, ...]] = ("start",)
     origin_noun: ClassVar[str] = "stream"
     positions_count_records: ClassVar[bool] = False
+    tasks_show_ranges: ClassVar[bool] = False
 
     stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")
     stream_arn: StreamArn | None = Field(
