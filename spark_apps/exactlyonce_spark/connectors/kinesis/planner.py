@@ -151,8 +151,9 @@ class Planner:
             ends[ahead.shard] = self._cut(ahead, shares).position
         if SHARD_END in starts.values():
             listed = self._shard_map(starts)
+            gone = forgotten(listed, starts)
             ends |= dict.fromkeys(appearing(listed, starts), TRIM_HORIZON)
-            ends = {shard: end for shard, end in ends.items() if shard not in forgotten(listed, starts)}
+            ends = {shard: end for shard, end in ends.items() if shard not in gone}
         if ends == dict(starts) and self._until is None:
             self._clock.sleep(_PAUSE_SECONDS)
         self._turn += 1
