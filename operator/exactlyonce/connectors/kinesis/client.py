@@ -34,6 +34,7 @@ from exactlyonce.connectors.kinesis.parsed import (
     page_of,
     shards_page_of,
 )
+from exactlyonce.connectors.kinesis.patience import Deadline
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.errors import ExactlyOnceError, SourceRefused, SourceUnreachable
 
@@ -100,17 +101,17 @@ class KinesisClient:
 
         A call that began may take its own time for one answer beyond that.
         """
-        outer = self._until
-        self._limit.until = min(outer, self.clock.elapsed_seconds() + seconds)
+        outer = self._deadline
+        self._limit.deadline = outer.sooner(seconds)
         try:
             yield
         finally:
-            self._limit.until = outer
+            self._limit.deadline = outer
 
     @property
     def is_late(self) -> bool:
         """Whether the time of `within` is over."""
-        return self.clock.elapsed_seconds() >= self._until
+        return self._deadline.has_passed
 
     def describe(self, stream: str) -> StreamDescription:
         """Ask for a stream by its name or ARN.
@@ -198,9 +199,9 @@ class KinesisClient:
         )
 
     @property
-    def _until(self) -> float:
-        until: float = getattr(self._limit, "until", float("inf"))
-        return until
+    def _deadline(self) -> Deadline:
+        deadline: Deadline | None = getattr(self._limit, "deadline", None)
+        return deadline or Deadline.within(self.clock, float("inf"))
 
     def _asked(self, action: str, stream: str, shard: str | None = None) -> Asked:
         return Asked(action, stream, self.address.place, shard)
@@ -214,7 +215,7 @@ class KinesisClient:
         before: Callable[[], None] = lambda: None,
     ) -> Parsed:
         """Make one call, again with growing pauses while that may help and time is left."""
-        give_up_at = min(self._until, self.clock.elapsed_seconds() + _CALL_SECONDS)
+        deadline = self._deadline.sooner(_CALL_SECONDS)
         tries, renewals = 0, 1 if self._is_renewable else 0
         while True:
             before()
@@ -228,7 +229,7 @@ class KinesisClient:
                     renewals -= 1
                     continue
                 pause = pause_seconds(tries, self.clock.chance)
-                if not may_be_tried_again(problem) or self.clock.elapsed_seconds() + pause > give_up_at:
+                if not may_be_tried_again(problem) or not deadline.leaves(pause):
                     raise error from problem
                 self.clock.sleep(pause)
             except UNLIKE_KINESIS as problem:

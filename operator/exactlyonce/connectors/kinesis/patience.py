@@ -22,7 +22,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Deadline:
-    """Until when many calls together have to be answered, in the clock's elapsed seconds."""
+    """Until when calls have to be answered, in the clock's elapsed seconds."""
 
     clock: Clock
     at_seconds: float
@@ -37,12 +37,16 @@ class Deadline:
         """Whether no further call may be made."""
         return self.clock.elapsed_seconds() >= self.at_seconds
 
+    def leaves(self, seconds: float) -> bool:
+        """Whether there is so much time left."""
+        return self.clock.elapsed_seconds() + seconds <= self.at_seconds
+
     def sooner(self, seconds: float) -> Deadline:
         """Return the one that is so many seconds from now, or this one where it comes first."""
         return Deadline(self.clock, min(self.at_seconds, self.clock.elapsed_seconds() + seconds))
 
     def require(self, what: str) -> None:
-        """Require that there is time left for `what`.
+        """Require that there is time left; `what` says what else has not happened, or is not known.
 
         Raises:
             SourceUnreachable: if there is none.
