@@ -68,8 +68,9 @@ def test_a_record_that_is_repeated_or_out_of_order_within_an_answer_is_an_error_
     numbers = api.put(b"a", b"b")
     api.mangled = [damage]
     reader = reader_at(client)
-    with pytest.raises(SourceRefused, match=f"shard {SHARD} of stream {STREAM}"):
+    with pytest.raises(SourceRefused, match=f"shard {SHARD} of stream {STREAM}") as told:
         reader.fetch(LARGE)
+    assert f": record {numbers[0 if damage is backwards else 1]} comes behind record {numbers[1]};" in str(told.value)
     assert [record.sequence_number for record in reader.fetch(LARGE).records] == numbers, "nothing of it was taken"
 
 

@@ -19,7 +19,7 @@ LOOKS_AT_TIP = 3
 
 
 class RecordsOutOfOrder(SourceRefused):
-    """Kinesis answered a record that does not come behind the one before it."""
+    """Kinesis answered a record that does not come behind those of earlier answers."""
 
 
 class EndUnproven(SourceUnreachable):
@@ -45,19 +45,17 @@ def read_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, 
 
 
 def require_order(stream: str, shard_id: str, page: Page, behind: int) -> None:
-    """Require that the records of an answer come one behind the other, the first one behind the sequence number `behind`.
+    """Require that an answer, whose records are in order (`parsed.py`), comes behind the sequence number `behind`.
 
     Raises:
         RecordsOutOfOrder: naming both records.
     """
-    for record in page.records:
-        if record.sequence_number <= behind:
-            raise RecordsOutOfOrder(
-                f"Kinesis answered record {record.sequence_number} of shard {shard_id} of stream {stream} behind record "
-                f"{behind}, so a record would be read twice or in the wrong order; nothing of that answer was taken. Check "
-                "what is at source.kinesis.endpoint if this happens again."
-            )
-        behind = record.sequence_number
+    if page.records and page.records[0].sequence_number <= behind:
+        raise RecordsOutOfOrder(
+            f"Kinesis answered record {page.records[0].sequence_number} of shard {shard_id} of stream {stream} behind record "
+            f"{behind}, so a record would be read twice or in the wrong order; nothing of that answer was taken. Check what is "
+            "at source.kinesis.endpoint if this happens again."
+        )
 
 
 def first_page(

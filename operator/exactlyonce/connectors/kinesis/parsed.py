@@ -97,8 +97,9 @@ def iterator_of(answer: Any) -> str:
 def page_of(answer: Any) -> Page:
     """Parse what GetRecords answered; its records come in the order of their sequence numbers."""
     records = tuple(_record(told) for told in answer["Records"])
-    if any(after.sequence_number <= before.sequence_number for before, after in pairwise(records)):
-        raise ValueError("Records are not in the order of their sequence numbers")
+    for before, after in pairwise(records):
+        if after.sequence_number <= before.sequence_number:
+            raise ValueError(f"record {after.sequence_number} comes behind record {before.sequence_number}")
     behind = _integer(answer.get("MillisBehindLatest", UNKNOWN_MILLISECONDS))
     if behind < 0:
         raise ValueError("MillisBehindLatest is negative")
