@@ -111,7 +111,7 @@ class ReaderInMemory:
     shard: str
     position: int
 
-    def fetch(self, most_bytes: int) -> FetchedPage:
+    def fetch(self) -> FetchedPage:
         """Return the next page."""
         assert self.position != SHARD_END, "nothing is read behind a shard's end"
         self.kinesis.fetches[self.shard] += 1

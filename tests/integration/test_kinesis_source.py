@@ -32,7 +32,6 @@ from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.lineage import appearing
 from testbed.kinesis import Kinesis
 
-LARGE = 1 << 30
 AGGREGATES = Path(__file__).parents[1] / "unit" / "kinesis_aggregates.json"
 
 
@@ -71,7 +70,7 @@ def read_stream(client: KinesisClient, stream: str, positions: dict[str, int]) -
         shard = waiting.pop(0)
         reader = ShardReader(client, stream, shard, positions[shard])
         while True:
-            fetched = reader.fetch(LARGE)
+            fetched = reader.fetch()
             found += [(shard, record.data.decode()) for record in fetched.records]
             positions[shard] = fetched.position
             if fetched.at_end or not fetched.records:
@@ -142,15 +141,14 @@ def test_a_position_that_has_expired_is_told_and_an_expired_iterator_is_not(
     where = kinesis.put(stream, *(("k", str(n).encode()) for n in range(5)))
     shard = where[0][0]
     reader = ShardReader(client, stream, shard, position_after_record(where[0][1]))
-    assert [record.data for record in reader.fetch(2).records] == [b"1", b"2"]
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"3", b"4"]
+    assert [record.data for record in reader.fetch().records] == [b"1", b"2", b"3", b"4"]
     kinesis.expire_iterators()
     kinesis.put(stream, ("k", b"5"))
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"5"]
+    assert [record.data for record in reader.fetch().records] == [b"5"]
     kinesis.expire_records(stream, shard, 3)
     assert record_numbered(client, stream, shard, where[0][1]) is None
     with pytest.raises(PositionExpired, match=f"shard {shard} of stream {stream}"):
-        ShardReader(client, stream, shard, position_after_record(where[0][1])).fetch(LARGE)
+        ShardReader(client, stream, shard, position_after_record(where[0][1])).fetch()
     with pytest.raises(PositionExpired):
         list(read_range(client, stream, shard, position_after_record(where[0][1]), position_after_record(where[4][1])))
     with pytest.raises(RangeIncomplete):
@@ -169,7 +167,7 @@ def test_an_expired_shard_is_listed_no_more_and_its_children_are_read(
     kinesis.put(stream, ("k", b"2"))
     assert [one for _, one in read_stream(client, stream, positions)] == ["2"]
     with pytest.raises(PositionExpired, match="lists shard"):
-        ShardReader(client, stream, shard, position_after_record(number)).fetch(LARGE)
+        ShardReader(client, stream, shard, position_after_record(number)).fetch()
 
 
 def test_a_stream_that_was_created_again_shows_another_time_of_creation(

@@ -79,7 +79,7 @@ def test_a_moment_starts_with_the_first_record_that_arrived_then_and_that_record
     moment = datetime.fromtimestamp(START_SECONDS + 50, UTC).isoformat()
     found = started(api, **{"from": "Timestamp", "timestamp": moment})
     assert found == Positions({PARENT: UserRecord(at).position})
-    fetched = ShardReader(client_of(api, api.time), STREAM, SHARD, found[PARENT]).fetch(1 << 20)
+    fetched = ShardReader(client_of(api, api.time), STREAM, SHARD, found[PARENT]).fetch()
     assert [record.data for record in fetched.records] == [b"at", b"after"]
 
 

@@ -17,7 +17,6 @@ from exactlyonce.positions.ranges import Partition, Positions
 from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, client_of
 
 ONLY = Partition(STREAM, SHARD)
-LARGE = 1 << 30
 
 
 @pytest.fixture
@@ -36,9 +35,7 @@ def at(seconds: float) -> dict[str, str]:
 
 
 def read_from(api: KinesisApi, position: int) -> list[bytes]:
-    return [
-        record.data for record in ShardReader(client_of(api, api.time), STREAM, SHARD, position).fetch(LARGE).records
-    ]
+    return [record.data for record in ShardReader(client_of(api, api.time), STREAM, SHARD, position).fetch().records]
 
 
 class PutBefore:

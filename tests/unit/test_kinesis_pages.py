@@ -21,7 +21,6 @@ from exactlyonce.connectors.kinesis.reading import (
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of, refusal
 
-LARGE = 1 << 30
 CHILD = "shardId-000000000001"
 Answer = dict[str, Any]
 
@@ -69,9 +68,9 @@ def test_a_record_that_is_repeated_or_out_of_order_within_an_answer_is_an_error_
     api.mangled = [damage]
     reader = reader_at(client)
     with pytest.raises(SourceRefused, match=f"shard {SHARD} of stream {STREAM}") as told:
-        reader.fetch(LARGE)
+        reader.fetch()
     assert f": record {numbers[0 if damage is backwards else 1]} comes behind record {numbers[1]};" in str(told.value)
-    assert [record.sequence_number for record in reader.fetch(LARGE).records] == numbers, "nothing of it was taken"
+    assert [record.sequence_number for record in reader.fetch().records] == numbers, "nothing of it was taken"
 
 
 @pytest.mark.parametrize("repeated", [0, 1, 2])
@@ -82,29 +81,29 @@ def test_a_record_of_an_earlier_answer_that_comes_again_is_an_error(
     earlier = dict(api.shards[SHARD].records[repeated] or {})
     api.mangled = [untouched, lambda answer: {**answer, "Records": [earlier, *answer["Records"]]}]
     reader = reader_at(client)
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"0", b"1", b"2"]
+    assert [record.data for record in reader.fetch().records] == [b"0", b"1", b"2"]
     with pytest.raises(RecordsOutOfOrder, match=f"answered record {earlier['SequenceNumber']} of shard {SHARD}"):
-        reader.fetch(LARGE)
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"3", b"4", b"5"]
+        reader.fetch()
+    assert [record.data for record in reader.fetch().records] == [b"3", b"4", b"5"]
 
 
 def test_a_record_inside_of_which_the_position_lies_may_come_again_once(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"an aggregate")
     api.mangled = [twice]
     with pytest.raises(SourceRefused):
-        reader_at(client, UserRecord(number, 1).position).fetch(LARGE)
-    assert len(reader_at(client, UserRecord(number, 1).position).fetch(LARGE).records) == 1
+        reader_at(client, UserRecord(number, 1).position).fetch()
+    assert len(reader_at(client, UserRecord(number, 1).position).fetch().records) == 1
 
 
 def test_one_answer_without_a_next_iterator_does_not_end_an_open_shard(api: KinesisApi, client: KinesisClient) -> None:
     api.put(b"a", b"b", b"c", b"d")
     api.mangled = [untouched, as_if_ended]
     reader = reader_at(client)
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"a", b"b", b"c"]
-    fetched = reader.fetch(LARGE)
+    assert [record.data for record in reader.fetch().records] == [b"a", b"b", b"c"]
+    fetched = reader.fetch()
     assert ([record.data for record in fetched.records], fetched.at_end) == ([b"d"], False)
     api.put(b"e")
-    assert [record.data for record in reader.fetch(LARGE).records] == [b"e"]
+    assert [record.data for record in reader.fetch().records] == [b"e"]
 
 
 def test_a_shard_that_answers_as_if_it_had_ended_and_is_listed_as_open_is_no_answer(
@@ -112,8 +111,8 @@ def test_a_shard_that_answers_as_if_it_had_ended_and_is_listed_as_open_is_no_ans
 ) -> None:
     (number,) = api.put(b"a")
     for ask in (
-        lambda: reader_at(client).fetch(LARGE),
-        lambda: reader_at(client, position_after_record(number)).fetch(LARGE),
+        lambda: reader_at(client).fetch(),
+        lambda: reader_at(client, position_after_record(number)).fetch(),
         lambda: record_numbered(client, STREAM, SHARD, number),
         lambda: first_record(client, STREAM, SHARD),
     ):
@@ -127,10 +126,10 @@ def test_a_shard_has_ended_if_the_answer_names_children_or_the_list_an_ending_nu
 ) -> None:
     api.put(b"a")
     api.mangled = [lambda answer: as_if_ended(answer) | {"ChildShards": [{"ShardId": CHILD}]}]
-    assert reader_at(client).fetch(LARGE).position == SHARD_END
+    assert reader_at(client).fetch().position == SHARD_END
     listed = api.calls["list_shards"]
     api.close_shard()
-    assert reader_at(client).fetch(LARGE).position == SHARD_END
+    assert reader_at(client).fetch().position == SHARD_END
     assert (listed, api.calls["list_shards"]) == (0, 1)
 
 
@@ -139,7 +138,7 @@ def test_an_answer_that_does_not_say_how_far_behind_it_is_is_not_taken_for_the_n
 ) -> None:
     (number,) = api.put(b"a")
     api.mangled = [without_age]
-    assert reader_at(client).fetch(LARGE).milliseconds_behind > 0
+    assert reader_at(client).fetch().milliseconds_behind > 0
     api.mangled = [without_age] * 1000
     with pytest.raises(SourceUnreachable, match="has answered without records"):
         record_numbered(client, STREAM, SHARD, number + 1)
@@ -154,7 +153,7 @@ def test_a_shard_that_is_missing_for_a_moment_is_there(api: KinesisApi, client: 
     for ask in (
         lambda: record_numbered(client, STREAM, SHARD, number) is not None,
         lambda: first_record(client, STREAM, SHARD) is not None,
-        lambda: reader_at(client, UserRecord(number, 1).position).fetch(LARGE).records,
+        lambda: reader_at(client, UserRecord(number, 1).position).fetch().records,
     ):
         api.refusals = [gone(), gone()]
         assert ask()
@@ -169,7 +168,7 @@ def test_a_shard_is_gone_once_it_has_been_missing_for_seconds(api: KinesisApi, c
     assert record_numbered(client, STREAM, SHARD, number) is None
     assert began + MISSING_SECONDS <= api.time.seconds < began + 2 * MISSING_SECONDS
     with pytest.raises(PositionExpired, match="lists shard"):
-        reader_at(client, position_after_record(number)).fetch(LARGE)
+        reader_at(client, position_after_record(number)).fetch()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -184,12 +183,12 @@ def test_whatever_single_answers_are_damaged_no_record_is_lost_or_read_twice(see
                 chance.choice([as_if_ended, without_age, backwards, lambda a: twice(a) if a["Records"] else a])
             ]
         try:
-            found += [record.sequence_number for record in reader.fetch(LARGE).records]
+            found += [record.sequence_number for record in reader.fetch().records]
         except SourceRefused:
             reader = reader_at(client_of(api, api.time, seed), reader.position)
     api.mangled = []
     api.close_shard()
-    while not (fetched := reader.fetch(LARGE)).at_end:
+    while not (fetched := reader.fetch()).at_end:
         found += [record.sequence_number for record in fetched.records]
     assert found + [record.sequence_number for record in fetched.records] == put
 

@@ -304,7 +304,6 @@ def test_what_a_small_limit_in_bytes_leaves_of_a_page_is_counted_as_held(monkeyp
     planner = Planner(lambda shard, _: readers[shard], lambda: (), BatchLimit(1000, 200), clock.clock())
     planner.ends(dict.fromkeys(shards, TRIM_HORIZON))
     planner.close()
-    assert sum(len(reader._held) for reader in readers.values()) == 0, "held, and nobody counts it"
     assert planner._held_bytes() <= 5000 + 8 * 10 * 103, "what comes in at that moment is a page for each thread"
 
 

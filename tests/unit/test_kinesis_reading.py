@@ -27,7 +27,6 @@ from exactlyonce.connectors.kinesis.reading import (
 from exactlyonce.errors import OriginMissing, SourceUnreachable
 from tests.kinesis_api import ITERATOR_SECONDS, SHARD, STREAM, KinesisApi, StoredShard, client_of, refusal
 
-LARGE = 1 << 30
 DAY_SECONDS = 24 * 3600.0
 
 
@@ -58,11 +57,11 @@ def aggregated(*data: bytes) -> bytes:
     return MAGIC + message + hashlib.md5(message).digest()
 
 
-def read_all(reader: ShardReader, most_bytes: int = LARGE) -> list[bytes]:
+def read_all(reader: ShardReader) -> list[bytes]:
     """Fetch until nothing is left or the shard ends."""
     found: list[bytes] = []
     while True:
-        fetched = reader.fetch(most_bytes)
+        fetched = reader.fetch()
         found += [record.data for record in fetched.records]
         assert fetched.position == reader.position
         if fetched.at_end or not (fetched.records or fetched.milliseconds_behind):
@@ -91,7 +90,7 @@ def test_a_position_in_the_middle_starts_with_the_record_behind_it(api: KinesisA
 
 def test_a_position_inside_an_aggregate_starts_with_the_whole_record(api: KinesisApi, client: KinesisClient) -> None:
     first, inside, _ = api.put(b"before", aggregated(b"a", b"b", b"c"), b"behind")
-    fetched = reader_at(client, UserRecord(inside, 2).position).fetch(LARGE)
+    fetched = reader_at(client, UserRecord(inside, 2).position).fetch()
     assert fetched.records[0].sequence_number == inside
     assert first not in [record.sequence_number for record in fetched.records]
 
@@ -104,13 +103,13 @@ def test_a_position_whose_record_has_expired_is_refused(
     numbers = api.put(aggregated(b"a", b"b"), b"lost", b"left")
     api.expire(2)
     with pytest.raises(PositionExpired) as refused:
-        reader_at(client, position_of(numbers[0])).fetch(LARGE)
+        reader_at(client, position_of(numbers[0])).fetch()
     assert SHARD in str(refused.value)
     assert STREAM in str(refused.value)
     assert f"the oldest record left is {numbers[2]}" in str(refused.value)
     api.expire(1)
     with pytest.raises(PositionExpired, match="no record is left"):
-        reader_at(client, position_of(numbers[0])).fetch(LARGE)
+        reader_at(client, position_of(numbers[0])).fetch()
 
 
 def test_a_position_at_a_record_that_is_there_needs_none_before_it(api: KinesisApi, client: KinesisClient) -> None:
@@ -122,17 +121,17 @@ def test_a_position_at_a_record_that_is_there_needs_none_before_it(api: KinesisA
         assert range_of(client, UserRecord(numbers[3]).position, position_after_record(numbers[3])) == texts(3)
     api.expire(1)
     with pytest.raises(PositionExpired):
-        reader_at(client, UserRecord(numbers[3]).position).fetch(LARGE)
+        reader_at(client, UserRecord(numbers[3]).position).fetch()
 
 
 def test_the_position_in_a_shard_that_is_listed_no_more_has_expired(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"x")
     del api.shards[SHARD]
     with pytest.raises(PositionExpired, match="lists shard"):
-        reader_at(client, position_after_record(number)).fetch(LARGE)
+        reader_at(client, position_after_record(number)).fetch()
     api.is_missing = True
     with pytest.raises(OriginMissing, match="There is no stream orders in Kinesis in eu-west-1"):
-        reader_at(client, position_after_record(number)).fetch(LARGE)
+        reader_at(client, position_after_record(number)).fetch()
 
 
 def test_records_that_expire_behind_a_live_iterator_are_not_skipped_unnoticed(
@@ -142,16 +141,16 @@ def test_records_that_expire_behind_a_live_iterator_are_not_skipped_unnoticed(
     api.put(*texts(*range(6)))
     api.time.seconds += DAY_SECONDS - 100
     reader = reader_at(client, TRIM_HORIZON)
-    assert [record.data for record in reader.fetch(LARGE).records] == texts(0, 1, 2)
+    assert [record.data for record in reader.fetch().records] == texts(0, 1, 2)
     api.time.seconds += 90
     assert read_all(reader) == texts(3, 4, 5), "none has expired yet"
     reader = reader_at(client, TRIM_HORIZON)
-    reader.fetch(LARGE)
+    reader.fetch()
     api.put(b"later")
     api.time.seconds += 60
     api.expire_by_age()
     with pytest.raises(PositionExpired):
-        reader.fetch(LARGE)
+        reader.fetch()
 
 
 def test_a_stream_with_a_longer_retention_is_not_asked_twice_for_a_record(
@@ -167,7 +166,7 @@ def test_a_stream_with_a_longer_retention_is_not_asked_twice_for_a_record(
 def test_an_expired_iterator_is_replaced_at_the_same_position(api: KinesisApi, client: KinesisClient) -> None:
     api.put(*texts(0, 1, 2, 3))
     reader = reader_at(client, TRIM_HORIZON)
-    reader.fetch(LARGE)
+    reader.fetch()
     api.time.seconds += ITERATOR_SECONDS + 1
     assert read_all(reader) == texts(3)
     assert api.calls["get_shard_iterator"] == 2
@@ -216,14 +215,14 @@ def test_an_empty_shard_that_was_not_asked_for_longer_than_the_retention_may_hav
     api.expire_by_age()
     api.put(b"new")
     with pytest.raises(PositionExpired, match="was empty when it was last asked"):
-        reader.fetch(LARGE)
+        reader.fetch()
 
 
 def test_a_shard_that_answers_without_records_for_ever_is_an_error(api: KinesisApi, client: KinesisClient) -> None:
     (number,) = api.put(b"a")
     api.empty_share = 1.0
     with pytest.raises(SourceUnreachable, match="without records for 60 s, although it says that there are more"):
-        reader_at(client, position_after_record(number)).fetch(LARGE)
+        reader_at(client, position_after_record(number)).fetch()
 
 
 def test_what_was_seen_of_a_stream_proves_nothing_for_one_that_was_created_in_its_place(
@@ -243,29 +242,15 @@ def test_a_shard_ends_behind_its_last_record(api: KinesisApi, client: KinesisCli
     numbers = api.put(*texts(0, 1))
     api.close_shard()
     reader = reader_at(client, TRIM_HORIZON)
-    fetched = reader.fetch(LARGE)
+    fetched = reader.fetch()
     assert [record.data for record in fetched.records] == texts(0, 1)
     assert (fetched.position, fetched.at_end, fetched.milliseconds_behind) == (SHARD_END, True, 0)
-    assert reader.fetch(LARGE).records == ()
-    behind_all = reader_at(client, position_after_record(numbers[-1])).fetch(LARGE)
+    assert reader.fetch().records == ()
+    behind_all = reader_at(client, position_after_record(numbers[-1])).fetch()
     assert (behind_all.records, behind_all.at_end) == ((), True)
     made = sum(api.calls.values())
-    assert reader_at(client, SHARD_END).fetch(LARGE).at_end
+    assert reader_at(client, SHARD_END).fetch().at_end
     assert sum(api.calls.values()) == made, "the end is known without a call"
-
-
-def test_a_page_larger_than_asked_for_is_handed_out_in_parts_without_another_call(
-    api: KinesisApi, client: KinesisClient
-) -> None:
-    numbers = api.put(b"x" * 60, b"y" * 60, b"z" * 500)
-    api.close_shard()
-    reader = reader_at(client, TRIM_HORIZON)
-    parts = [reader.fetch(100) for _ in range(3)]
-    assert [[record.sequence_number for record in part.records] for part in parts] == [[n] for n in numbers]
-    assert [part.at_end for part in parts] == [False, False, True]
-    assert [part.milliseconds_behind > 0 for part in parts] == [True, True, False]
-    assert parts[0].position == position_after_record(numbers[0])
-    assert api.calls["get_records"] == 1
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -279,7 +264,7 @@ def test_whatever_kinesis_answers_each_record_is_read_once_in_order(seed: int) -
         api.put(*new)
         codes = ["ProvisionedThroughputExceededException", "ExpiredIteratorException", "InternalFailure"]
         api.refusals = [refusal(chance.choice(codes), "Any") for _ in range(chance.choice([0, 0, 1, 3]))]
-        fetched = reader.fetch(chance.choice([1, 20, LARGE]))
+        fetched = reader.fetch()
         found += [record.data for record in fetched.records]
         if chance.random() < 0.2:
             reader = reader_at(client, reader.position)
@@ -402,10 +387,10 @@ def test_silence_is_not_the_same_as_no_record(api: KinesisApi, client: KinesisCl
 def test_iterators_that_expire_as_they_are_made_end_in_an_error(api: KinesisApi, client: KinesisClient) -> None:
     api.refusals = [refusal("ExpiredIteratorException", "GetRecords")] * 1000
     with pytest.raises(SourceUnreachable, match="says of each new iterator of shard"):
-        reader_at(client, TRIM_HORIZON).fetch(LARGE)
+        reader_at(client, TRIM_HORIZON).fetch()
 
 
 def test_the_encoder_of_these_tests_makes_aggregates(client: KinesisClient, api: KinesisApi) -> None:
     api.put(aggregated(b"a", b"b"))
-    (record,) = reader_at(client, TRIM_HORIZON).fetch(LARGE).records
+    (record,) = reader_at(client, TRIM_HORIZON).fetch().records
     assert [one.malformed for one in user_records(record)] == [None, None]

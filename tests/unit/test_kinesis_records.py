@@ -47,7 +47,7 @@ def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
     api.close_shard()
     monkeypatch.setattr(Place, "client", lambda _: client_of(api, time))
     reader = ShardReader(client_of(api, time), STREAM, SHARD, TRIM_HORIZON)
-    fetched = (*reader.fetch(MEBIBYTE).records, *reader.fetch(MEBIBYTE).records)
+    fetched = (*reader.fetch().records, *reader.fetch().records)
     ends = [TRIM_HORIZON, UserRecord(numbers[1], 2).position, UserRecord(numbers[4], 1).position, SHARD_END]
     place = Place(STREAM, STREAM, "eu-west-1", None, None)
     rows = []

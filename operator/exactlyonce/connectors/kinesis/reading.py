@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.answers import SequenceNumberRefused, ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.pages import first_page
+from exactlyonce.connectors.kinesis.pages import LOOKS_AT_TIP, first_page
 from exactlyonce.connectors.kinesis.patience import Deadline, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
@@ -34,11 +34,6 @@ __all__ = [
     "read_range",
     "record_numbered",
 ]
-
-_EMPTY_TIPS = 3
-"""How often a range that must hold more is looked at where Kinesis says that nothing more is there."""
-
-_PAGE_BYTES = 16 * 1024 * 1024  # more than one answer of Kinesis has
 
 
 class RangeIncomplete(Refused):
@@ -96,8 +91,8 @@ def read_range(
 def _records_from(client: KinesisClient, stream: str, shard_id: str, start: int) -> Iterator[RawRecord | None]:
     """Yield records from a position on up to the newest one; None at the end of the shard."""
     reader, empty_tips = ShardReader(client, stream, shard_id, start), 0
-    while empty_tips < _EMPTY_TIPS:
-        fetched = reader.fetch(_PAGE_BYTES)
+    while empty_tips < LOOKS_AT_TIP:
+        fetched = reader.fetch()
         yield from fetched.records
         if fetched.at_end:
             yield None

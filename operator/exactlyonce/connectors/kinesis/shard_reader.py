@@ -8,7 +8,6 @@ for again.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -59,7 +58,7 @@ class Fetched:
 
 
 class ShardReader:
-    """Reads one shard of one stream on from a position; its iterator and what a page held too much stay between calls."""
+    """Reads one shard of one stream on from a position; its iterator stays between calls."""
 
     def __init__(self, client: KinesisClient, stream: str, shard_id: str, position: int) -> None:
         read_from(position)  # raises MalformedPosition
@@ -67,10 +66,6 @@ class ShardReader:
         self._stream = stream
         self._shard_id = shard_id
         self._position = position
-        """Behind what was handed out."""
-        self._reached = position
-        """Behind what was read."""
-        self._held: deque[RawRecord] = deque()
         self._iterator: str | None = None
         self._behind = 0
         self._asked_at = (0.0, 0.0)
@@ -80,42 +75,21 @@ class ShardReader:
         """Where the next fetch starts."""
         return self._position
 
-    def fetch(self, most_bytes: int) -> Fetched:
-        """Return the next records, of about `most_bytes` and one at least; none if Kinesis gives an empty answer.
+    def fetch(self) -> Fetched:
+        """Return the records of one answer of Kinesis, none if it is empty.
 
-        Makes one GetRecords, or none while records of the last one are left; more where it has to seek.
+        Makes one GetRecords; more where it has to seek, and none at the end of the shard.
 
         Raises:
             PositionExpired: if records at the position may be gone.
             RecordsOutOfOrder: if Kinesis answers a record that was read before.
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        if not self._held and self._reached != SHARD_END:
-            self._read()
-        taken = self._take(most_bytes)
-        if self._held:
-            self._position = position_after_record(taken[-1].sequence_number)
-        else:
-            self._position = self._reached
-        return Fetched(taken, self._position, max(self._behind, 1) if self._held else self._behind)
-
-    def _take(self, most_bytes: int) -> tuple[RawRecord, ...]:
-        taken: list[RawRecord] = []
-        size = 0
-        while self._held and (not taken or size + len(self._held[0].data) <= most_bytes):
-            taken.append(self._held.popleft())
-            size += len(taken[-1].data)
-        return tuple(taken)
-
-    def _read(self) -> None:
-        """Read one page, or seek first where there is no iterator or it can no longer be relied upon."""
         for _ in range(_SEEKS):
             try:
                 if self._iterator is None or self._may_skip():
-                    self._seek()
-                else:
-                    self._accept(self._page(self._iterator))
-                return
+                    return self._seek()
+                return self._accept(self._page(self._iterator))
             except IteratorExpired:
                 self._iterator = None
                 problem = SourceUnreachable(
@@ -129,7 +103,7 @@ class ShardReader:
     @property
     def _last_read(self) -> int:
         """The sequence number behind which every further record is; -1 at the start of the shard."""
-        match read_from(self._reached):
+        match read_from(self._position):
             case AfterRecord(sequence_number):
                 return sequence_number
             case InsideRecord(sequence_number, _):
@@ -145,47 +119,47 @@ class ShardReader:
         self._note_time()
         return read_page(self._client, self._stream, self._shard_id, iterator)
 
-    def _accept(self, page: Page) -> None:
+    def _accept(self, page: Page) -> Fetched:
         """Take a page that continues what was read."""
         require_order(self._stream, self._shard_id, page, self._last_read)
-        self._held.extend(page.records)
         self._iterator, self._behind = page.next_iterator, page.milliseconds_behind
         if page.next_iterator is None:
-            self._reached, self._behind = SHARD_END, 0
+            self._position, self._behind = SHARD_END, 0
         elif page.records:
-            self._reached = position_after_record(page.records[-1].sequence_number)
-        if not page.records and not self._behind and self._reached != SHARD_END:
+            self._position = position_after_record(page.records[-1].sequence_number)
+        elif not self._behind:
             created = self._client.described(self._stream).created
-            self._client.tips[self._stream, self._shard_id] = SeenTip(self._reached, created, *self._asked_at)
+            self._client.tips[self._stream, self._shard_id] = SeenTip(self._position, created, *self._asked_at)
+        return Fetched(page.records, self._position, self._behind)
 
-    def _seek(self) -> None:
+    def _seek(self) -> Fetched:
         self._iterator = None
-        match read_from(self._reached):
+        match read_from(self._position):
             case AtTrimHorizon():
                 page = self._page(self._iterator_of(ShardIteratorType="TRIM_HORIZON"))
                 self._require_nothing_expired()
-                self._accept(page)
+                return self._accept(page)
             case AfterRecord(sequence_number):
-                self._seek_behind(sequence_number)
+                return self._seek_behind(sequence_number)
             case InsideRecord(sequence_number, _):
-                self._seek_record(sequence_number, is_wanted=True)
+                return self._seek_record(sequence_number, is_wanted=True)
             case AtShardEnd():
-                pass
+                return Fetched((), SHARD_END, 0)
 
-    def _seek_behind(self, sequence_number: int) -> None:
+    def _seek_behind(self, sequence_number: int) -> Fetched:
         """Read on behind a record; or from the very next sequence number, where a stream was told to start at that record.
 
         Nothing lies between the two, so nothing can have expired between them either.
         """
         try:
-            self._seek_record(sequence_number, is_wanted=False)
+            return self._seek_record(sequence_number, is_wanted=False)
         except PositionExpired as expired:
             try:
-                self._seek_record(sequence_number + 1, is_wanted=True)
+                return self._seek_record(sequence_number + 1, is_wanted=True)
             except PositionExpired:
                 raise expired from None
 
-    def _seek_record(self, sequence_number: int, *, is_wanted: bool) -> None:
+    def _seek_record(self, sequence_number: int, *, is_wanted: bool) -> Fetched:
         """Read from a record on, which must come first; it is handed out only if it `is_wanted`."""
         try:
             iterator = surely(
@@ -201,15 +175,14 @@ class ShardReader:
         if not page.records or page.records[0].sequence_number != sequence_number:
             if not self._was_at_tip():
                 raise self._expired(page)
-            self._accept(page)
-            return
+            return self._accept(page)
         first = 0 if is_wanted else 1
-        self._accept(Page(page.records[first:], page.next_iterator, page.milliseconds_behind))
+        return self._accept(Page(page.records[first:], page.next_iterator, page.milliseconds_behind))
 
     def _require_nothing_expired(self) -> None:
         """A shard in which nothing was yet, as this process saw, may have been written to, and that may have expired."""
         seen = self._client.tips.get((self._stream, self._shard_id))
-        if seen is not None and seen.position == self._reached and not self._was_at_tip():
+        if seen is not None and seen.position == self._position and not self._was_at_tip():
             raise PositionExpired(
                 f"Whether records of {self._where} have expired unread cannot be told: it was empty when it was last asked, "
                 "but that was longer ago than its retention, or the stream was recreated since."
@@ -218,7 +191,7 @@ class ShardReader:
     def _was_at_tip(self) -> bool:
         """Whether nothing was behind this position so lately that what came since cannot have expired."""
         seen = self._client.tips.get((self._stream, self._shard_id))
-        if seen is None or seen.position != self._reached:
+        if seen is None or seen.position != self._position:
             return False
         clock = self._client.clock
         # Whichever clock says more: one may have been set back, the other stands still in a suspended machine.
@@ -231,7 +204,7 @@ class ShardReader:
         clock = self._client.clock
         elapsed = max(clock.elapsed_seconds() - self._asked_at[0], clock.wall_seconds() - self._asked_at[1])
         oldest = timedelta(seconds=elapsed, milliseconds=self._behind) + _ITERATOR_LIVES + _MARGIN
-        if self._reached == TRIM_HORIZON or oldest < _LEAST_RETENTION:
+        if self._position == TRIM_HORIZON or oldest < _LEAST_RETENTION:
             return False
         return oldest >= self._client.described(self._stream).retention
 
@@ -251,5 +224,5 @@ class ShardReader:
     @property
     def _what(self) -> str:
         return (
-            f"The record at which the position {to_text(self._reached)} of {self._where} stands is not there any more"
+            f"The record at which the position {to_text(self._position)} of {self._where} stands is not there any more"
         )

@@ -37,9 +37,6 @@ _PAUSE_SECONDS = 0.1
 
 _FETCHES_AT_ONCE = 8
 
-_PAGE_BYTES = 16 * 1024 * 1024
-"""More than one answer of Kinesis has: a page is taken whole, since what a reader keeps of it nobody counts."""
-
 _LIST_SECONDS, _LIST_SOON_SECONDS = 300.0, 1.0
 
 
@@ -65,8 +62,8 @@ class Page(Protocol):
 class Fetching(Protocol):
     """What reads one shard on (`exactlyonce.connectors.kinesis.reading.ShardReader`)."""
 
-    def fetch(self, most_bytes: int) -> Page:
-        """Return the next records."""
+    def fetch(self) -> Page:
+        """Return the next records, a page."""
         ...
 
 
@@ -211,7 +208,7 @@ class Planner:
         if ahead.reader is None:
             ahead.reader = self._open(ahead.shard, ahead.reader_at)
         asked_at = self._clock.now()
-        page = ahead.reader.fetch(_PAGE_BYTES)
+        page = ahead.reader.fetch()
         ahead.fetches += 1
 
         def keep(size: int) -> bool:
