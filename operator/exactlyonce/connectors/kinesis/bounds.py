@@ -57,7 +57,7 @@ class KinesisBounds:
         self._spec = spec
         self._client = client
         self._stream = spec.stream
-        self._named = spec.stream_arn or spec.stream
+        self._named = spec.named
         self._listed: tuple[SourceView, Sequence[Shard]] | None = None
         """The latest view, and the shards that it was made of: a start goes by the same."""
 

@@ -11,10 +11,10 @@ import re
 from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of
 from exactlyonce.connectors.kinesis.positions import MalformedPosition, from_text, to_text
+from exactlyonce.connectors.kinesis.shards import NAME
 from exactlyonce.positions.ranges import Partition, Positions
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-"""Of a stream, and of a shard."""
+_NAME = re.compile(NAME)
 
 
 class KinesisCodec:

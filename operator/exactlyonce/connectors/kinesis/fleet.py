@@ -68,7 +68,7 @@ class KinesisFleet:
 
     def origins(self, specs: Collection[SourceSpec]) -> Mapping[str, Collection[int | str] | ExactlyOnceError]:
         """Return the streams that these name and that exist, with their shards, or what is wrong with one."""
-        self._named = {spec.stream: spec.stream_arn or spec.stream for spec in specs if isinstance(spec, KinesisSource)}
+        self._named = {spec.stream: spec.named for spec in specs if isinstance(spec, KinesisSource)}
         missing: set[str] = set()
 
         def shards(name: str) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from typing import Any
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.positions import position_after_record
-from exactlyonce.connectors.kinesis.shards import GREATEST_HASH_KEY, Shard
+from exactlyonce.connectors.kinesis.shards import GREATEST_HASH_KEY, NAME, Shard
 
 UNLIKE_KINESIS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What the AWS library and the parsers here raise over an answer of another shape."""
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_NAME = re.compile(NAME)
 _ARN = re.compile(r"arn:[ -~]{1,508}")
 _NUMBER = re.compile("0|[1-9][0-9]{0,99}")
 _STATUS = re.compile("[A-Z_]{1,64}")

@@ -15,6 +15,9 @@ from exactlyonce.errors import SourceRefused
 
 GREATEST_HASH_KEY = (1 << 128) - 1
 
+NAME = "[a-zA-Z0-9_.-]{1,128}"
+"""What a stream may be called, and a shard."""
+
 
 class ShardMapBroken(SourceRefused):
     """The open shards of a stream leave out a range of hash keys, or two of them hold the same range."""

@@ -8,7 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
+from exactlyonce.connectors.kinesis.login import ID, KEY, TOKEN
 from exactlyonce.connectors.kinesis.positions import from_text, to_text
+from exactlyonce.connectors.kinesis.shards import NAME
 from exactlyonce.connectors.kinesis.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
@@ -18,18 +20,16 @@ from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
 from exactlyonce.schema.moment import Moment
 from exactlyonce.schema.places import Endpoint, Region
 
-_NAME = "[a-zA-Z0-9_.-]{1,128}"
-
 StreamName = Annotated[
     str,
     Field(min_length=1, max_length=128),
-    matches(_NAME, "write a stream's name: letters, digits, dots, underscores and hyphens"),
+    matches(NAME, "write a stream's name: letters, digits, dots, underscores and hyphens"),
 ]
 StreamArn = Annotated[
     str,
     Field(min_length=1, max_length=256),
     matches(
-        rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{{12}}:stream/{_NAME}",
+        rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{{12}}:stream/{NAME}",
         "write the stream's ARN, such as arn:aws:kinesis:eu-central-1:123456789012:stream/orders",
     ),
 ]
@@ -59,9 +59,6 @@ ShardPositions = Annotated[
         )
     ),
 ]
-
-KINESIS_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""The keys read from the secret of a Kinesis source."""
 
 DEFAULT_BATCH_RECORDS = 1_000_000
 """The most records of a batch where the resource sets no limit: a first backlog has to fit into transactionTimeout."""
@@ -149,7 +146,7 @@ class KinesisSource(Model):
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
     secret_ref: SecretRef | None = Field(
         None,
-        description=f"The login; the keys read are {', '.join(KINESIS_SECRET_KEYS)}. Without it, `exactlyonce "
+        description=f"The login; the keys read are {ID}, {KEY}, {TOKEN}. Without it, `exactlyonce "
         "run` and its drivers use the login of their process, such as a web identity; in a cluster it is needed, since the "
         "operator reads no stream with a login of its own.",
     )
@@ -193,6 +190,11 @@ class KinesisSource(Model):
             return self.stream_name
         assert self.stream_arn is not None
         return self.stream_arn.rpartition("/")[2]
+
+    @property
+    def named(self) -> str:
+        """What Kinesis is asked for: the ARN where it is given, since a stream of another account has to be asked for by it."""
+        return self.stream_arn or self.stream
 
     @property
     def account(self) -> str | None:

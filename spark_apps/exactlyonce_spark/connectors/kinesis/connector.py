@@ -108,8 +108,7 @@ class KinesisRecords:
 
         spec = self.spec
         secret = None if spec.secret_ref is None else spec.secret_ref.name
-        named = spec.stream_arn or spec.stream
-        return Place(spec.stream, named, spec.where, spec.endpoint, secret, spec.outside_shard_range).options()
+        return Place(spec.stream, spec.named, spec.where, spec.endpoint, secret, spec.outside_shard_range).options()
 
 
 def _registered(session: Any) -> str:
