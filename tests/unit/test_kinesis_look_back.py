@@ -97,6 +97,7 @@ def test_the_newest_record_of_a_shard_that_has_been_idle_for_months_is_found(api
     (number,) = api.put(b"old")
     api.time.seconds += 100 * 24 * 3600.0
     assert started(api, **{"from": "Latest"}) == Positions({ONLY: position_after_record(number)})
+    assert api.calls["get_shard_iterator"] == 4, "a minute, 5, an hour; then all that a retention of a day leaves"
 
 
 def test_the_newest_record_is_believed_after_more_than_one_look(api: KinesisApi) -> None:

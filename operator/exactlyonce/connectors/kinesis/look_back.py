@@ -54,8 +54,11 @@ def at_moment(client: KinesisClient, stream: str, shard: Shard, moment: datetime
 
 def _looked_back(client: KinesisClient, stream: str, shard_id: str, moment: datetime | None, deadline: Deadline) -> int:
     """Return where the first record of a moment lies, or behind the last record, from ever further back."""
-    latest = moment or datetime.fromtimestamp(client.clock.wall_seconds(), UTC)
+    now = datetime.fromtimestamp(client.clock.wall_seconds(), UTC)
+    latest, oldest = moment or now, now - client.described(stream).retention
     for look_back in _LOOK_BACKS:
+        if latest - look_back <= oldest:
+            break  # nothing older is left, so the oldest record is asked for
         iterator = client.iterator(stream, shard_id, ShardIteratorType="AT_TIMESTAMP", Timestamp=latest - look_back)
         found = _read_on(client, stream, shard_id, iterator, moment, deadline)
         if found is not None:
