@@ -83,9 +83,9 @@ def require_start(landed: LandedPositions, batch: PlannedBatch, except_for: froz
             raise PositionsDiffer(
                 f"Batch {batch.number} reads {key} from {offsets.from_offset}, the sink stands at {known}."
             )
-    for topic, topic_id in batch.origin_ids.items():
-        first = landed.origin_ids.get(topic)
-        if is_other_origin(first, topic_id):
+    for origin, origin_id in batch.origin_ids.items():
+        first = landed.origin_ids.get(origin)
+        if is_other_origin(first, origin_id):
             raise OriginReplaced(
-                f"Topic {topic} has the id {topic_id}, and {first} is the one whose records have landed."
+                f"{origin} has the id {origin_id}, and the records that have landed are of the one with the id {first}."
             )

@@ -43,7 +43,7 @@ class KnownLog:
 def without_proof(
     partitions: Iterable[Partition], origin_ids: Mapping[str, str], epochs: LeaderEpochs
 ) -> frozenset[Partition]:
-    """Return the partitions of which an epoch proves nothing: it is not told, or no topic id shows that it started over."""
+    """Return the partitions of which an epoch proves nothing: it is not told, or no origin id shows that it started over."""
     return frozenset(key for key in partitions if key not in epochs or not is_origin_id(origin_ids.get(key.origin)))
 
 
@@ -55,7 +55,7 @@ def require_all_was_there(
     log: KnownLog,
     records_read: int | None = None,
 ) -> LeaderEpochs:
-    """Require that the topics are the same and that nothing of the ranges was taken away before it was read.
+    """Require that the origins are the same and that nothing of the ranges was taken away before it was read.
 
     Every earliest offset must still be at or below the range's start. That tells a count smaller than the range that is
     right (compaction, transaction markers) from one that is not (retention), whatever was counted. A leader that is new since
@@ -69,9 +69,9 @@ def require_all_was_there(
     if not read:
         return {}
     now = source.now(read)
-    for topic, topic_id in now.origin_ids.items():
-        if is_other_origin(origin_ids.get(topic), topic_id):
-            raise OriginReplaced(f"Topic {topic} was recreated while batch {batch} was read.")
+    for origin, origin_id in now.origin_ids.items():
+        if is_other_origin(origin_ids.get(origin), origin_id):
+            raise OriginReplaced(f"{origin} was recreated while batch {batch} was read.")
     gone = {key: ranges[key] for key in read if now.earliest[key] > ranges[key].from_offset}
     if gone:
         told = ", ".join(f"{key} from {span.from_offset} to {now.earliest[key]}" for key, span in gone.items())
