@@ -11,8 +11,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient
 from exactlyonce.connectors.kinesis.pace import Clock
+from exactlyonce.connectors.kinesis.reading import read_range
+from exactlyonce.connectors.kinesis.spec import KinesisSource
 
 STREAM, SHARD = "orders", "shardId-000000000000"
 START_SECONDS = 1_700_000_000.0
@@ -201,3 +204,14 @@ class KinesisApi:
 def client_of(api: Any, time: ManualTime, seed: int = 0, address: KinesisAddress | None = None) -> KinesisClient:
     """The client under test, over an API in memory."""
     return KinesisClient(address or KinesisAddress("eu-west-1"), lambda: api, time.clock(seed))
+
+
+def bounds_of(api: KinesisApi, **start: Any) -> KinesisBounds:
+    """The stream as the operator asks for it, over that API."""
+    document = {"streamName": STREAM, "region": "eu-west-1", "start": start}
+    return KinesisBounds(KinesisSource.model_validate(document), client_of(api, api.time))
+
+
+def range_of(client: KinesisClient, start: int, end: int) -> list[bytes]:
+    """The data of a range of the shard."""
+    return [record.data for record in read_range(client, STREAM, SHARD, start, end)]

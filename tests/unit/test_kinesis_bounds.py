@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.connector import SOURCE, kinesis_address
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
@@ -22,7 +21,7 @@ from exactlyonce.errors import OriginMissing, SecretMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds
-from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, StoredShard, client_of
+from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, StoredShard, bounds_of, client_of
 from tests.resource_documents import document
 
 CHILD_ID, GRANDCHILD_ID = "shardId-000000000001", "shardId-000000000002"
@@ -35,11 +34,6 @@ def api() -> KinesisApi:
     return KinesisApi()
 
 
-def source(api: KinesisApi, **start: Any) -> KinesisBounds:
-    document = {"streamName": STREAM, "region": "eu-west-1", "start": start}
-    return KinesisBounds(KinesisSource.model_validate(document), client_of(api, api.time))
-
-
 def resharded(api: KinesisApi) -> None:
     """Close the first shard, and let one follow on it."""
     api.close_shard()
@@ -47,7 +41,7 @@ def resharded(api: KinesisApi) -> None:
 
 
 def started(api: KinesisApi, **start: Any) -> Positions:
-    asked = source(api, **start)
+    asked = bounds_of(api, **start)
     return asked.start(asked.view())
 
 
@@ -96,7 +90,7 @@ def test_a_moment_behind_all_records_of_a_closed_shard_starts_in_its_child(api: 
 
 def test_a_stream_that_does_not_exist_is_missing_and_nothing_starts(api: KinesisApi) -> None:
     api.is_missing = True
-    asked = source(api)
+    asked = bounds_of(api)
     view = asked.view(frozenset({PARENT}))
     assert (view.missing, view.bounds, view.origin_ids) == ((STREAM,), {}, {})
     with pytest.raises(OriginMissing, match="has no stream orders; create it"):
@@ -104,19 +98,19 @@ def test_a_stream_that_does_not_exist_is_missing_and_nothing_starts(api: Kinesis
 
 
 def test_the_identity_of_a_stream_is_its_creation_in_every_time_zone(api: KinesisApi) -> None:
-    before = source(api).view().origin_ids
+    before = bounds_of(api).view().origin_ids
     api.created = api.created.astimezone(datetime.fromtimestamp(0, UTC).astimezone().tzinfo)
-    assert source(api).view().origin_ids == before == {STREAM: "2026-01-01T00:00:00.000+00:00"}
+    assert bounds_of(api).view().origin_ids == before == {STREAM: "2026-01-01T00:00:00.000+00:00"}
     api.created += timedelta(milliseconds=1)
-    assert source(api).view().origin_ids != before
-    assert source(api).now([PARENT]).origin_ids == source(api).view().origin_ids
+    assert bounds_of(api).view().origin_ids != before
+    assert bounds_of(api).now([PARENT]).origin_ids == bounds_of(api).view().origin_ids
 
 
 def test_the_record_that_landed_last_is_looked_for_and_an_open_shard_has_no_known_end(api: KinesisApi) -> None:
     numbers = api.put(b"a", b"b", b"c")
     landed = Ranges({PARENT: OffsetRange(0, position_after_record(numbers[1]))})
-    kept = source(api).last_records(landed).result()
-    view = source(api).view(frozenset({PARENT}), {PARENT: kept[PARENT].offset})
+    kept = bounds_of(api).last_records(landed).result()
+    view = bounds_of(api).view(frozenset({PARENT}), {PARENT: kept[PARENT].offset})
     assert view.bounds == {PARENT: OPEN}
     assert view.records == {PARENT: kept[PARENT]}
     assert kept[PARENT].difference(view.records[PARENT]) is None
@@ -126,41 +120,41 @@ def test_once_the_last_landed_record_has_expired_the_oldest_one_left_is_the_earl
     numbers = api.put(b"a", b"b", b"c")
     at = {PARENT: UserRecord(numbers[0]).position}
     api.expire(2)
-    view = source(api).view(frozenset({PARENT}), at)
+    view = bounds_of(api).view(frozenset({PARENT}), at)
     assert view.bounds == {PARENT: Bounds(UserRecord(numbers[2]).position, SHARD_END)}
     assert view.records == {}, "it is not held, so it is not said to be another one"
-    assert source(api).records_at(at) == {}
+    assert bounds_of(api).records_at(at) == {}
     api.expire(1)
     with pytest.raises(SourceRefused, match="whether records behind it expired before they landed cannot be told"):
-        source(api).view(frozenset({PARENT}), at)
+        bounds_of(api).view(frozenset({PARENT}), at)
     api.close_shard()
-    assert source(api).view(frozenset({PARENT}), at).bounds == {PARENT: GONE}
+    assert bounds_of(api).view(frozenset({PARENT}), at).bounds == {PARENT: GONE}
 
 
 def test_a_shard_that_was_read_and_has_expired_holds_nothing_but_its_end(api: KinesisApi) -> None:
     resharded(api)
     del api.shards[SHARD]
-    view = source(api).view(frozenset({PARENT}))
+    view = bounds_of(api).view(frozenset({PARENT}))
     assert view.bounds == {PARENT: GONE, CHILD: OPEN}
     assert view.selected == {PARENT, CHILD}
 
 
 def test_a_shard_that_came_and_expired_while_nobody_read_is_told(api: KinesisApi) -> None:
     api.shards = {GRANDCHILD_ID: StoredShard((CHILD_ID,))}
-    assert source(api).view(frozenset({PARENT})).bounds == {PARENT: GONE, CHILD: GONE, GRANDCHILD: OPEN}
-    assert source(api).view(frozenset({PARENT, CHILD})).bounds == {PARENT: GONE, CHILD: GONE, GRANDCHILD: OPEN}
-    assert source(api).view(frozenset({PARENT, GRANDCHILD})).bounds == {PARENT: GONE, GRANDCHILD: OPEN}
+    assert bounds_of(api).view(frozenset({PARENT})).bounds == {PARENT: GONE, CHILD: GONE, GRANDCHILD: OPEN}
+    assert bounds_of(api).view(frozenset({PARENT, CHILD})).bounds == {PARENT: GONE, CHILD: GONE, GRANDCHILD: OPEN}
+    assert bounds_of(api).view(frozenset({PARENT, GRANDCHILD})).bounds == {PARENT: GONE, GRANDCHILD: OPEN}
 
 
 def test_the_last_record_of_a_range_is_known_without_reading_it(api: KinesisApi) -> None:
     inside = UserRecord(7, 3).position
     spans = {PARENT: OffsetRange(0, inside), CHILD: OffsetRange(0, SHARD_END), GRANDCHILD: OffsetRange(0, 0)}
-    assert source(api).last_records(Ranges(spans)).result() == {PARENT: Fingerprint(UserRecord(7, 2).position, "")}
+    assert bounds_of(api).last_records(Ranges(spans)).result() == {PARENT: Fingerprint(UserRecord(7, 2).position, "")}
     assert not api.calls
 
 
 def test_leaders_never_change_so_that_no_batch_reads_a_record_a_second_time(api: KinesisApi) -> None:
-    asked = source(api)
+    asked = bounds_of(api)
     assert asked.ask_leader_epochs([PARENT])() == asked.now([PARENT]).leader_epochs == {PARENT: 0}
 
 

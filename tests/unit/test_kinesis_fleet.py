@@ -161,12 +161,18 @@ def test_an_idle_shard_is_looked_at_once_a_round_and_its_stream_is_described_onc
     assert fleet.timestamps(where, committed_only=False) == {partition("orders"): START_SECONDS + api.time.seconds}
 
 
-def test_a_record_behind_empty_pages_is_found() -> None:
+def of_empty_pages(share: float) -> tuple[Streams, KinesisFleet]:
+    """One record in a shard, and so large a share of answers without any."""
     api = Streams("orders")
     api.of["orders"].put(b"a")
-    api.of["orders"].empty_share = 0.5
+    api.of["orders"].empty_share = share
     fleet = fleet_of(api)
     fleet.origins([source("orders")])
+    return api, fleet
+
+
+def test_a_record_behind_empty_pages_is_found() -> None:
+    _, fleet = of_empty_pages(0.5)
     for _ in range(20):
         assert fleet.timestamps({partition("orders"): TRIM_HORIZON}, committed_only=False) == {
             partition("orders"): START_SECONDS
@@ -174,11 +180,7 @@ def test_a_record_behind_empty_pages_is_found() -> None:
 
 
 def test_a_shard_that_answers_empty_pages_only_is_given_up_and_not_told_to_be_empty() -> None:
-    api = Streams("orders")
-    api.of["orders"].put(b"a")
-    api.of["orders"].empty_share = 1.0
-    fleet = fleet_of(api)
-    fleet.origins([source("orders")])
+    api, fleet = of_empty_pages(1.0)
     found = fleet.timestamps({partition("orders"): TRIM_HORIZON}, committed_only=False)
     assert isinstance(found[partition("orders")], SourceUnreachable)
     assert api.of["orders"].calls["get_records"] == 10

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.positions import SHARD_END, position_after_record
 from exactlyonce.connectors.kinesis.reading import ShardReader
-from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.kinesis.start import _START_SECONDS
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
-from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, client_of
+from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, bounds_of, client_of
 
 ONLY = Partition(STREAM, SHARD)
 
@@ -25,8 +23,7 @@ def api() -> KinesisApi:
 
 
 def started(api: KinesisApi, **start: Any) -> Positions:
-    spec = KinesisSource.model_validate({"streamName": STREAM, "region": "eu-west-1", "start": start})
-    asked = KinesisBounds(spec, client_of(api, api.time))
+    asked = bounds_of(api, **start)
     return asked.start(asked.view())
 
 

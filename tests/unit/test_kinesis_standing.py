@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.connectors.kinesis.bounds import _VIEW_SECONDS, KinesisBounds, expired
+from exactlyonce.connectors.kinesis.bounds import _VIEW_SECONDS, expired
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.kinesis.start import given, in_order
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import Bounds
-from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of, refusal
+from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, bounds_of, refusal
 
 OTHER_ID, CHILD_ID = "shardId-000000000001", "shardId-000000000002"
 PARENT, OTHER, CHILD = (Partition(STREAM, shard) for shard in (SHARD, OTHER_ID, CHILD_ID))
@@ -27,14 +26,9 @@ def api() -> KinesisApi:
     return KinesisApi()
 
 
-def source(api: KinesisApi, **start: Any) -> KinesisBounds:
-    document = {"streamName": STREAM, "region": "eu-west-1", "start": start}
-    return KinesisBounds(KinesisSource.model_validate(document), client_of(api, api.time))
-
-
 def standing(api: KinesisApi, stands: Mapping[Partition, int]) -> Mapping[Partition, Bounds]:
     """The bounds for a stream that stands at these positions, and of whose last records nothing is kept."""
-    return source(api).view(frozenset(stands), {}, stands).bounds
+    return bounds_of(api).view(frozenset(stands), {}, stands).bounds
 
 
 def test_a_position_at_which_nothing_has_landed_yet_is_verified_as_well(api: KinesisApi) -> None:
@@ -59,17 +53,17 @@ def test_a_record_that_landed_long_ago_proves_nothing_for_a_position_further_on(
     """A stream that was told to go on with the oldest record left keeps the fingerprint of what landed before."""
     numbers = api.put(*[b"x"] * 5)
     stands = {PARENT: UserRecord(numbers[3]).position}
-    view = source(api).view(frozenset(stands), {PARENT: UserRecord(numbers[0]).position}, stands)
+    view = bounds_of(api).view(frozenset(stands), {PARENT: UserRecord(numbers[0]).position}, stands)
     assert (view.bounds, set(view.records)) == ({PARENT: OPEN}, {PARENT})
     api.expire(3)
-    view = source(api).view(frozenset(stands), {PARENT: UserRecord(numbers[0]).position}, stands)
+    view = bounds_of(api).view(frozenset(stands), {PARENT: UserRecord(numbers[0]).position}, stands)
     assert (view.bounds, set(view.records)) == ({PARENT: OPEN}, set())
 
 
 def test_the_record_in_front_of_a_position_is_asked_for_once(api: KinesisApi) -> None:
     number = api.put(b"a", b"b")[0]
     stands = {PARENT: position_after_record(number)}
-    source(api).view(frozenset(stands), {PARENT: UserRecord(number, 4).position}, stands)
+    bounds_of(api).view(frozenset(stands), {PARENT: UserRecord(number, 4).position}, stands)
     assert api.calls["get_records"] == 1
 
 
@@ -117,7 +111,7 @@ def merged(api: KinesisApi) -> None:
 @pytest.mark.parametrize("start", [{}, {"from": "Positions", "positions": {SHARD: "TRIM_HORIZON"}}])
 def test_a_parent_that_was_gone_before_the_stream_began_is_not_missed(api: KinesisApi, start: dict[str, Any]) -> None:
     merged(api)
-    asked = source(api, **start)
+    asked = bounds_of(api, **start)
     begun = asked.start(asked.view())
     assert begun == Positions({PARENT: TRIM_HORIZON, OTHER: SHARD_END})
     assert standing(api, begun) == {PARENT: OPEN, OTHER: GONE, CHILD: OPEN}, "its end is where the stream stands in it"
@@ -132,9 +126,9 @@ def test_a_parent_that_came_and_expired_while_nobody_read_is_still_missed(api: K
 def test_a_stream_that_is_missing_for_a_moment_is_there(api: KinesisApi) -> None:
     gone = refusal("ResourceNotFoundException", "Any", "Stream not found")
     api.refusals = [gone, gone]
-    assert source(api).view().missing == ()
+    assert bounds_of(api).view().missing == ()
     api.refusals = [gone, gone]
-    assert source(api).now([PARENT]).origin_ids == source(api).view().origin_ids
+    assert bounds_of(api).now([PARENT]).origin_ids == bounds_of(api).view().origin_ids
 
 
 def test_shards_that_answer_slowly_end_the_look_at_a_stream(api: KinesisApi) -> None:
