@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, UserRecordData, user_records
+from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce_spark.connectors.kinesis.planner import Clock
 
 FIRST_SEQUENCE_NUMBER = 49590338271490256608559692538361571095921575989136588898
 GAP = 7  # sequence numbers are sparse
@@ -37,7 +37,7 @@ class ManualClock:
 
     def clock(self) -> Clock:
         """The clock as a planner takes it."""
-        return Clock(lambda: self.seconds, self.wait)
+        return Clock(lambda: self.seconds, lambda: self.seconds, self.wait)
 
     def wait(self, seconds: float) -> None:
         """Let time go on."""

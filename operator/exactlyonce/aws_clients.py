@@ -121,9 +121,8 @@ def bound_answers(client: Any, service: str, most_bytes: int, seconds: float) ->
     Only for services whose answers are JSON and are read whole. botocore reads them without a limit, and a server of a tenant
     may send what it likes. A call then raises AnswerTooLarge, ReadTimeoutError, or IncompleteReadError where one is cut off.
     """
-    http = (
-        client._endpoint.http_session
-    )  # made of the client's settings, proxies and certificates; nothing else shows it
+    # It is made of the client's settings, proxies and certificates, and nothing else shows it.
+    http = client._endpoint.http_session
 
     def send(request: Any, **_: Any) -> Any:
         request.stream_output = True  # nothing of the body is read yet

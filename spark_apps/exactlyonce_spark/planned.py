@@ -29,7 +29,7 @@ class BatchNotRecorded(LandingRefused):
 
 
 class OriginReplaced(LandingRefused):
-    """A topic was deleted and recreated since the stream first read it."""
+    """An origin was deleted and recreated since the stream first read it."""
 
 
 class StagedRowsLost(ExactlyOnceError):

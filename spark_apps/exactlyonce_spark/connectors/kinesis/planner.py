@@ -6,13 +6,13 @@ when the batch that it is planned into is given to the tasks. After a restart it
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
+from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce_spark.connectors.kinesis.lineage import appearing, forgotten, waiting_parents
@@ -76,14 +76,6 @@ class BatchLimit:
     seconds: float = READING_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The time, and waiting. Only differences count, so nobody can set it back and make shards rest for as long."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 class _ShardAhead:
     """One shard that is read on."""
 
@@ -119,12 +111,12 @@ class Planner:
         open_shard: Callable[[str, int], Fetching],
         list_shards: Callable[[], Sequence[Shard]],
         limit: BatchLimit,
-        clock: Clock = Clock(),
+        clock: Clock | None = None,
     ) -> None:
         self._open = open_shard
         self._list = list_shards
         self._limit = limit
-        self._clock = clock
+        self._clock = clock or Clock()
         self._shards: dict[str, _ShardAhead] = {}
         self._listed: tuple[float, Sequence[Shard]] | None = None
         self._until: float | None = None
@@ -133,7 +125,7 @@ class Planner:
 
     def read_until_now(self) -> None:
         """Read each shard as far as it holds records by now, shards that follow on it included, and no further."""
-        self._until = self._clock.now()
+        self._until = self._clock.elapsed_seconds()
 
     def ends(self, starts: Mapping[str, int]) -> dict[str, int]:
         """Return where the batch ends that starts here; where nothing is to be read, it ends where it starts.
@@ -182,7 +174,7 @@ class Planner:
 
     def _read(self) -> Mapping[str, BatchLimit]:
         """Read on until each shard has its share of the batch, or nothing more is there, or time is up."""
-        give_up_at = self._clock.now() + self._limit.seconds
+        give_up_at = self._clock.elapsed_seconds() + self._limit.seconds
         while True:
             shares = self._shares()
             due = [ahead for ahead in self._in_turn() if self._is_due(ahead) and ahead.lacks(shares[ahead.shard])]
@@ -192,11 +184,11 @@ class Planner:
             list(self._pool.map(self._fetch, due[:_FETCHES_AT_ONCE]))
             has_moved = any(ahead.ahead.reached != ahead.ahead.start for ahead in self._shards.values())
             # A query that ends when nothing is left (availableNow) must not be told so because it took long.
-            if self._clock.now() >= give_up_at and (has_moved or self._until is None):
+            if self._clock.elapsed_seconds() >= give_up_at and (has_moved or self._until is None):
                 return self._shares()
 
     def _is_due(self, ahead: _ShardAhead) -> bool:
-        if ahead.has_ended or ahead.is_read or self._clock.now() < ahead.rests_until:
+        if ahead.has_ended or ahead.is_read or self._clock.elapsed_seconds() < ahead.rests_until:
             return False
         return ahead.ahead.holds_records or self._held_bytes() < HELD_BYTES
 
@@ -207,7 +199,7 @@ class Planner:
         """Fetch one page; run by threads, one per shard."""
         if ahead.reader is None:
             ahead.reader = self._open(ahead.shard, ahead.reader_at)
-        asked_at = self._clock.now()
+        asked_at = self._clock.elapsed_seconds()
         page = ahead.reader.fetch()
         ahead.fetches += 1
 
@@ -219,7 +211,7 @@ class Planner:
         ahead.ahead.add(page.records, page.position, keep)
         ahead.reader_at = page.position
         if page.milliseconds_behind == 0:
-            ahead.rests_until = self._clock.now() + IDLE_SECONDS
+            ahead.rests_until = self._clock.elapsed_seconds() + IDLE_SECONDS
         if self._until is not None:
             ahead.is_read = asked_at - page.milliseconds_behind / 1000 >= self._until
 
@@ -243,7 +235,7 @@ class Planner:
 
     def _shard_map(self, starts: Mapping[str, int]) -> Sequence[Shard]:
         """The shards as they are listed, asked again soon while a shard has ended whose children are not known."""
-        now = self._clock.now()
+        now = self._clock.elapsed_seconds()
         if self._listed is not None:
             asked_at, listed = self._listed
             patience = _LIST_SOON_SECONDS if waiting_parents(listed, starts) else _LIST_SECONDS

@@ -195,9 +195,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return a task for each shard that has something to read."""
         starts, found = _positions(start, self._place.stream), []
         for shard, until in _positions(end, self._place.stream).items():
-            begin = starts.get(
-                shard, until
-            )  # one that appears is named where it starts, and read from the next batch on
+            # One that appears is named where it starts, and read from the next batch on.
+            begin = starts.get(shard, until)
             if begin != until:
                 fetched = None if self._planner is None else self._planner.fetched(shard, begin, until)
                 found.append(ShardRange(shard, to_text(begin), to_text(until), fetched, self._ranges.of(shard)))
