@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from exactlyonce.connectors.kinesis.login import ID, KEY, TOKEN
 from exactlyonce.connectors.kinesis.positions import from_text, to_text
 from exactlyonce.connectors.kinesis.shards import NAME
 from exactlyonce.connectors.kinesis.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
+from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from exactlyonce.schema.constraints import AllOf, Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
 from exactlyonce.schema.moment import Moment
@@ -146,7 +146,7 @@ class KinesisSource(Model):
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
     secret_ref: SecretRef | None = Field(
         None,
-        description=f"The login; the keys read are {ID}, {KEY}, {TOKEN}. Without it, `exactlyonce "
+        description=f"The login; the keys read are {ACCESS_KEY}, {SECRET_KEY}, {SESSION_TOKEN}. Without it, `exactlyonce "
         "run` and its drivers use the login of their process, such as a web identity; in a cluster it is needed, since the "
         "operator reads no stream with a login of its own.",
     )
