@@ -1,0 +1,149 @@
+"""What is written to a lease table so that a KCL application goes on exactly where the stream has landed. Performs no I/O.
+
+A lease is moved only while nobody holds it, on the condition that its counter is still what was read, and never away from
+SHARD_END: KCL deletes such a lease, creates its children, and expects neither to be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease, checkpoint_at
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.shards import Shard, children_of
+
+UNMOVED_SECONDS = 30.0
+"""How long the counter of a lease has to stand still until its worker counts as gone. A worker renews what it holds in a third
+of its failover time, which is 10 s by default: one with a failover time of up to a minute and a half is known to live."""
+
+
+class Holder(Enum):
+    """Whether a worker holds a lease."""
+
+    NOBODY = "nobody"
+    UNKNOWN = "unknown"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Who held a lease when it was looked at last, and since when it has been seen unchanged."""
+
+    owner: str | None
+    counter: int
+    since_seconds: float
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLease:
+    """A lease is made, if there still is none."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLease:
+    """A lease that nobody holds gets another checkpoint, if its counter is still `counter`."""
+
+    key: str
+    counter: int
+    checkpoint: Checkpoint
+    children: frozenset[str] = frozenset()
+
+
+LeaseWrite = CreateLease | MoveLease
+
+
+@dataclass(frozen=True)
+class LeasePlan:
+    """What to write, parents before children; and why some leases are left alone, by shard.
+
+    `held` are those of workers that live, with the worker: somebody else reads the stream. `unknown` are those with an owner
+    that may be gone. `ended` are at SHARD_END although the stream has not landed them to their ends.
+    """
+
+    writes: tuple[LeaseWrite, ...] = ()
+    held: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+def sightings_of(
+    found: Mapping[str, Lease], before: Mapping[str, Sighting] | None, now_seconds: float
+) -> dict[str, Sighting]:
+    """Return who holds each lease, from what is found now and what was seen `before`, None on the first look.
+
+    A worker lives if a counter has moved, or a lease was taken, between two looks. It is gone once nothing has moved for
+    `UNMOVED_SECONDS`.
+    """
+    return {
+        key: _sighting(lease, None if before is None else before.get(key), now_seconds) for key, lease in found.items()
+    }
+
+
+def _sighting(lease: Lease, before: Sighting | None, now_seconds: float) -> Sighting:
+    if lease.owner is None:
+        return Sighting(None, lease.counter, now_seconds, Holder.NOBODY)
+    if before is None:
+        return Sighting(lease.owner, lease.counter, now_seconds, Holder.UNKNOWN)
+    if (before.owner, before.counter) != (lease.owner, lease.counter):
+        return Sighting(lease.owner, lease.counter, now_seconds, Holder.WORKER)
+    holder = Holder.NOBODY if now_seconds - before.since_seconds >= UNMOVED_SECONDS else before.holder
+    return Sighting(lease.owner, lease.counter, before.since_seconds, holder)
+
+
+def plan_leases(
+    landed: Mapping[str, int],
+    shards: Sequence[Shard],
+    found: Mapping[str, Lease],
+    sightings: Mapping[str, Sighting],
+) -> LeasePlan:
+    """Return what makes a table show the landed positions, by shard.
+
+    `shards` are those that Kinesis lists. One that is not listed any more gets no lease: KCL would delete it. One that the
+    stream has not come to yet gets a lease at TRIM_HORIZON once its parents have landed to their ends, as KCL itself makes it;
+    without it a KCL application would find a gap in the shards and wait for minutes until it fills it.
+    """
+    listed = {shard.id: shard for shard in shards}
+    positions = {**landed, **{shard.id: TRIM_HORIZON for shard in shards if _follows(shard, landed, listed)}}
+    followers = {key: frozenset(child.id for child in children) for key, children in children_of(shards).items()}
+    writes: list[LeaseWrite] = []
+    held: dict[str, str] = {}
+    unknown: list[str] = []
+    ended: list[str] = []
+    for key, position in sorted(positions.items()):  # a parent's id is always below its children's
+        lease, checkpoint = found.get(key), checkpoint_at(position)
+        children = followers.get(key, frozenset()) if checkpoint.is_end else frozenset()
+        if lease is None:
+            if key in listed:
+                writes.append(CreateLease(_new_lease(listed[key], checkpoint, children)))
+            continue
+        holder = sightings[key].holder
+        if holder is Holder.WORKER and lease.owner is not None:
+            held[key] = lease.owner
+        elif lease.checkpoint.is_end:
+            ended += [] if checkpoint.is_end else [key]
+        elif holder is Holder.UNKNOWN:
+            unknown.append(key)
+        elif lease.checkpoint != checkpoint or lease.owner is not None or lease.is_pending:
+            writes.append(MoveLease(key, lease.counter, checkpoint, children))
+    return LeasePlan(tuple(writes), held, tuple(unknown), tuple(ended))
+
+
+def _follows(shard: Shard, landed: Mapping[str, int], listed: Mapping[str, Shard]) -> bool:
+    """Whether a shard comes next: the stream has landed each of its parents to the end, and not begun with itself."""
+    owed = [parent for parent in shard.parents if parent in landed or parent in listed]
+    return shard.id not in landed and bool(owed) and all(landed.get(parent) == SHARD_END for parent in owed)
+
+
+def _new_lease(shard: Shard, checkpoint: Checkpoint, children: frozenset[str]) -> Lease:
+    return Lease(
+        shard.id,
+        checkpoint,
+        parents=frozenset(shard.parents),
+        children=children,
+        hash_keys=(shard.starting_hash_key, shard.ending_hash_key),
+    )
