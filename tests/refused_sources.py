@@ -151,6 +151,24 @@ REFUSED_SOURCES = (
         "timestamp belongs to from: Timestamp, and from: Timestamp needs it",
     ),
     Refused(
+        "ConsumerGroup without a group",
+        {"spec.source.kafka.start": {"from": "ConsumerGroup"}},
+        "spec.source.kafka.start",
+        "group belongs to from: ConsumerGroup, and from: ConsumerGroup needs it",
+    ),
+    Refused(
+        "a group with Latest",
+        {"spec.source.kafka.start": {"from": "Latest", "group": "billing"}},
+        "spec.source.kafka.start",
+        "group belongs to from: ConsumerGroup, and from: ConsumerGroup needs it",
+    ),
+    Refused(
+        "a group with a line break",
+        {"spec.source.kafka.start": {"from": "ConsumerGroup", "group": "bill\ning"}},
+        "spec.source.kafka.start.group",
+        "write a consumer group's name in printable ASCII",
+    ),
+    Refused(
         "a moment without a zone",
         {"spec.source.kafka.start": {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00"}},
         "spec.source.kafka.start.timestamp",

@@ -56,6 +56,10 @@ class StartInvalid(Refused):
     """The start position asked for cannot be resolved against the source as it is."""
 
 
+class GroupUnfit(RefusedOutside):
+    """A consumer group that the resource names does not serve its purpose as it stands: it has members, or lacks offsets."""
+
+
 class LedgerUnreachable(Unreachable):
     """The ledger did not answer in time."""
 

@@ -14,7 +14,7 @@ from exactlyonce.connectors.kafka.admin import KafkaAdmin
 from exactlyonce.connectors.kafka.bounds import KafkaBounds
 from exactlyonce.connectors.kafka.properties import librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce.errors import OriginMissing, StartInvalid
+from exactlyonce.errors import GroupUnfit, OriginMissing, SourceUnreachable, StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import Bounds
 from testbed.kafka import Kafka
@@ -265,6 +265,51 @@ def test_a_start_at_given_offsets_has_to_fit_what_the_source_holds(kafka: Kafka,
         started((0, 2))
     with pytest.raises(StartInvalid, match=rf"names {name}-2, which the source has not"):
         started((0, 2), (1, 0), (2, 0))
+
+
+def test_a_start_from_a_consumer_group_is_where_its_last_member_has_committed(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    produced(kafka, name, 5)
+    asked = source(kafka.bootstrap_servers, topics=[name], start={"from": "ConsumerGroup", "group": name})
+    with pytest.raises(GroupUnfit, match=f"Kafka at {kafka.bootstrap_servers} has no consumer group {name}; correct"):
+        asked.start(asked.view())
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": name,
+            "client.id": "billing",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([name])
+    eventually(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == 2, "the consumer has joined")
+    with pytest.raises(GroupUnfit, match=r"has 1 member \(billing at /[0-9.]+\): the stream would process the same"):
+        asked.start(asked.view())
+    consumer.commit(offsets=[TopicPartition(name, 0, 3)], asynchronous=False)
+    consumer.close()
+    assert asked.start(asked.view()) == Positions({Partition(name, 0): 3, Partition(name, 1): 0})
+    produced(kafka, name, 1, partition=1)
+    with pytest.raises(GroupUnfit, match=f"has committed no offset of {name}-1, which holds records"):
+        asked.start(asked.view())
+
+
+def test_offsets_that_a_transaction_of_the_group_is_about_to_commit_are_waited_for(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    produced(kafka, name, 5)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "enable.auto.commit": False})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
+    start = {"from": "ConsumerGroup", "group": name}
+    asked = source(kafka.bootstrap_servers, topics=[name], start=start)
+    impatient = source(kafka.bootstrap_servers, topics=[name], start=start, timeout=1.0)
+    view = asked.view()
+    with open_transaction(kafka, name, 1) as producer:
+        producer.send_offsets_to_transaction([TopicPartition(name, 0, 4)], consumer.consumer_group_metadata())
+        with pytest.raises(SourceUnreachable):
+            impatient.start(view)
+        producer.commit_transaction(60)
+    assert asked.start(view) == Positions({Partition(name, 0): 4})
+    consumer.close()
 
 
 def test_a_pattern_selects_what_it_matches_as_a_whole_and_never_kafkas_own_topics(kafka: Kafka, name: str) -> None:

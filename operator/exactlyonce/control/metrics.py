@@ -19,6 +19,7 @@ from exactlyonce.control.cluster import ClusterRefused, ClusterUnreachable
 from exactlyonce.control.transitions import Happened
 from exactlyonce.errors import (
     CommitOutcomeUnknown,
+    GroupUnfit,
     LedgerRefused,
     LedgerUnreachable,
     LockHeldByOther,
@@ -205,7 +206,7 @@ class OperatorMetrics:
 def store_of(problem: Exception) -> str | None:
     """Return which store an error is about, if it is about one."""
     match problem:
-        case SourceUnreachable() | SourceRefused() | OriginMissing():
+        case SourceUnreachable() | SourceRefused() | OriginMissing() | GroupUnfit():
             return "source"
         case LedgerUnreachable() | LedgerRefused() | CommitOutcomeUnknown() | LockHeldByOther():
             return "ledger"

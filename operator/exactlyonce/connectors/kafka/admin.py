@@ -34,6 +34,15 @@ _NO_LEADER = {
 }
 
 
+_NO_COORDINATOR = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    # A transaction that commits offsets of the group has not ended.
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
+
+
 # A client may be kept for hours: brokers that are back are found within a second, not after the usual ten.
 _LONG_LIVED = {"reconnect.backoff.max.ms": "1000"}
 _ERRORS_KEPT = 50
@@ -41,6 +50,14 @@ _ERRORS_KEPT = 50
 
 class LeaderMoves(SourceUnreachable):
     """No leader of a partition is known at this moment: it is new, or its leader's broker is being restarted."""
+
+
+class CoordinatorMoves(SourceUnreachable):
+    """The broker that keeps a consumer group's offsets cannot tell them at this moment."""
+
+
+class NoGroup(SourceRefused):
+    """There is no consumer group of that name."""
 
 
 class KafkaAdmin:
@@ -72,7 +89,8 @@ class KafkaAdmin:
         """Ask, and turn what goes wrong into an error named by situation.
 
         Raises:
-            OriginMissing, SourceRefused, LeaderMoves, SourceUnreachable: by what the brokers said, if anything.
+            OriginMissing, NoGroup, SourceRefused, LeaderMoves, CoordinatorMoves, SourceUnreachable: by what the brokers said,
+                if anything.
         """
         try:
             answer = ask()
@@ -86,6 +104,18 @@ class KafkaAdmin:
                 raise SourceRefused(
                     f"Kafka at {self.brokers} refuses: {error.str()}. Correct the login in source.kafka.secretRef or "
                     "grant it DESCRIBE and READ on the topics."
+                ) from problem
+            if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise SourceRefused(
+                    f"Kafka at {self.brokers} refuses: {error.str()}. Correct the login in source.kafka.secretRef or grant it "
+                    "DESCRIBE on the consumer group."
+                ) from problem
+            if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                raise NoGroup(f"Kafka at {self.brokers} does not know the consumer group ({error.str()}).") from problem
+            if error.code() in _NO_COORDINATOR:
+                raise CoordinatorMoves(
+                    f"Kafka at {self.brokers} cannot tell the offsets of a consumer group now ({error.str()}); it is "
+                    "tried again."
                 ) from problem
             if error.code() in _NO_LEADER:
                 raise LeaderMoves(

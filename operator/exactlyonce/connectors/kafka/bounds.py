@@ -14,10 +14,12 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec
 from exactlyonce.connectors.kafka.admin import KafkaAdmin, LeaderMoves
 from exactlyonce.connectors.kafka.answers import Topic, epochs_in
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
+from exactlyonce.connectors.kafka.groups import stopped_group
 from exactlyonce.connectors.kafka.last_records import LastRecords
 from exactlyonce.connectors.kafka.properties import own_librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource, StartFrom
-from exactlyonce.errors import OriginMissing, SourceRefused, StartInvalid
+from exactlyonce.connectors.kafka.start import given, where_group_stands
+from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
@@ -113,6 +115,7 @@ class KafkaBounds:
         Raises:
             OriginMissing: if a topic or a partition does not exist; there is nothing to start from.
             StartInvalid: if an offset given is missing, unknown or outside of what the source holds.
+            GroupUnfit: if the consumer group has members, or no offset to go on at.
             SourceUnreachable, SourceRefused: as `view`.
         """
         if view.missing or not view.selected:
@@ -130,9 +133,12 @@ class KafkaBounds:
             case StartFrom.LATEST:
                 return Positions({key: found.latest for key, found in bounds.items()})
             case StartFrom.OFFSETS:
-                return self._given(view, bounds)
+                return given(self._spec.start.positions, view.bounds, bounds, self.address)
             case StartFrom.TIMESTAMP:
                 return self._at_moment(bounds)
+            case StartFrom.CONSUMER_GROUP:
+                group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
+                return where_group_stands(group, bounds, self.address)
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return earliest offsets, topic ids and leader epochs, asked for at once: what a batch checks before it commits.
@@ -192,24 +198,6 @@ class KafkaBounds:
                 "of which a record that landed is missing; grant it DESCRIBE_CONFIGS, so that compaction can be told from loss."
             ) from problem
         return frozenset(topic for topic, found in answers.items() if "compact" in found[_CLEANUP_POLICY].value)
-
-    def _given(self, view: SourceView, wanted: Mapping[Partition, Bounds]) -> Positions:
-        given = self._spec.start.positions
-        absent = [str(partition) for partition in sorted(wanted) if partition not in given]
-        unknown = [str(partition) for partition in given if partition not in view.bounds]
-        if absent or unknown:
-            wrong = f"lacks {', '.join(absent)}" if absent else f"names {', '.join(unknown)}, which the source has not"
-            raise StartInvalid(
-                f"source.kafka.start.offsets {wrong}; give one entry for every partition of {self.address}."
-            )
-        for partition, bounds in wanted.items():
-            offset = given[partition]
-            if not bounds.earliest <= offset <= bounds.latest:
-                raise StartInvalid(
-                    f"source.kafka.start.offsets asks for {partition} at {offset}; the source holds "
-                    f"{bounds.earliest} to {bounds.latest}. Give an offset within."
-                )
-        return Positions({partition: given[partition] for partition in wanted})
 
     def _at_moment(self, bounds: Mapping[Partition, Bounds]) -> Positions:
         milliseconds = round(self._spec.start.moment.timestamp() * 1000)

@@ -26,6 +26,12 @@ TopicName = Annotated[
 
 PartitionNumber = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 
+GroupName = Annotated[
+    str,
+    Field(min_length=1, max_length=255),
+    matches("[!-~]([ -~]*[!-~])?", "write a consumer group's name in printable ASCII, without spaces around it"),
+]
+
 KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
 """The keys read from the secret of a Kafka source: a SASL login, the brokers' CA and a client certificate, as PEM."""
 
@@ -41,6 +47,7 @@ class StartFrom(StrEnum):
     LATEST = "Latest"
     OFFSETS = "Offsets"
     TIMESTAMP = "Timestamp"
+    CONSUMER_GROUP = "ConsumerGroup"
 
 
 class StartOffset(Model):
@@ -62,6 +69,12 @@ class Start(Model):
         None,
         description="With from: Timestamp, the first record at or after this moment (RFC 3339) of every partition.",
     )
+    group: GroupName | None = Field(
+        None,
+        description="With from: ConsumerGroup, the consumer group whose committed offsets are the start. Its members have to "
+        "be stopped before. It is not read again once a batch has landed. A partition of which it has committed no offset has "
+        "to be empty.",
+    )
 
     rules = (
         Rule(
@@ -73,6 +86,11 @@ class Start(Model):
             "(self.from == 'Timestamp') == has(self.timestamp)",
             lambda it: (it.from_ is StartFrom.TIMESTAMP) == (it.timestamp is not None),
             "timestamp belongs to from: Timestamp, and from: Timestamp needs it",
+        ),
+        Rule(
+            "(self.from == 'ConsumerGroup') == has(self.group)",
+            lambda it: (it.from_ is StartFrom.CONSUMER_GROUP) == (it.group is not None),
+            "group belongs to from: ConsumerGroup, and from: ConsumerGroup needs it",
         ),
     )
 
@@ -86,6 +104,12 @@ class Start(Model):
         """The timestamp given; only where from is Timestamp."""
         assert self.timestamp is not None
         return self.timestamp
+
+    @property
+    def consumer_group(self) -> str:
+        """The group given; only where from is ConsumerGroup."""
+        assert self.group is not None
+        return self.group
 
 
 class Assignment(Model):
