@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 
-from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, _connect
+from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, _connect
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.schema.places import TablePlace
 from testbed.dynamo_db import DynamoDb

@@ -74,6 +74,24 @@ REFUSED_KINESIS = (
         "write TRIM_HORIZON, SHARD_END, after <sequence number>",
     ),
     Refused(
+        "leases without their table",
+        _kinesis(start={"from": "LeaseTable"}),
+        SOURCE,
+        "start from: LeaseTable needs leaseTable",
+    ),
+    Refused(
+        "a lease table without a name",
+        _kinesis(leaseTable={"region": "eu-central-1"}),
+        "leaseTable.tableName",
+        "required",
+    ),
+    Refused(
+        "a lease table with a slash",
+        _kinesis(leaseTable={"tableName": "shop/orders"}),
+        "leaseTable.tableName",
+        "write a table's name",
+    ),
+    Refused(
         "a batch of no records", _kinesis(maxRecordsPerTrigger=0), "maxRecordsPerTrigger", "greater than or equal to 1"
     ),
     Refused("a batch of no bytes", _kinesis(maxBytesPerTrigger=0), "maxBytesPerTrigger", "greater than or equal to 1"),

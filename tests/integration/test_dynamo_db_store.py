@@ -15,10 +15,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from exactlyonce.checkpoint.store import AlreadyExists, Created, FileMissing, FileTooLarge
-from exactlyonce.connectors.dynamo_db.client import Clock
 from exactlyonce.connectors.dynamo_db.points import POINTS
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.object_log.documents import LogDamaged
+from exactlyonce.dynamo_db.client import Clock
 from exactlyonce.errors import StoreUnreachable
 from testbed.dynamo_db import DynamoDb
 from tests.dynamo_db_stores import TABLE, client_of, place_on

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from exactlyonce.checkpoint.store import Created
-from exactlyonce.connectors.dynamo_db.client import Clock
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import TableUnfit, require_table
+from exactlyonce.dynamo_db.client import Clock
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from testbed.dynamo_db import DynamoDb

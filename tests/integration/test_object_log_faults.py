@@ -17,10 +17,10 @@ import pytest
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.dynamo_db.client import Clock
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import CREATE_TRIES, ObjectLog
+from exactlyonce.dynamo_db.client import Clock
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
@@ -92,7 +92,7 @@ Service = OnS3 | InDynamoDb
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients pause before they send a request again; nothing here depends on how long."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
-    monkeypatch.setattr("exactlyonce.connectors.dynamo_db.client._CALL_SECONDS", 0.25)
+    monkeypatch.setattr("exactlyonce.dynamo_db.client._CALL_SECONDS", 0.25)
 
 
 @pytest.fixture(params=["s3", "dynamo_db"])

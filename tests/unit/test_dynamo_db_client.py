@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 
-from exactlyonce.connectors.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
-from exactlyonce.connectors.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import TableUnfit, require_table
 from exactlyonce.connectors.object_log.documents import LogDamaged
+from exactlyonce.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
+from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.schema.places import TablePlace
@@ -203,7 +203,7 @@ def store_at(endpoint: str) -> TableStore:
 
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_what_another_server_answers_is_shown_to_nobody(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exactlyonce.connectors.dynamo_db.client._CALL_SECONDS", 0.0)
+    monkeypatch.setattr("exactlyonce.dynamo_db.client._CALL_SECONDS", 0.0)
     with answering(b"<html>internal-canary", status) as endpoint, pytest.raises(StoreUnreachable) as told:
         store_at(endpoint).read("log.json")
     assert "canary" not in str(told.value)

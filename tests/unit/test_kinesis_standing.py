@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from exactlyonce.connectors.kinesis.bounds import _VIEW_SECONDS, expired
+from exactlyonce.connectors.kinesis.given_positions import given
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce.connectors.kinesis.start import given, in_order
-from exactlyonce.errors import SourceRefused, SourceUnreachable
+from exactlyonce.connectors.kinesis.start import in_order
+from exactlyonce.errors import SourceRefused, SourceUnreachable, StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import Bounds
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, bounds_of, refusal
@@ -172,6 +173,6 @@ class Counted(Shard):
 def test_thousands_of_shards_in_a_chain_of_splits_and_merges_are_looked_at_a_few_times_each() -> None:
     shards = [Counted(shard.id, shard.parents, 0, 1, 1, 2) for shard in chain(1500)]
     Counted.looks = 0
-    assert given(shards, {"0": "TRIM_HORIZON"}) == {"0": TRIM_HORIZON}
+    assert given(shards, {"0": TRIM_HORIZON}, StartInvalid) == {"0": TRIM_HORIZON}
     assert in_order(shards[::-1], lambda shard: SHARD_END).keys() == {shard.id for shard in shards}
     assert Counted.looks < 20 * len(shards)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from exactlyonce.connectors.kinesis.bounds import expired
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
+from exactlyonce.connectors.kinesis.given_positions import given
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, from_text, position_after_record
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce.connectors.kinesis.start import given, in_order
+from exactlyonce.connectors.kinesis.start import _not_these_positions, in_order
 from exactlyonce.errors import StartInvalid
 
 
@@ -49,7 +50,7 @@ def test_a_child_is_named_only_where_all_of_its_parents_are_at_their_ends() -> N
 
 def test_given_positions_take_ancestors_as_read_and_leave_descendants_to_follow() -> None:
     texts = {_name(2): "after 2100", _name(3): "SHARD_END", _name(1): "after 1500"}
-    assert given(SPLIT_AND_MERGED, texts) == {
+    assert given(SPLIT_AND_MERGED, {shard: from_text(text) for shard, text in texts.items()}, _not_these_positions) == {
         _name(0): SHARD_END,
         _name(1): position_after_record(1500),
         _name(2): position_after_record(2100),
@@ -73,7 +74,7 @@ def test_positions_that_would_lose_records_or_their_order_are_refused_by_shard(
     texts: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(StartInvalid, match=sentence):
-        given(SPLIT_AND_MERGED, texts)
+        given(SPLIT_AND_MERGED, {shard: from_text(text) for shard, text in texts.items()}, _not_these_positions)
 
 
 def test_a_shard_that_was_read_and_is_listed_no_more_is_gone() -> None:

@@ -60,6 +60,11 @@ class SourceSpec(Protocol):
         ...
 
     @property
+    def shows_landed(self) -> bool:
+        """Whether landed positions are shown outside of the ledger (`ShowsLanded`), such as in a lease table."""
+        ...
+
+    @property
     def committed_only(self) -> bool:
         """Whether records of transactions that are open or were aborted are left out."""
         ...

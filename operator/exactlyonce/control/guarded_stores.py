@@ -16,7 +16,7 @@ from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import Source, SourceView
+from exactlyonce.source.port import ShowsLanded, Source, SourceView
 
 PASS_SECONDS = 600.0
 """How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
@@ -154,10 +154,14 @@ class GuardedLogStore:
 
 @dataclass(frozen=True)
 class GuardedSource:
-    """A `Source` whose questions take a place each."""
+    """A `Source` whose questions take a place each.
+
+    `at_shown` is where landed positions are shown: another server, whose places no pass is held back for.
+    """
 
     address: str
     opening: Opening
+    at_shown: Store
 
     @property
     def codec(self) -> PositionCodec:
@@ -180,3 +184,11 @@ class GuardedSource:
         opened = self.opening.opened
         with opened.at_source.entered():
             return opened.source.start(view, only)
+
+    def show_landed(self, landed: Positions) -> str | None:
+        """Show where the stream has landed, if its source does that."""
+        opened = self.opening.opened
+        if not isinstance(opened.source, ShowsLanded):
+            return None
+        with self.at_shown.entered():
+            return opened.source.show_landed(landed)

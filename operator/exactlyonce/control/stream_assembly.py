@@ -116,14 +116,14 @@ class StreamAssembly:
         the context's `check` and from `introduce`: never before the loop has looked at the driver.
         """
         spec, metadata = stream.spec, document["metadata"]
-        key = Key(stream.metadata.namespace, stream.metadata.name)
+        key, uid = Key(stream.metadata.namespace, stream.metadata.name), metadata["uid"]
+        at_shown = self.shared.bulkheads.store(f"What streams of namespace {key.namespace} show")
         opening = Opening.for_a_pass(functools.partial(self._opened, stream, document), self.clock)
         stores = Stores(
             GuardedLedger(opening),
             GuardedLogStore(spec.checkpoint.location.rstrip("/"), opening),
-            GuardedSource(spec.source.spec.address, opening),
+            GuardedSource(spec.source.spec.address, opening, at_shown),
         )
-        uid = metadata["uid"]
 
         @functools.lru_cache(maxsize=1)
         def manifests(attempt: Epoch, orders: Orders) -> Manifests:

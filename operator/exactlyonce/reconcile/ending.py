@@ -50,6 +50,7 @@ class Endings(PassStep):
             driver = status.driver
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
+        self.show_landed(view)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
         smaller = after_too_large(ending, view, limit, self.stream.spec, context.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""

@@ -105,6 +105,7 @@ class Launching(PassStep):
             return Halted(decision.verdict.reason)
         if not at_once:
             self.write(status, version, **driver)
+        self.show_landed(seen.ledger)
         self.reached("pass.driver-recorded")
         context.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
         return Watching(attempt)

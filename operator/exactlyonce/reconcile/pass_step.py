@@ -9,7 +9,13 @@ from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.crash_points import reached
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.reconcile.pass_context import PassContext
+from exactlyonce.source.port import ShowsLanded
+
+NOT_SHOWN = "LandedNotShown"
+"""Of the event that tells why the place where landed positions are shown is not as it should be."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +39,17 @@ class PassStep:
         """Write the status if any of the changes is one."""
         if any(getattr(status, name) != value for name, value in changes.items()):
             self.write(status, version, **changes)
+
+    def show_landed(self, view: LedgerView | None) -> None:
+        """Show outside of the ledger where the stream has landed, if it asks for that; what fails there stops no pass."""
+        source, is_asked_for = self.context.stores.source, self.stream.spec.source.spec.shows_landed
+        if view is None or not view.landed.positions or not is_asked_for or not isinstance(source, ShowsLanded):
+            return
+        try:
+            told = source.show_landed(view.landed.positions)
+        except ExactlyOnceError:
+            return  # those who show something are held up: a later pass shows it
+        except Exception as problem:
+            told = f"What has landed could not be shown: {problem}"
+        if told is not None:
+            self.context.telling.report(NOT_SHOWN, told)

@@ -69,6 +69,13 @@ Location = Annotated[
     NO_DOTS,
 ]
 Endpoint = Annotated[str, Field(max_length=1024), matches(SERVICE_ADDRESS, "write it as https://host:port")]
+TableName = Annotated[
+    str,
+    Field(min_length=3, max_length=255),
+    matches(
+        "[A-Za-z0-9_.-]{3,255}", "write a table's name: letters, digits, underscores, dots and hyphens, 3 at least"
+    ),
+]
 Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
 
 

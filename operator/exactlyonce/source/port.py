@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.positions.fingerprint import Fingerprint
@@ -99,4 +99,16 @@ class Source(Protocol):
         Raises:
             OriginMissing, StartInvalid: if that cannot be resolved.
         """
+        ...
+
+
+@runtime_checkable
+class ShowsLanded(Protocol):
+    """A source that shows where a stream has landed in a place that others read, such as a lease table.
+
+    That place is never believed: the ledger alone says what has landed.
+    """
+
+    def show_landed(self, landed: Positions) -> str | None:
+        """Write the landed positions there; return a sentence where somebody should be told. What fails is such a sentence."""
         ...

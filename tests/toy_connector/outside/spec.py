@@ -41,6 +41,11 @@ class ToySource(Model):
         return self.server
 
     @property
+    def shows_landed(self) -> bool:
+        """Nowhere."""
+        return False
+
+    @property
     def committed_only(self) -> bool:
         """It has no transactions."""
         return False

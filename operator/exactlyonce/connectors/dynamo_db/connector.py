@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from exactlyonce.connectors.dynamo_db.client import DynamoDbAddress, DynamoDbClient, dynamo_db_client
 from exactlyonce.connectors.dynamo_db.ledger import DynamoDbLedger
 from exactlyonce.connectors.dynamo_db.spec import DynamoDbLedger as LedgerInATable
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import require_table
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.open_logs import LogAddress, OpenLogs, Parameters
+from exactlyonce.dynamo_db.client import DynamoDbAddress, DynamoDbClient, dynamo_db_client
 from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.connector import Use
 from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, login_in

@@ -17,9 +17,9 @@ from typing import Any
 
 from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.checkpoint.store import require_few
-from exactlyonce.connectors.dynamo_db.client import DynamoDbClient
 from exactlyonce.connectors.object_log.documents import LogDamaged
 from exactlyonce.connectors.object_log.values import optional, text
+from exactlyonce.dynamo_db.client import DynamoDbClient
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import TablePlace
 

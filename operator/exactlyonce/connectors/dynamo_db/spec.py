@@ -9,15 +9,8 @@ from pydantic import Field
 from exactlyonce.schema.aws_login import LOGIN_KEYS
 from exactlyonce.schema.constraints import matches
 from exactlyonce.schema.model import Model, SecretRef
-from exactlyonce.schema.places import Endpoint, Region, TablePlace
+from exactlyonce.schema.places import Endpoint, Region, TableName, TablePlace
 
-TableName = Annotated[
-    str,
-    Field(min_length=3, max_length=255),
-    matches(
-        "[A-Za-z0-9_.-]{3,255}", "write a table's name: letters, digits, underscores, dots and hyphens, 3 at least"
-    ),
-]
 PartitionKey = Annotated[
     str,
     Field(min_length=1, max_length=200),

@@ -13,11 +13,11 @@ from exactlyonce.checkpoint.store import (
     FileMissing,
     FileTooLarge,
 )
-from exactlyonce.connectors.dynamo_db.answers import ConditionFailed
-from exactlyonce.connectors.dynamo_db.client import DynamoDbClient
 from exactlyonce.connectors.dynamo_db.items import SIZE, Item, LogItems
 from exactlyonce.connectors.dynamo_db.uploads import PART_BYTES, Uploads
 from exactlyonce.connectors.object_log.documents import LogDamaged
+from exactlyonce.dynamo_db.answers import ConditionFailed
+from exactlyonce.dynamo_db.client import DynamoDbClient
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import TablePlace
 

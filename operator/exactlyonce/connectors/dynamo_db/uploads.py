@@ -18,8 +18,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from exactlyonce.connectors.dynamo_db.answers import ConditionFailed, TableMissing
 from exactlyonce.connectors.dynamo_db.items import CONTENT, OBJECT, STARTED, Item, LogItems
+from exactlyonce.dynamo_db.answers import ConditionFailed, TableMissing
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 
 PART_BYTES = 350 * 1024

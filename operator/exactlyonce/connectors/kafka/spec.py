@@ -192,6 +192,11 @@ class KafkaSource(Model):
         return self.bootstrap_servers
 
     @property
+    def shows_landed(self) -> bool:
+        """Nowhere."""
+        return False
+
+    @property
     def committed_only(self) -> bool:
         """Whether records of transactions that are open or were aborted are left out."""
         return self.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED

@@ -8,6 +8,7 @@ from datetime import UTC
 
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
+from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, LeaseMirror
 from exactlyonce.connectors.kinesis.patience import Deadline, each, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
@@ -53,9 +54,10 @@ class KinesisBounds:
     it. So a fingerprint has no digest, and none has to be read.
     """
 
-    def __init__(self, spec: KinesisSource, client: KinesisClient) -> None:
+    def __init__(self, spec: KinesisSource, client: KinesisClient, leases: KnownTable | None = None) -> None:
         self._spec = spec
         self._client = client
+        self._leases = leases
         self._stream = spec.stream
         self._named = spec.named
         self._listed: tuple[SourceView, Sequence[Shard]] | None = None
@@ -127,11 +129,18 @@ class KinesisBounds:
             if self._listed is not None and self._listed[0] is view
             else self._client.shards(self._named)
         )
-        found = starting_positions(self._client, self._named, self._spec, listed)
+        found = starting_positions(self._client, self._named, self._spec, listed, self._leases)
         positions = {self._partition(shard): position for shard, position in found.items()}
         if only is None:
             return Positions(positions)
         return Positions({key: at for key, at in positions.items() if key in only or (only and key not in view.bounds)})
+
+    def show_landed(self, landed: Positions) -> str | None:
+        """Write what has landed to the lease table, if the stream names one; return what somebody should be told."""
+        if self._leases is None:
+            return None
+        mirror = LeaseMirror(self._client, self._named, self._leases)
+        return mirror.show({str(key.key): at for key, at in landed.items() if key.origin == self._stream})
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the stream's time of creation. What has expired is told by who reads: each read proves that it is whole.

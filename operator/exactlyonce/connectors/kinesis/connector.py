@@ -9,9 +9,12 @@ from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
+from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, seen_of
+from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import SourceSpec
+from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.schema.aws_login import login_in
 
 
@@ -64,8 +67,17 @@ class KinesisPlace:
         return kinesis_client(self.reached)
 
     def open(self, client: KinesisClient | None = None) -> KinesisBounds:
-        """Return the data stream."""
-        return KinesisBounds(self.spec, client or self.client())
+        """Return the data stream, with its lease table if it names one."""
+        return KinesisBounds(self.spec, client or self.client(), self._leases())
+
+    def _leases(self) -> KnownTable | None:
+        """Return the lease table, reached with the stream's own login."""
+        named = self.spec.lease_table
+        if named is None:
+            return None
+        address = DynamoDbAddress(named.region or self.spec.where, named.endpoint, self.reached.login, NAMED_AT)
+        table = LeaseTable(dynamo_db_client(address), named.table_name)
+        return KnownTable(table, seen_of((address, named.table_name, self.spec.named)))
 
 
 class KinesisConnector:

@@ -80,16 +80,22 @@ def sightings_of(
     `UNMOVED_SECONDS`.
     """
     return {
-        key: _sighting(lease, None if before is None else before.get(key), now_seconds) for key, lease in found.items()
+        key: _sighting(lease, _UNSEEN if before is None else before.get(key), now_seconds)
+        for key, lease in found.items()
     }
 
 
+_UNSEEN = Sighting(None, -1, 0.0, Holder.UNKNOWN)
+"""Before the first look at the table."""
+
+
 def _sighting(lease: Lease, before: Sighting | None, now_seconds: float) -> Sighting:
+    """Return who holds a lease; `before` is None where the table had been looked at and there was no such lease."""
     if lease.owner is None:
         return Sighting(None, lease.counter, now_seconds, Holder.NOBODY)
-    if before is None:
+    if before is _UNSEEN:
         return Sighting(lease.owner, lease.counter, now_seconds, Holder.UNKNOWN)
-    if (before.owner, before.counter) != (lease.owner, lease.counter):
+    if before is None or (before.owner, before.counter) != (lease.owner, lease.counter):
         return Sighting(lease.owner, lease.counter, now_seconds, Holder.WORKER)
     holder = Holder.NOBODY if now_seconds - before.since_seconds >= UNMOVED_SECONDS else before.holder
     return Sighting(lease.owner, lease.counter, before.since_seconds, holder)

@@ -18,7 +18,7 @@ from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from exactlyonce.schema.constraints import AllOf, Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
 from exactlyonce.schema.moment import Moment
-from exactlyonce.schema.places import Endpoint, Region
+from exactlyonce.schema.places import Endpoint, Region, TableName
 
 StreamName = Annotated[
     str,
@@ -74,6 +74,7 @@ class StartFrom(StrEnum):
     LATEST = "Latest"
     TIMESTAMP = "Timestamp"
     POSITIONS = "Positions"
+    LEASE_TABLE = "LeaseTable"
 
 
 class OutsideShardRange(StrEnum):
@@ -90,8 +91,9 @@ class Start(Model):
     from_: StartFrom = Field(
         StartFrom.TRIM_HORIZON,
         alias="from",
-        description="Where a new stream starts: with the oldest record of every shard, behind the newest one, at a moment, or "
-        "at positions that are given.",
+        description="Where a new stream starts: with the oldest record of every shard, behind the newest one, at a moment, "
+        "at positions that are given, or where an application of the Kinesis Client Library (KCL) has stopped, by the leases "
+        "in leaseTable. An application that still runs is refused.",
     )
     timestamp: Moment | None = Field(
         None,
@@ -129,11 +131,19 @@ class Start(Model):
         return Positions({Partition(stream, shard): from_text(text) for shard, text in self.positions.items()})
 
 
+class LeaseTable(Model):
+    """A lease table of the Kinesis Client Library (KCL) 2 or 3."""
+
+    table_name: TableName = Field(description="The table; KCL's own default is the name of the application.")
+    region: Region | None = Field(None, description="The table's region; the default is the data stream's.")
+    endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
+
+
 class KinesisSource(Model):
     """Records of a Kinesis data stream."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
-    own_fields: ClassVar[tuple[str, ...]] = ("start",)
+    own_fields: ClassVar[tuple[str, ...]] = ("start", "leaseTable")
     origin_noun: ClassVar[str] = "stream"
     positions_count_records: ClassVar[bool] = False
     tasks_show_ranges: ClassVar[bool] = False
@@ -151,6 +161,13 @@ class KinesisSource(Model):
         "operator reads no stream with a login of its own.",
     )
     start: Start = Field(Start(), description="Where a new stream starts.")
+    lease_table: LeaseTable | None = Field(
+        None,
+        description="A lease table that shows where the stream has landed, so that a KCL application goes on exactly there "
+        "once the stream is suspended. It is written before each launch, now and then while the driver runs, and when the "
+        "driver ends; it is made where it is missing. Leases that a KCL worker renews are left to it, which is told. The login "
+        "is that of secretRef.",
+    )
     outside_shard_range: OutsideShardRange = Field(
         OutsideShardRange.KEEP,
         description="What becomes of records whose hash key is not within their shard's range. Drop leaves out whole "
@@ -176,6 +193,11 @@ class KinesisSource(Model):
 
     one_of = ("stream_name", "stream_arn")
     rules = (
+        Rule(
+            "self.start.from != 'LeaseTable' || has(self.leaseTable)",
+            lambda it: it.start.from_ is not StartFrom.LEASE_TABLE or it.lease_table is not None,
+            "start from: LeaseTable needs leaseTable, which says where the leases are",
+        ),
         Rule(
             "has(self.streamName) == has(self.region)",
             lambda it: (it.stream_name is None) == (it.region is None),
@@ -213,6 +235,11 @@ class KinesisSource(Model):
     def address(self) -> str:
         """The region, and the service where it is not Amazon's."""
         return self.where if self.endpoint is None else f"{self.where} ({self.endpoint})"
+
+    @property
+    def shows_landed(self) -> bool:
+        """Whether landed positions are written to a lease table."""
+        return self.lease_table is not None
 
     @property
     def committed_only(self) -> bool:

@@ -16,10 +16,12 @@ from botocore.parsers import ResponseParserError
 
 from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
 from exactlyonce.bounded_json import MALFORMED
-from exactlyonce.connectors.dynamo_db.answers import (
+from exactlyonce.dynamo_db.answers import (
+    LEDGER,
     Asked,
     ConditionFailed,
     LoginRefused,
+    NamedAt,
     error_of,
     failed_conditions,
     had_no_effect,
@@ -44,6 +46,7 @@ class DynamoDbAddress:
     region: str
     endpoint: str | None = None
     login: AwsLogin | None = field(default=None, repr=False)
+    named_at: NamedAt = LEDGER
 
     @property
     def place(self) -> str:
@@ -84,7 +87,7 @@ class DynamoDbClient:
             ConditionFailed: if a condition does not hold. A request that was sent twice may have failed its own condition.
             TableMissing, StoreForbidden, StoreUnreachable: by situation.
         """
-        asked = Asked(f"dynamodb:{name}", table, self.address.place)
+        asked = Asked(f"dynamodb:{name}", table, self.address.place, self.address.named_at)
         give_up_at = self.clock.elapsed_seconds() + _CALL_SECONDS
         tries = 0
         while True:
@@ -119,7 +122,7 @@ class DynamoDbClient:
                 except (ValueError, BotoCoreError) as problem:
                     raise StoreForbidden(
                         f"no client can be made for {asked.what} ({type(problem).__name__}); correct region, endpoint or the "
-                        "secret of spec.ledger.dynamoDb."
+                        f"secret of {asked.named_at.table}."
                     ) from problem
             return self._api
 

@@ -60,12 +60,24 @@ class LoginRefused(StoreForbidden):
 
 
 @dataclass(frozen=True, slots=True)
+class NamedAt:
+    """Which fields of a resource name a table and its login: what a person has to correct."""
+
+    table: str
+    login: str
+
+
+LEDGER = NamedAt("spec.ledger.dynamoDb", "spec.ledger.dynamoDb.secretRef")
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Which request it was: `action` as IAM names it, and of which table."""
 
     action: str
     table: str
     place: str
+    named_at: NamedAt = LEDGER
 
     @property
     def what(self) -> str:
@@ -105,16 +117,18 @@ def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
             return _error_of_answer(problem, asked)
         case NoCredentialsError() | PartialCredentialsError():
             return LoginRefused(
-                f"there is no login for {asked.what}; name a secret in spec.ledger.dynamoDb.secretRef, or give the service "
+                f"there is no login for {asked.what}; name a secret in {asked.named_at.login}, or give the service "
                 "account a web identity."
             )
         case _:
-            return StoreUnreachable(f"{asked.place} did not answer for table {asked.table}: {_silence_of(problem)}.")
+            return StoreUnreachable(
+                f"{asked.place} did not answer for table {asked.table}: {_silence_of(problem, asked.named_at.table)}."
+            )
 
 
 def not_dynamo_db(asked: Asked) -> StoreUnreachable:
     """Return the error for an answer that is not DynamoDB's."""
-    return StoreUnreachable(f"what answers for {asked.what} is not DynamoDB; correct spec.ledger.dynamoDb.endpoint.")
+    return StoreUnreachable(f"what answers for {asked.what} is not DynamoDB; correct {asked.named_at.table}.endpoint.")
 
 
 def code_of(problem: ClientError) -> str:
@@ -137,12 +151,12 @@ def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
     if code in WRONG_LOGIN:
         return LoginRefused(
             f"{asked.place} does not accept the login for table {asked.table} ({code}); correct the secret that "
-            "spec.ledger.dynamoDb.secretRef names, or region."
+            f"{asked.named_at.login} names, or region."
         )
     if code == "ResourceNotFoundException":
         return TableMissing(
             f"there is no table {asked.table} in {asked.place}, or it is being made; restore it from a backup if it was "
-            "removed, or correct table, region or endpoint of spec.ledger.dynamoDb."
+            f"removed, or correct table, region or endpoint of {asked.named_at.table}."
         )
     if code == "ResourceInUseException":
         return TableBusy(f"{asked.what} is being made, changed or deleted.")
@@ -158,15 +172,15 @@ def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
     )
 
 
-def _silence_of(problem: Exception) -> str:
+def _silence_of(problem: Exception, named_at: str) -> str:
     """Say how a service did not answer, without what the error quotes."""
     match problem:
         case ConnectTimeoutError() | EndpointConnectionError():
-            return "there is no connection; correct region or endpoint of spec.ledger.dynamoDb if this goes on"
+            return f"there is no connection; correct region or endpoint of {named_at} if this goes on"
         case ReadTimeoutError():
             return "there is no answer in time"
         case ResponseParserError():
-            return "what answers is not DynamoDB; correct spec.ledger.dynamoDb.endpoint"
+            return f"what answers is not DynamoDB; correct {named_at}.endpoint"
         case _:
             return f"the request failed ({type(problem).__name__})"
 

@@ -1,0 +1,210 @@
+"""A lease table shows where a stream has landed, and a stream takes over from the leases of an application that has stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exactlyonce.connectors.kinesis.bounds import KinesisBounds
+from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
+from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
+from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
+from exactlyonce.connectors.kinesis.spec import KinesisSource
+from exactlyonce.errors import StartInvalid, StoreUnreachable
+from exactlyonce.positions.ranges import Partition, Positions
+from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of
+from tests.kinesis_in_memory import aggregated
+from tests.lease_table_in_memory import LeasesInMemory
+
+LEFT, RIGHT = "shardId-000000000001", "shardId-000000000002"
+HALF = 1 << 127
+
+
+def bounds(api: KinesisApi, table: LeasesInMemory, start: str = "TrimHorizon") -> KinesisBounds:
+    document = {
+        "streamName": STREAM,
+        "region": "eu-west-1",
+        "start": {"from": start},
+        "leaseTable": {"tableName": "app"},
+    }
+    spec = KinesisSource.model_validate(document)
+    return KinesisBounds(spec, client_of(api, api.time), KnownTable(table, Seen()))
+
+
+def split(api: KinesisApi) -> None:
+    api.shards[LEFT], api.shards[RIGHT] = StoredShard((SHARD,)), StoredShard((SHARD,))
+    api.hash_keys = {LEFT: (0, HALF - 1), RIGHT: (HALF, (1 << 128) - 1)}
+    api.close_shard()
+
+
+def at(shard: str, position: int) -> Positions:
+    return Positions({Partition(STREAM, shard): position})
+
+
+def started(api: KinesisApi, table: LeasesInMemory) -> dict[str, int]:
+    source = bounds(api, table, "LeaseTable")
+    return {str(key.key): position for key, position in source.start(source.view()).items()}
+
+
+def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    (number,) = api.put(b"1")
+    source = bounds(api, table)
+    assert source.show_landed(at(SHARD, position_after_record(number))) is None
+    assert table.held[SHARD].checkpoint == Checkpoint(str(number), EVERY_USER_RECORD)
+    source.show_landed(at(SHARD, position_after_record(number)))
+    assert len(table.writes) == 1
+    source.show_landed(at(SHARD, SHARD_END))
+    assert (table.held[SHARD].checkpoint, table.held[SHARD].counter) == (Checkpoint("SHARD_END"), 1)
+
+
+def test_a_worker_that_took_a_lease_is_told_once_and_left_alone() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    source = bounds(api, table)
+    source.show_landed(at(SHARD, position_after_record(7)))
+    table.held[SHARD] = taken = replace(table.held[SHARD], owner="worker-1", counter=5)
+    told = source.show_landed(at(SHARD, position_after_record(9)))
+    assert told is not None
+    assert told.startswith(
+        "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
+    )
+    assert source.show_landed(at(SHARD, position_after_record(9))) is None
+    assert table.held[SHARD] == taken
+    api.time.seconds += UNMOVED_SECONDS
+    source.show_landed(at(SHARD, position_after_record(9)))
+    assert table.held[SHARD].checkpoint.sequence_number == "9"
+    assert table.held[SHARD].owner is None
+
+
+def test_a_renewal_between_the_look_and_the_write_wins() -> None:
+    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("TRIM_HORIZON"), 4)})
+    source = bounds(api, table)
+
+    def renew() -> None:
+        table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
+
+    table.before_write = renew
+    source.show_landed(at(SHARD, position_after_record(9)))
+    assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON")
+
+
+def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
+    def fail() -> None:
+        raise StoreUnreachable("there is no answer in time.")
+
+    api, table = KinesisApi(), LeasesInMemory(before_look=fail)
+    told = bounds(api, table).show_landed(at(SHARD, position_after_record(9)))
+    assert told == "The lease table does not show what has landed: there is no answer in time."
+
+
+def test_a_stream_goes_on_behind_the_record_that_a_lease_names() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    first, second = api.put(b"1", b"2")
+    table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
+    assert started(api, table) == {SHARD: position_after_record(first)}
+    assert position_after_record(first) <= UserRecord(second).position
+    assert table.writes == []
+
+
+def test_a_stream_goes_on_inside_an_aggregate_and_behind_its_last_user_record() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    (number,) = api.put(aggregated(["a", "b", "c"]))
+    table.held[SHARD] = Lease(SHARD, Checkpoint(str(number), 0))
+    assert started(api, table) == {SHARD: UserRecord(number, 1).position}
+    table.held[SHARD] = Lease(SHARD, Checkpoint(str(number), 2))
+    assert started(api, table) == {SHARD: position_after_record(number)}
+
+
+def test_a_stream_starts_with_the_children_of_shards_that_were_read_to_their_ends() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    api.put(b"1")
+    split(api)
+    table.held = {
+        SHARD: Lease(SHARD, Checkpoint("SHARD_END")),
+        LEFT: Lease(LEFT, Checkpoint("TRIM_HORIZON")),
+        RIGHT: Lease(RIGHT, Checkpoint("TRIM_HORIZON")),
+        "shardId-000000000777": Lease("shardId-000000000777", Checkpoint("SHARD_END")),
+    }
+    assert started(api, table) == {SHARD: SHARD_END, LEFT: TRIM_HORIZON, RIGHT: TRIM_HORIZON}
+
+
+def test_a_child_that_nobody_has_begun_follows_on_its_parent() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    first, _ = api.put(b"1", b"2")
+    split(api)
+    leases = {SHARD: Checkpoint(str(first)), LEFT: Checkpoint("TRIM_HORIZON"), RIGHT: Checkpoint("TRIM_HORIZON")}
+    table.held = {key: Lease(key, checkpoint) for key, checkpoint in leases.items()}
+    assert started(api, table) == {SHARD: position_after_record(first)}
+
+
+def test_a_lease_at_latest_goes_on_with_what_arrives_next() -> None:
+    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("LATEST"))})
+    (number,) = api.put(b"1")
+    assert started(api, table) == {SHARD: position_after_record(number)}
+
+
+def test_an_application_that_runs_is_refused_and_nothing_is_written() -> None:
+    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("TRIM_HORIZON"), 1, "worker-1")})
+
+    def renew() -> None:
+        table.held[SHARD] = replace(table.held[SHARD], counter=table.held[SHARD].counter + int(api.time.seconds > 9))
+
+    table.before_look = renew
+    with pytest.raises(
+        StartInvalid, match=r"while worker 'worker-1' holds the lease of shardId-000000000000 in table app"
+    ):
+        started(api, table)
+    assert table.writes == []
+
+
+@pytest.mark.parametrize(
+    ("leases", "told"),
+    [
+        ({}, "lacks shardId-000000000000"),
+        ({SHARD: Checkpoint("AT_TIMESTAMP")}, "at AT_TIMESTAMP, a moment that the application alone knows"),
+        (
+            {SHARD: Checkpoint("TRIM_HORIZON"), RIGHT: Checkpoint("5", 0)},
+            "names shardId-000000000002, which the stream does",
+        ),
+        (
+            {SHARD: Checkpoint("12345", 0)},
+            "behind record 12345, which has passed its retention or is of another stream",
+        ),
+        ({SHARD: Checkpoint("SHARD_END")}, "at SHARD_END, and that shard is open"),
+    ],
+)
+def test_leases_that_do_not_fit_the_stream_are_refused_in_one_sentence(
+    leases: dict[str, Checkpoint], told: str
+) -> None:
+    api = KinesisApi()
+    api.put(b"1")
+    table = LeasesInMemory(held={key: Lease(key, checkpoint) for key, checkpoint in leases.items()})
+    with pytest.raises(StartInvalid, match=told) as refused:
+        started(api, table)
+    assert str(refused.value).startswith(
+        "source.kinesis.start: LeaseTable cannot be used, because table app of DynamoDB"
+    )
+    assert table.writes == []
+
+
+def test_a_lease_behind_the_end_of_its_shard_is_of_another_stream() -> None:
+    api = KinesisApi()
+    api.put(b"1")
+    split(api)
+    foreign = str(api.next_number + 2)
+    table = LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint(foreign, 0))})
+    with pytest.raises(StartInvalid, match=r"at after [0-9]+, .*it is one of another shard or stream"):
+        started(api, table)
+    assert table.writes == []
+
+
+def test_after_a_takeover_the_leases_of_workers_that_are_gone_are_moved_at_once() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    first, second = api.put(b"1", b"2")
+    table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
+    source = bounds(api, table, "LeaseTable")
+    source.start(source.view())
+    source.show_landed(at(SHARD, position_after_record(second)))
+    assert table.held[SHARD].checkpoint == Checkpoint(str(second), EVERY_USER_RECORD)
