@@ -169,6 +169,13 @@ REFUSED_SOURCES = (
         "write a consumer group's name in printable ASCII",
     ),
     Refused(
+        "a mirror without a group",
+        {"spec.source.kafka.mirrorOffsets": {}},
+        "spec.source.kafka.mirrorOffsets.group",
+        "this field is required",
+        "Required value",
+    ),
+    Refused(
         "a moment without a zone",
         {"spec.source.kafka.start": {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00"}},
         "spec.source.kafka.start.timestamp",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from exactlyonce.api.resource import ResourceInvalid
 from exactlyonce.api.status import Phase
@@ -77,6 +79,7 @@ def let_spark_try_tasks_again(opened: LocalStream) -> None:
 
 def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig) -> None:
     rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = 40
+    rig.overrides["spec.source.kafka.mirrorOffsets"] = {"group": rig.name}
     rig.produce(40 * 40)
     opened = rig.open()
     with running(rig, opened, crash="batch.rows-written@2=hold"):
@@ -91,11 +94,38 @@ def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig)
     landed = rig.counts()
     assert set(range(80)) <= set(landed), "batch 2 has landed"
     assert len(landed) < len(rig.produced), "it did not go on to the end"
+    assert offsets_of_group(rig) == offsets_of_ids(rig), "what a driver has landed is shown once it has ended"
     opened = rig.open(AVAILABLE_NOW)
     assert rig.run(opened=opened) == Done(completed=True), rig.story()
     assert ending_and_status(opened, 2) == (Ending.COMPLETED, 0)
     assert opened.statuses.read()[0].phase is Phase.COMPLETED
     rig.assert_exactly_once()
+    assert offsets_of_group(rig) == offsets_of_ids(rig), "as kafka-consumer-groups shows them"
+
+
+def offsets_of_group(rig: Rig) -> dict[int, int]:
+    """What Kafka's own client reads of the group that shows where the stream has landed."""
+    consumer = Consumer({"bootstrap.servers": rig.kafka.bootstrap_servers, "group.id": rig.name})
+    partitions = [TopicPartition(rig.name, number) for number in range(rig.partitions)]
+    found = {entry.partition: entry.offset for entry in consumer.committed(partitions, timeout=30)}
+    consumer.close()
+    return found
+
+
+def offsets_of_ids(rig: Rig) -> dict[int, int]:
+    """One past the offset of the last record whose id has landed, by partition, as the topic itself holds them."""
+    consumer = Consumer({"bootstrap.servers": rig.kafka.bootstrap_servers, "group.id": f"{rig.name}-reads"})
+    consumer.assign([TopicPartition(rig.name, number, 0) for number in range(rig.partitions)])
+    found, landed, records = {}, rig.counts(), 0
+    while records < len(rig.produced):
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        records += 1
+        if json.loads(message.value())["id"] in landed:
+            found[message.partition()] = message.offset() + 1
+    consumer.close()
+    return found
 
 
 def ending_and_status(opened: LocalStream, attempt: int) -> tuple[Ending | None, int | None]:

@@ -312,6 +312,36 @@ def test_offsets_that_a_transaction_of_the_group_is_about_to_commit_are_waited_f
     consumer.close()
 
 
+def test_a_consumer_group_shows_where_a_stream_has_landed_unless_it_has_members(kafka: Kafka, name: str) -> None:
+    made(kafka, name, 2)
+    produced(kafka, name, 5)
+    own = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "client.id": "billing"}
+    asked = source(kafka.bootstrap_servers, topics=[name], mirrorOffsets={"group": name})
+    zero, one, gone = Partition(name, 0), Partition(name, 1), Partition(f"{name}-gone", 0)
+    reader = Consumer(own)
+
+    def shown() -> list[int]:
+        found = reader.committed([TopicPartition(name, 0), TopicPartition(name, 1)], timeout=30)
+        return [entry.offset for entry in found]
+
+    assert asked.show_landed(name, Positions({zero: 3, one: 0, gone: 8})) is None
+    assert shown() == [3, 0], "as a consumer of the group reads them; a topic that was deleted is passed over"
+    told = asked.show_landed(f"{name}-other", Positions({zero: 4}))
+    assert told is not None
+    assert f"it shows where another stream has landed in {name}-0" in told
+    consumer = Consumer({**own, "enable.auto.commit": False})
+    consumer.subscribe([name])
+    eventually(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == 2, "the consumer has joined")
+    told = asked.show_landed(name, Positions({zero: 5, one: 0}))
+    assert told is not None
+    assert told.startswith(f"Consumer group {name} does not show what has landed: it has 1 member (billing at ")
+    assert shown() == [3, 0]
+    consumer.close()
+    assert asked.show_landed(name, Positions({zero: 5, one: 0})) is None
+    assert shown() == [5, 0]
+    reader.close()
+
+
 def test_a_pattern_selects_what_it_matches_as_a_whole_and_never_kafkas_own_topics(kafka: Kafka, name: str) -> None:
     for topic in (f"{name}-a", f"{name}-b", f"{name}-a-late"):
         made(kafka, topic)

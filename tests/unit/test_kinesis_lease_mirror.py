@@ -52,28 +52,28 @@ def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     (number,) = api.put(b"1")
     source = bounds(api, table)
-    assert source.show_landed(at(SHARD, position_after_record(number))) is None
+    assert source.show_landed("shop/orders", at(SHARD, position_after_record(number))) is None
     assert table.held[SHARD].checkpoint == Checkpoint(str(number), EVERY_USER_RECORD)
-    source.show_landed(at(SHARD, position_after_record(number)))
+    source.show_landed("shop/orders", at(SHARD, position_after_record(number)))
     assert len(table.writes) == 1
-    source.show_landed(at(SHARD, SHARD_END))
+    source.show_landed("shop/orders", at(SHARD, SHARD_END))
     assert (table.held[SHARD].checkpoint, table.held[SHARD].counter) == (Checkpoint("SHARD_END"), 1)
 
 
 def test_a_worker_that_took_a_lease_is_told_once_and_left_alone() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)
-    source.show_landed(at(SHARD, position_after_record(7)))
+    source.show_landed("shop/orders", at(SHARD, position_after_record(7)))
     table.held[SHARD] = taken = replace(table.held[SHARD], owner="worker-1", counter=5)
-    told = source.show_landed(at(SHARD, position_after_record(9)))
+    told = source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
     assert told is not None
     assert told.startswith(
         "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
     )
-    assert source.show_landed(at(SHARD, position_after_record(9))) is None
+    assert source.show_landed("shop/orders", at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD] == taken
     api.time.seconds += UNMOVED_SECONDS
-    source.show_landed(at(SHARD, position_after_record(9)))
+    source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
     assert table.held[SHARD].checkpoint.sequence_number == "9"
     assert table.held[SHARD].owner is None
 
@@ -86,7 +86,7 @@ def test_a_renewal_between_the_look_and_the_write_wins() -> None:
         table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
 
     table.before_write = renew
-    source.show_landed(at(SHARD, position_after_record(9)))
+    source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
     assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON")
 
 
@@ -95,7 +95,7 @@ def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
         raise StoreUnreachable("there is no answer in time.")
 
     api, table = KinesisApi(), LeasesInMemory(before_look=fail)
-    told = bounds(api, table).show_landed(at(SHARD, position_after_record(9)))
+    told = bounds(api, table).show_landed("shop/orders", at(SHARD, position_after_record(9)))
     assert told == "The lease table does not show what has landed: there is no answer in time."
 
 
@@ -206,5 +206,5 @@ def test_after_a_takeover_the_leases_of_workers_that_are_gone_are_moved_at_once(
     table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
     source = bounds(api, table, "LeaseTable")
     source.start(source.view())
-    source.show_landed(at(SHARD, position_after_record(second)))
+    source.show_landed("shop/orders", at(SHARD, position_after_record(second)))
     assert table.held[SHARD].checkpoint == Checkpoint(str(second), EVERY_USER_RECORD)

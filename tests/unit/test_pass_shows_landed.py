@@ -21,7 +21,7 @@ class ShownTopic(MemoryTopic):
     shown: list[tuple[int, ...]]
     answer: Callable[[], str | None]
 
-    def show_landed(self, landed: Positions) -> str | None:
+    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
         self.shown.append(tuple(landed.values()))
         return self.answer()
 

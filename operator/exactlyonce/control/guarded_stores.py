@@ -185,10 +185,10 @@ class GuardedSource:
         with opened.at_source.entered():
             return opened.source.start(view, only)
 
-    def show_landed(self, landed: Positions) -> str | None:
+    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
         """Show where the stream has landed, if its source does that."""
         opened = self.opening.opened
         if not isinstance(opened.source, ShowsLanded):
             return None
         with self.at_shown.entered():
-            return opened.source.show_landed(landed)
+            return opened.source.show_landed(stream_id, landed)

@@ -46,7 +46,7 @@ class PassStep:
         if view is None or not view.landed.positions or not is_asked_for or not isinstance(source, ShowsLanded):
             return
         try:
-            told = source.show_landed(view.landed.positions)
+            told = source.show_landed(self.stream.stream_id, view.landed.positions)
         except ExactlyOnceError:
             return  # those who show something are held up: a later pass shows it
         except Exception as problem:

@@ -109,6 +109,9 @@ class ShowsLanded(Protocol):
     That place is never believed: the ledger alone says what has landed.
     """
 
-    def show_landed(self, landed: Positions) -> str | None:
-        """Write the landed positions there; return a sentence where somebody should be told. What fails is such a sentence."""
+    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+        """Write the landed positions of a stream there; return a sentence where somebody should be told.
+
+        What fails is such a sentence.
+        """
         ...

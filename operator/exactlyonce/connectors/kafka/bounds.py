@@ -16,6 +16,7 @@ from exactlyonce.connectors.kafka.answers import Topic, epochs_in
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
 from exactlyonce.connectors.kafka.groups import stopped_group
 from exactlyonce.connectors.kafka.last_records import LastRecords
+from exactlyonce.connectors.kafka.mirror import OffsetMirror
 from exactlyonce.connectors.kafka.properties import own_librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource, StartFrom
 from exactlyonce.connectors.kafka.start import given, where_group_stands
@@ -139,6 +140,13 @@ class KafkaBounds:
             case StartFrom.CONSUMER_GROUP:
                 group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
                 return where_group_stands(group, bounds, self.address)
+
+    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+        """Write what has landed to the consumer group that the stream names, if any; return what somebody should be told."""
+        if self._spec.mirror_offsets is None:
+            return None
+        group = self._spec.mirror_offsets.group
+        return OffsetMirror(self._admin, group, self._spec.start.group == group).show(stream_id, landed)
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return earliest offsets, topic ids and leader epochs, asked for at once: what a batch checks before it commits.

@@ -121,6 +121,16 @@ class Assignment(Model):
     )
 
 
+class MirrorOffsets(Model):
+    """A consumer group that shows where the stream has landed, for kafka-consumer-groups, Burrow and the like."""
+
+    group: GroupName = Field(
+        description="The group; nothing else may use it, unless the stream starts from it. It is written at each launch, about "
+        "once a minute while a driver runs, and when it ends. A group that has members, or offsets of another stream or "
+        "consumer, is left alone, which an event tells. The login needs DESCRIBE and READ on the group."
+    )
+
+
 KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that a pattern never selects. Source: org.apache.kafka.common.internals.Topic, INTERNAL_TOPICS."""
 
@@ -129,7 +139,7 @@ class KafkaSource(Model):
     """Records of Kafka topics."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
-    own_fields: ClassVar[tuple[str, ...]] = ("start",)
+    own_fields: ClassVar[tuple[str, ...]] = ("start", "mirrorOffsets")
     origin_noun: ClassVar[str] = "topic"
     positions_count_records: ClassVar[bool] = True
     tasks_show_ranges: ClassVar[bool] = True
@@ -151,6 +161,9 @@ class KafkaSource(Model):
     )
     start: Start = Field(
         Start(), description="Where a new stream starts, and topics or partitions that are added to it later."
+    )
+    mirror_offsets: MirrorOffsets | None = Field(
+        None, description="A consumer group that shows where the stream has landed; nothing is read back from it."
     )
     max_offsets_per_trigger: Whole | None = Field(
         None,
@@ -193,8 +206,8 @@ class KafkaSource(Model):
 
     @property
     def shows_landed(self) -> bool:
-        """Nowhere."""
-        return False
+        """Whether landed positions are written to a consumer group."""
+        return self.mirror_offsets is not None
 
     @property
     def committed_only(self) -> bool:

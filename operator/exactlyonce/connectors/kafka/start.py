@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.errors import GroupUnfit, StartInvalid
@@ -53,8 +53,12 @@ def where_group_stands(group: Group, bounds: Mapping[Partition, Bounds], address
     Raises:
         GroupUnfit: if the group has members, has committed nothing, or offsets that are not held.
     """
-    require_no_members(group, address, "the stream would process the same records as they do. Stop them, and it starts")
     named = f"Consumer group {group.name} of Kafka at {address}"
+    if group.members:
+        raise GroupUnfit(
+            f"{named} has {members_words(group.members)}: the stream would process the same records as they do. Stop them, and "
+            "it starts."
+        )
     committed = {key: group.committed[key] for key in bounds if key in group.committed}
     if bounds and not committed:
         raise GroupUnfit(
@@ -76,17 +80,9 @@ def where_group_stands(group: Group, bounds: Mapping[Partition, Bounds], address
     return Positions({key: committed.get(key, found.latest) for key, found in bounds.items()})
 
 
-def require_no_members(group: Group, address: str, why: str) -> None:
-    """Require that nobody consumes as this group.
-
-    Raises:
-        GroupUnfit: if somebody does.
-    """
-    if group.members:
-        count = f"{len(group.members)} member{'s' if len(group.members) > 1 else ''}"
-        raise GroupUnfit(
-            f"Consumer group {group.name} of Kafka at {address} has {count} ({_some(group.members)}): {why}."
-        )
+def members_words(members: Sequence[str]) -> str:
+    """Return how many members a group has, and who they are."""
+    return f"{len(members)} member{'s' if len(members) > 1 else ''} ({_some(members)})"
 
 
 def _some(names: Iterable[object]) -> str:

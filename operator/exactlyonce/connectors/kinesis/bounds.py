@@ -135,7 +135,7 @@ class KinesisBounds:
             return Positions(positions)
         return Positions({key: at for key, at in positions.items() if key in only or (only and key not in view.bounds)})
 
-    def show_landed(self, landed: Positions) -> str | None:
+    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
         """Write what has landed to the lease table, if the stream names one; return what somebody should be told."""
         if self._leases is None:
             return None

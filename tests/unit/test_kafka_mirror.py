@@ -1,0 +1,61 @@
+"""What a stream commits for the consumer group that shows where it has landed, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactlyonce.connectors.kafka.groups import Committed
+from exactlyonce.connectors.kafka.mirror import ToldBefore, to_commit
+from exactlyonce.errors import GroupUnfit
+from exactlyonce.positions.ranges import Partition, Positions
+
+ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
+LANDED = Positions({ZERO: 7, ONE: 3})
+OURS = "exactlyonce shop/orders"
+
+
+def committed(found: dict[Partition, Committed], *, takes_over: bool = False) -> dict[Partition, int]:
+    return to_commit("shop/orders", LANDED, found, takes_over=takes_over)
+
+
+def test_a_group_that_shows_nothing_is_given_every_landed_position() -> None:
+    assert committed({}) == {ZERO: 7, ONE: 3}
+
+
+def test_only_what_has_moved_is_committed_and_a_sink_that_was_restored_moves_it_back() -> None:
+    assert committed({ZERO: Committed(7, OURS), ONE: Committed(2, OURS)}) == {ONE: 3}
+    assert committed({ZERO: Committed(7, OURS), ONE: Committed(9, OURS)}) == {ONE: 3}
+    assert committed({ZERO: Committed(7, OURS), ONE: Committed(3, OURS)}) == {}
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_the_group_of_another_stream_is_left_alone(takes_over: bool) -> None:
+    with pytest.raises(GroupUnfit, match="another stream has landed in orders-1: name a group of this stream alone"):
+        committed({ZERO: Committed(7, OURS), ONE: Committed(3, "exactlyonce shop/orders-2")}, takes_over=takes_over)
+
+
+def test_the_offsets_of_a_consumer_are_left_alone_unless_the_stream_has_taken_over_from_it() -> None:
+    found = {ZERO: Committed(5, ""), ONE: Committed(3, "")}
+    with pytest.raises(
+        GroupUnfit, match="a consumer has committed 5 for orders-0: name a group that nothing else uses"
+    ):
+        committed(found)
+    assert committed(found, takes_over=True) == {ZERO: 7, ONE: 3}
+
+
+def test_the_same_sentence_is_told_again_after_ten_minutes_and_another_one_at_once() -> None:
+    now = [0.0]
+    before = ToldBefore(lambda: now[0])
+    group = ("kafka:9092", "shown", "shop/orders")
+
+    def told(sentence: str | None) -> str | None:
+        return before.news(group, sentence)
+
+    assert told("It has members.") == "It has members."
+    now[0] = 599.0
+    assert told("It has members.") is None
+    assert told("No right.") == "No right."
+    now[0] = 1199.0
+    assert told("No right.") == "No right."
+    assert told(None) is None
+    assert told("No right.") == "No right.", "it was well in between"
