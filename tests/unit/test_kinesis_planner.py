@@ -11,7 +11,7 @@ import pytest
 
 from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
-from exactlyonce.connectors.kinesis.reading import ShardReader
+from exactlyonce.connectors.kinesis.reading import PositionExpired, ShardReader
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce_spark.connectors.kinesis import planner as planning
 from exactlyonce_spark.connectors.kinesis import read_ahead
@@ -187,6 +187,17 @@ def test_a_shard_merged_with_a_child_that_has_not_appeared_yet_waits_for_that_ch
     texts = [text for batch in batches for text in batch]
     assert texts == [*(f"a{number}" for number in range(12)), "old", "new"]
     assert set(stands) == set(kinesis.shards)
+
+
+def test_open_shards_that_follow_on_shards_which_expired_unseen_are_told_and_not_left_unread() -> None:
+    """A driver that stood still for longer than the retention has seen neither the child nor the grandchildren."""
+    kinesis = stream(1)
+    kinesis.split("shard-0", "shard-1", "shard-2")
+    kinesis.split("shard-1", "shard-3", "shard-4")
+    kinesis.unlisted |= {"shard-0", "shard-1"}
+    planner = planner_of(kinesis)
+    with pytest.raises(PositionExpired, match="shard-3, shard-4"):
+        planner.ends({"shard-0": SHARD_END})
 
 
 def test_a_shard_that_ended_and_expired_is_left_out_once_its_children_are_named() -> None:

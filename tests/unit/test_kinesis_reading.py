@@ -86,6 +86,21 @@ def test_a_range_that_cannot_be_read_up_to_its_end_is_an_error_and_never_shorter
         range_of(client, position_after_record(a), position_after_record(c))
 
 
+def test_a_range_from_the_start_of_a_shard_that_has_expired_as_a_whole_is_empty_and_the_next_one_tells(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    """Else whoever planned it would be sent back to it for ever, as a look at the start of a shard finds nothing missing."""
+    a, b, _ = api.put(b"a", aggregated(["b0", "b1"]), b"c")
+    api.expire(2)
+    for end in (position_after_record(a), position_after_record(b), UserRecord(b, 1).position):
+        assert range_of(client, TRIM_HORIZON, end) == []
+        with pytest.raises(PositionExpired):
+            ShardReader(client, STREAM, SHARD, end).fetch()
+    api.expire(1)
+    with pytest.raises(RangeIncomplete):
+        range_of(client, TRIM_HORIZON, position_after_record(b))  # nothing there proves that it has expired
+
+
 def test_a_malformed_aggregate_is_one_record_of_a_range(api: KinesisApi, client: KinesisClient) -> None:
     broken = aggregated(["a", ""])[:-1] + b"\x00"
     _, number, last = api.put(b"before", broken, b"behind")

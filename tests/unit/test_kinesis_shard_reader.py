@@ -131,6 +131,17 @@ def test_records_that_expire_behind_a_live_iterator_are_not_skipped_unnoticed(
         reader.fetch()
 
 
+def test_a_reader_near_the_retention_goes_on_where_each_answer_holds_one_record(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    api.page_records = 1
+    first, *_ = api.put(*texts(*range(5)))
+    api.time.seconds += DAY_SECONDS - 1800
+    reader = reader_at(client, position_after_record(first))
+    found = [record.data for _ in range(8) for record in reader.fetch().records]
+    assert found == texts(*range(1, 5))
+
+
 def test_a_stream_with_a_longer_retention_is_not_asked_twice_for_a_record(
     api: KinesisApi, client: KinesisClient
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.answers import SequenceNumberRefused, ShardMissing
@@ -11,10 +12,12 @@ from exactlyonce.connectors.kinesis.pages import LOOKS_AT_TIP, first_page
 from exactlyonce.connectors.kinesis.patience import Deadline, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
+    TRIM_HORIZON,
     AfterRecord,
     AtShardEnd,
     AtTrimHorizon,
     InsideRecord,
+    UserRecord,
     position_after_record,
     read_from,
     to_text,
@@ -54,6 +57,8 @@ def read_range(
 ) -> Iterator[UserRecordData]:
     """Yield the user records of `[start, end)`, the same ones in the same order each time, as far as `keeps` says so.
 
+    From TRIM_HORIZON on, those that have expired are not among them: no record in front of it could be asked for.
+
     Raises:
         PositionExpired: if records at the start may be gone.
         RangeIncomplete: if the shard does not hold the range up to exactly `end`.
@@ -62,8 +67,22 @@ def read_range(
     what = f"The range of shard {shard_id} of stream {stream} from {to_text(start)} to {to_text(end)}"
     if start > end:
         raise RangeIncomplete(f"{what} ends before it starts.")
+    if start == end:
+        return
+    records = _records_from(client, stream, shard_id, start)
+    oldest = list(islice(records, 1))
+    if start == TRIM_HORIZON and any(
+        one is not None and UserRecord(one.sequence_number).position >= end for one in oldest
+    ):
+        return  # all of it has expired; who reads on behind it does not find the record there, and says so
+    yield from _up_to(end, chain(oldest, records), start, keeps, what)
+
+
+def _up_to(
+    end: int, records: Iterable[RawRecord | None], start: int, keeps: KeptRecord, what: str
+) -> Iterator[UserRecordData]:
     reached = start
-    for record in _records_from(client, stream, shard_id, start) if start < end else ():
+    for record in records:
         if record is None:
             reached = SHARD_END
             break

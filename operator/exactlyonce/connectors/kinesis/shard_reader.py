@@ -177,7 +177,11 @@ class ShardReader:
                 raise self._expired(page)
             return self._accept(page)
         first = 0 if is_wanted else 1
-        return self._accept(Page(page.records[first:], page.next_iterator, page.milliseconds_behind))
+        rest = Page(page.records[first:], page.next_iterator, page.milliseconds_behind)
+        if not rest.records and rest.next_iterator is not None and rest.milliseconds_behind:
+            # S came alone. Near the retention the next fetch would seek it again, and never come to what follows.
+            rest = first_page(self._client, self._stream, self._shard_id, rest.next_iterator)
+        return self._accept(rest)
 
     def _require_nothing_expired(self) -> None:
         """A shard in which nothing was yet, as this process saw, may have been written to, and that may have expired."""

@@ -50,6 +50,16 @@ def forgotten(shards: Iterable[Shard], starts: Mapping[str, int]) -> frozenset[s
     )
 
 
+def unreachable(shards: Iterable[Shard], starts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the open shards that follow on none that is read: those between have expired before anybody named them.
+
+    Each shard of a stream is named at its start or follows on one that is, so of these nobody would ever read a record.
+    """
+    listed = tuple(shards)
+    to_come = _to_come(listed, starts)
+    return tuple(shard.id for shard in listed if shard.is_open and shard.id not in starts and shard.id not in to_come)
+
+
 def _to_come(listed: Sequence[Shard], starts: Mapping[str, int]) -> frozenset[str]:
     """Return the descendants of what is read that are not read yet.
 

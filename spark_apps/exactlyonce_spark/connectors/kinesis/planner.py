@@ -14,8 +14,9 @@ from typing import Protocol
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.reading import PositionExpired
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce_spark.connectors.kinesis.lineage import appearing, forgotten, waiting_parents
+from exactlyonce_spark.connectors.kinesis.lineage import appearing, forgotten, unreachable, waiting_parents
 from exactlyonce_spark.connectors.kinesis.read_ahead import Cut, ReadAhead
 
 PARTITION_HELD_BYTES = 32 * 1024 * 1024
@@ -132,6 +133,10 @@ class Planner:
 
         A child is named at its own start once its parents are at their ends, and read from the next batch on: so Spark's log
         tells where each shard of a batch starts. A shard that is at its end and has expired is left out.
+
+        Raises:
+            PositionExpired: if records may have expired before they were read.
+            OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
         self._begin(starts)
         shares = self._read()
@@ -140,6 +145,7 @@ class Planner:
             ends[ahead.shard] = self._cut(ahead, shares).position
         if SHARD_END in starts.values():
             listed = self._shard_map(starts)
+            _require_reachable(listed, starts)
             gone = forgotten(listed, starts)
             ends |= dict.fromkeys(appearing(listed, starts), TRIM_HORIZON)
             ends = {shard: end for shard, end in ends.items() if shard not in gone}
@@ -244,6 +250,20 @@ class Planner:
         listed = tuple(self._list())
         self._listed = now, listed
         return listed
+
+
+def _require_reachable(listed: Sequence[Shard], starts: Mapping[str, int]) -> None:
+    """Require that each open shard is read or follows on one that is.
+
+    Raises:
+        PositionExpired: naming those that do not; reconciliation says which shards expired unread.
+    """
+    lost = unreachable(listed, starts)
+    if lost:
+        raise PositionExpired(
+            f"The shards on which {', '.join(lost[:5])} follow expired before this stream had seen them, so their records were "
+            "not read; how many is not known."
+        )
 
 
 def shared(limit: int, usable: Mapping[str, int | None]) -> dict[str, int]:

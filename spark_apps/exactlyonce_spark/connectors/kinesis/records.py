@@ -216,7 +216,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             client, named = self._place.lasting_client(), self._place.named
             self._planner = Planner(
-                lambda shard, start: ShardReader(client, named, shard, start), lambda: client.shards(named), self._limit
+                lambda shard, start: ShardReader(client, named, shard, start),
+                lambda: client.shards(named),
+                self._limit,
+                client.clock,
             )
         return self._planner
 
