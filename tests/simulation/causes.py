@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
+from exactlyonce.connectors.kinesis.answers import NotKinesis, SequenceNumberRefused, ShardMissing
+from exactlyonce.connectors.kinesis.pages import RecordsOutOfOrder
+from exactlyonce.connectors.kinesis.reading import PositionExpired, RangeIncomplete
+from exactlyonce.connectors.kinesis.shards import ShardMapBroken
 from exactlyonce.errors import (
     CommitOutcomeUnknown,
     LedgerUnreachable,
     LockHeldByOther,
+    OriginMissing,
+    SourceRefused,
     SourceUnreachable,
     StoreUnreachable,
 )
@@ -83,6 +89,22 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }
 """What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""
+
+ERRORS_OF_KINESIS: dict[type[BaseException], frozenset[str]] = {
+    **ERRORS,
+    SourceUnreachable: ERRORS[SourceUnreachable]
+    | {"throttled", "retention", "unlisted"},  # while hours pass, whoever asks is late
+    RangeIncomplete: frozenset({"retention", "re-create"}),
+    PositionExpired: frozenset({"retention", "re-create"}),
+    ShardMissing: frozenset({"retention", "re-create"}),
+    OriginMissing: frozenset({"re-create"}),
+    SourceRefused: frozenset({"retention", "re-create"}),  # an idle shard: whether it has lost records cannot be told
+    NotKinesis: frozenset(),
+    RecordsOutOfOrder: frozenset(),
+    ShardMapBroken: frozenset(),
+    SequenceNumberRefused: frozenset(),
+}
+"""The same in a world whose source is a Kinesis stream."""
 
 REBUILDS: dict[RebuildReason, frozenset[str]] = {
     RebuildReason.CHECKPOINT_LOST: frozenset({"lose checkpoint"}),

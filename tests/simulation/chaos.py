@@ -286,17 +286,10 @@ class Chaos:
 
     def _strike_source(self) -> None:
         world = self._world
-        if world.hazard_strikes("brokers down", 0.1):
-            world.topic.up = not world.topic.up
-            if world.topic.up:
-                world.journal.end("brokers down")
-            else:
-                world.journal.strike("brokers down", lasts=True)
+        self._stop_or_start_source()
         if world.strikes("new partition", 0.05) and len(world.topic.ends) < 4:
             world.topic.ends[Partition(TOPIC, len(world.topic.ends))] = 0
-        if world.strikes("limit changed", 0.1):
-            world.limit = world.random.randint(1, world.batch_records)
-            world.struck_by("limit changed", f"a batch may have {world.limit} records of a partition")
+        self._change_limit()
         if world.strikes("topics changed", 0.05):
             choices = [frozenset({TOPIC}), frozenset({OTHER_TOPIC}), frozenset({TOPIC, OTHER_TOPIC})]
             world.named = world.random.choice([names for names in choices if names != world.named])
@@ -307,6 +300,21 @@ class Chaos:
             floor = world.topic.earliest(key)
             world.topic.starts[key] = min(world.topic.ends[key], floor + world.random.randint(0, 6))
             world.struck_by("retention", f"{key} begins at {world.topic.starts[key]}: retention")
+
+    def _stop_or_start_source(self) -> None:
+        world = self._world
+        if world.hazard_strikes("brokers down", 0.1):
+            world.topic.up = not world.topic.up
+            if world.topic.up:
+                world.journal.end("brokers down")
+            else:
+                world.journal.strike("brokers down", lasts=True)
+
+    def _change_limit(self) -> None:
+        world = self._world
+        if world.strikes("limit changed", 0.1):
+            world.limit = world.random.randint(1, world.batch_records)
+            world.struck_by("limit changed", f"a batch may have {world.limit} records of a partition")
 
     def _strike_logs(self) -> None:
         """Another replica leads, with all records or without the last ones; or the topic is recreated."""

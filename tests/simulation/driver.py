@@ -41,14 +41,17 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         assert row.checkpoint_path is not None
         _note_writer(world, driver.process, row.checkpoint_path)
         settings = BatchSettings(
-            world.scenario.delivery, asked.commit, small_batch_records=1000 if world.scenario.small_batches else 0
+            world.scenario.delivery,
+            asked.commit,
+            small_batch_records=1000 if world.scenario.small_batches else 0,
+            positions_count_records=world.positions_count_records,
         )
         target: Target | ManifestTarget = world.target(attempt)
         if world.scenario.manifest:
             target = target_of(world, row)
             recover_manifests(ledger, permit, target)
-        loop = BatchLoop(ledger, permit, target, world.topic, settings)
-        query = Query(
+        loop = BatchLoop(ledger, permit, target, world.source_check(), settings)
+        query = world.query_type(
             world,
             driver.process,
             row.checkpoint_path,

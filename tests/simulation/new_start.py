@@ -31,6 +31,7 @@ def starts_over(world: SimulatedWorld) -> bool:
     world.database.tables.by_key.clear()
     world.database.version += 1
     world.edited.clear()
+    world.begins_again()
     world.statuses.status = world.statuses.status.model_copy(update={"phase": Phase.PENDING})
     world.statuses.version += 1
     world.draining = False

@@ -18,6 +18,8 @@ from tests.simulation import former_life, manifest
 from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
+from tests.simulation.kinesis_chaos import KinesisChaos
+from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.launcher import Driver
 from tests.simulation.new_start import first_batch, starts_over
 from tests.simulation.reasons import explains_halt, unexplained
@@ -50,7 +52,7 @@ def run_seed(
     """
     world = kind(seed, scenario)
     try:
-        with repeatable(seed, world):
+        with repeatable(seed, world), world.patched():
             _run(world)
             check(world)
     except Exception as problem:
@@ -80,7 +82,7 @@ def _causes_of(problem: BaseException | None) -> Iterator[BaseException]:
 
 
 def _run(world: SimulatedWorld) -> None:
-    chaos = Chaos(world)
+    chaos = KinesisChaos(world) if isinstance(world, KinesisWorld) else Chaos(world)
     for number in range(world.scenario.operators):
         world.start_operator(f"operator {number + 1}")
     if "former life" in world.scenario.hazards:
@@ -152,7 +154,8 @@ def _check_life(world: SimulatedWorld) -> None:
             _check_record(world, record, counts, record in given_up, key)
     _check_shown(world, counts)
     _check_by_key(world, counts)
-    unknown = [record for record in counts if not _is_known(world, record, landed)]
+    stands = _stands(world)
+    unknown = [record for record in counts if not _is_known(world, record, stands)]
     if unknown:
         raise Violation(f"rows beyond what landed: {unknown}")
     if world.stateful:
@@ -160,7 +163,11 @@ def _check_life(world: SimulatedWorld) -> None:
     if _halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
     limit = world.statuses.status.batch_limit
-    if not _halted(world) and limit is not None and Positions(landed).have_reached(Positions.from_json(limit.until)):
+    if (
+        not _halted(world)
+        and limit is not None
+        and Positions(_stands(world)).have_reached(Positions.from_json(limit.until))
+    ):
         raise Violation(f"what was too large has landed, and {limit} still holds")
     without_reason = unexplained(world)
     if without_reason:
@@ -231,6 +238,8 @@ def _check_no_double(world: SimulatedWorld) -> None:
     """After every commit, so that the trace ends where the double was made."""
     if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
         return
+    if wrong := world.wrong_since_commit():
+        world.wrong.append(wrong)
     if world.doubled:
         return
     doubled = [record for record, count in world.database.tables.target.items() if count > 1]
@@ -275,7 +284,7 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
     """Nothing is given up but what retention took; with AtMostOnce also one batch each time that a driver ended badly."""
     if world.scenario.delivery is not Delivery.AT_MOST_ONCE:
-        gone = world.taken | set(world.life_before or ())
+        gone = world.taken | set(world.life_before or ()) | world.skipped_by_start()
         there = {record for record in given_up - gone if not _stood_elsewhere(world, record)}
         if there:
             raise Violation(f"given up, and it was there to be read: {sorted(there, key=str)}")
@@ -328,7 +337,7 @@ def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
 
 
 def _records_in(world: SimulatedWorld, key: Partition, span: OffsetRange) -> set[Hashable]:
-    return {world.topic.record(key, offset) for offset in range(span.from_offset, span.until_offset)}
+    return world.records_in(key, span)
 
 
 def _first_positions(world: SimulatedWorld) -> dict[Partition, int]:
@@ -336,31 +345,36 @@ def _first_positions(world: SimulatedWorld) -> dict[Partition, int]:
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
     rows = [row for row in rows if row.batch >= first_batch(world)]
     first = min(rows, key=lambda row: row.batch, default=None)
-    return {} if first is None else dict(first.ranges.starts)
+    starts = {} if first is None else first.ranges.starts
+    return {key: world.records_before(key, start) for key, start in starts.items()}
 
 
 def _landed(world: SimulatedWorld) -> dict[Partition, int]:
+    """How many records of each partition the stream says that it has passed."""
+    return {key: world.records_before(key, position) for key, position in _stands(world).items()}
+
+
+def _stands(world: SimulatedWorld) -> dict[Partition, int]:
     """Where the stream says that it stands, also in partitions that it no longer reads."""
     rows = world.database.tables.rows.items()
     stands = {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
     return {key: max(stands.get(key, 0), world.edited.get(key, 0)) for key in {**stands, **world.edited}}
 
 
-def _is_known(world: SimulatedWorld, record: Hashable, landed: dict[Partition, int]) -> bool:
+def _is_known(world: SimulatedWorld, record: Hashable, stands: dict[Partition, int]) -> bool:
     assert isinstance(record, tuple)
     if record[0] == "emitted":
         return world.stateful
     if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
         return True
-    return any(key.key == record[1] and record[2] < end for key, end in landed.items())
+    return world.is_landed(record, stands)
 
 
 def _is_settled(world: SimulatedWorld) -> bool:
     """Whether everything that was produced has landed, or the stream has halted; asked at every step of the calm."""
     if _halted(world):
         return True
-    landed = _landed(world)
-    return not _taken_rows(world) and all(landed.get(key, 0) == end for key, end in world.topic.ends.items())
+    return not _taken_rows(world) and world.has_landed_all(_stands(world))
 
 
 def _halted(world: SimulatedWorld) -> bool:

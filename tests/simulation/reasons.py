@@ -10,8 +10,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import assert_never
 
+from botocore.exceptions import ClientError
+
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
+from exactlyonce.connectors.kinesis.reading import PositionExpired, RangeIncomplete
+from exactlyonce.errors import SourceRefused
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
@@ -32,7 +36,7 @@ from exactlyonce.reconcile.verdicts import (
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from tests.simulation.adoption import ADOPTED
-from tests.simulation.causes import CONTRADICTIONS, ERRORS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
+from tests.simulation.causes import CONTRADICTIONS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
 from tests.simulation.launcher import Driver
 from tests.simulation.scheduler import NEVER
@@ -86,20 +90,20 @@ def _has_drained(driver: Driver) -> bool:
 def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until: int, epoch: int) -> bool:
     """Whether one of the hazards that can bring an error about had effect while the driver, or the pass, ran."""
     root = problem
-    while root.__cause__ is not None:
+    while root.__cause__ is not None and not isinstance(root.__cause__, ClientError):  # what an AWS service answers
         root = root.__cause__
     if isinstance(root, LogTaken) and not world.stateful:
         # Only state ties a stream to a directory that may still be written; or a ledger that has forgotten the writer.
         kinds = frozenset({"restore"})
         return world.journal.has_struck(kinds, 0, until)
-    kinds = next((ERRORS[kind] for kind in type(root).__mro__ if kind in ERRORS), frozenset())
+    kinds = next((world.errors[kind] for kind in type(root).__mro__ if kind in world.errors), frozenset())
     if OTHER_OPERATOR in kinds and world.scenario.operators > 1:
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
     if isinstance(root, BatchTooLarge | LogUnfit | FilesLost):
         since = 0  # it lasts
-    if isinstance(root, LogTaken | RecordsLost | RecordsReplaced | OriginReplaced | OffsetChanged | PartitionsDiffer):
+    if isinstance(root, _LATE):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
     if isinstance(root, PartitionsDiffer) and world.journal.has_struck({"restore"}, 0, until):
         kinds |= {"topics changed"}  # the ledger may name a generation that was made for other topics
@@ -108,6 +112,13 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         if isinstance(root, StateMissing):
             kinds |= {"restore"}  # it may have forgotten that the query keeps state, and so seeded a generation without
     return world.journal.has_struck(kinds, since, until)
+
+
+_LATE = (
+    *(LogTaken, RecordsLost, RecordsReplaced, OriginReplaced, OffsetChanged, PartitionsDiffer),
+    *(PositionExpired, RangeIncomplete, SourceRefused),
+)
+"""What ends somebody long after it was struck: whoever comes to what retention took, or to what others wrote."""
 
 
 def _looked(world: SimulatedWorld, driver: Driver, epoch: int) -> int:
@@ -195,7 +206,8 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
             # What is left of a seed whose first files were lost looks as if it had run.
             return journal.has_struck({"restore", "lose checkpoint"}, _since(world, before), until)
         case SourceTruncated():
-            return journal.has_struck({"retention"}, 0, until)
+            # A child whose parents are listed no more may have lost its first records.
+            return journal.has_struck({"retention", "unlisted"}, 0, until)
         case SourceReplaced():
             return _is_replaced(world)
         case Contradiction(why=why):

@@ -14,8 +14,9 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
+from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
-from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_OBJECT_LOGS
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_KINESIS, OF_OBJECT_LOGS
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import SimulatedWorld
@@ -31,6 +32,13 @@ class Found:
     seed: int
     words: str
 
+
+def _few(*hazards: str) -> Callable[[Scenario], Scenario]:
+    """Return a scenario in which little goes wrong, so that what a shard went through shows."""
+    return lambda drawn: replace(drawn, operators=1, hazards=frozenset(hazards))
+
+
+_RESHARDS = _few("kill driver", "reshard", "unlisted")
 
 FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "state_of_the_latest_batch": lambda drawn: replace(
@@ -67,6 +75,11 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "absent_entries_taken_for_not_landed": lambda drawn: replace(
         drawn, operators=1, hazards=frozenset({"cut at commit", "kill driver"})
     ),
+    "children_are_read_before_their_parents_end": _RESHARDS,
+    "the_end_of_a_shard_is_not_recorded": _RESHARDS,
+    "a_parent_that_is_listed_again_is_read_again": _RESHARDS,
+    "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
+    "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
 }
 """Where alone a mutation shows, if what it takes away is rarely asked for: beside all hazards most runs end otherwise."""
 
@@ -143,13 +156,20 @@ def first_that_goes_wrong(name: str, seeds: int) -> Found | None:
 
 
 def _first_violation(name: str, seeds: Iterable[int]) -> Found | None:
-    kind = LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
+    kind = kind_of_world(name)
     for seed in seeds:
         try:
             run_seed(seed, scenario_of(name, seed), kind)
         except Violation as problem:
             return Found(seed, str(problem))
     return None
+
+
+def kind_of_world(name: str) -> type[SimulatedWorld]:
+    """Return the kind of world in which a mutation is searched for."""
+    if name in OF_KINESIS:
+        return KinesisWorld
+    return LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
 
 
 def _collect_seldom() -> None:

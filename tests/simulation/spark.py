@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from exactlyonce.checkpoint.files import FileTorn
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, LogStore
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import OutcomeUnknown, Unreachable
@@ -68,16 +69,23 @@ class Query:
                 if self._draining():
                     return  # planned, and asked to end before it was begun: the batch waits for the next driver
             state = self._state if self._world.stateful else None
-            batch = Batch(self._world, self._process, number, start, end, self._folder, state)
-            self._loop.run(batch)
+            self._loop.run(self._batch(number, start, end))
             self._growth.landed(self._loop.stands)
             if self._growth.due:
-                self._growth.grow()  # the driver starts its query again, on the same checkpoint
+                self._grow()
             self._write(
                 f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}' if state is None else state.commit(number)
             )
             self._expire()
             number, start, end = BatchNumber(number + 1), end, None
+
+    def _batch(self, number: BatchNumber, start: Positions, end: Positions) -> Batch:
+        state = self._state if self._world.stateful else None
+        return Batch(self._world, self._process, number, start, end, self._folder, state)
+
+    def _grow(self) -> None:
+        """The driver starts its query again, on the same checkpoint."""
+        self._growth.grow()
 
     def _expire(self) -> None:
         """Delete what the ledger no longer keeps; that it cannot be done now ends no driver."""
@@ -157,7 +165,13 @@ class Query:
     def _offsets_file(self, end: Positions) -> bytes:
         conf = STATE_CONF if self._world.stateful else {}
         metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
-        return f"v1\n{metadata}\n{end.to_json()}".encode()
+        return f"v1\n{metadata}\n{self._entry(end)}".encode()
+
+    def _entry(self, end: Positions) -> str:
+        return end.to_json()
+
+    def _parsed(self, entry: str) -> Positions:
+        return Positions.from_json(entry)
 
     def _kafka_start(self) -> Positions | None:
         """KafkaSourceInitialOffsetWriter: where batch 0 starts, if it was written."""
@@ -186,6 +200,6 @@ class Query:
     def _read_offsets(self, number: int) -> Positions | None:
         try:
             text = self._store.read(f"{self._folder}/offsets/{number}").decode().split("\n")[2]
-            return None if text == "-" else Positions.from_json(text)
-        except (FileMissing, IndexError, MalformedPositions):
+            return None if text == "-" else self._parsed(text)
+        except (FileMissing, IndexError, MalformedPositions, FileTorn):
             raise LogUnreadable(f"offsets/{number} cannot be read") from None

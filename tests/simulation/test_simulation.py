@@ -17,6 +17,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce_spark import landing, tasks
+from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
 from tests.simulation.mutations import HARMLESS, MUTATIONS
@@ -39,6 +40,9 @@ SEEDS = int(os.environ.get("SEEDS", "10000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
 SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
 """A world whose ledger is an object log takes five times as long; 10,000 of them: `make test-full`, or LOG_SEEDS=10000."""
+
+SEEDS_OF_KINESIS = max(1, int(os.environ.get("KINESIS_SEEDS", SEEDS // 40)))
+"""A world whose source is a Kinesis stream takes eight times as long, as each call of Kinesis is a step."""
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_THAT_WENT_WRONG = (47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
@@ -75,7 +79,10 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
     return lambda name: pending[name].result()
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [(SimulatedWorld, SEEDS), (LogWorld, SEEDS_OF_OBJECT_LOGS)])
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [(SimulatedWorld, SEEDS), (LogWorld, SEEDS_OF_OBJECT_LOGS), (KinesisWorld, SEEDS_OF_KINESIS)],
+)
 def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type[SimulatedWorld], seeds: int) -> None:
     last = FIRST_SEED + seeds
     chunk = min(CHUNK, max(1, seeds // 10))
@@ -93,12 +100,12 @@ def test_a_seed_that_once_went_wrong_goes_right(seed: int) -> None:
     run_seed(seed)
 
 
-@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld])
+@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld, KinesisWorld])
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace
 
 
-@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld])
+@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld, KinesisWorld])
 def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start(kind: type[SimulatedWorld]) -> None:
     for seed in range(20):
         scenario = replace(Scenario.draw(random.Random(seed)), hazards=frozenset(), operators=1)

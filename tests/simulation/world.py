@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import Delivery
+from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
-from exactlyonce.positions.ranges import Epoch, Partition
+from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
 from exactlyonce.reconcile.verdicts import Decision
+from exactlyonce.source.connector import SourceCheck
+from exactlyonce.source.port import Source
 from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
+from tests.simulation.causes import ERRORS
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore, highest_commit
@@ -31,6 +37,7 @@ from tests.simulation.resource import STREAM_ID, Asked, resource
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
+from tests.simulation.spark import Query
 from tests.simulation.target import MemoryTarget
 
 
@@ -41,6 +48,12 @@ class SimulatedWorld:
     the oracle knows of the world without asking the ledger. `unasked` are those of them in partitions in which
     the stream stood nowhere then. `named`, `commit` and `suspended` are what the resource says now.
     """
+
+    query_type: type[Query] = Query
+    positions_count_records = True
+    asks_again = False
+    errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
+    """What can end a driver or a pass, and by which hazards."""
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         self.seed = seed
@@ -148,7 +161,7 @@ class SimulatedWorld:
     def task_tools(self, driver: Process) -> tasks.TaskTools:
         """Return what a task works with."""
         epoch = int(driver.name.split()[1].split(".")[0])
-        return tasks.TaskTools(self.ledger(), self.target(epoch), self.topic)
+        return tasks.TaskTools(self.ledger(), self.target(epoch), self.source_check())
 
     def ledger(self) -> Ledger:
         """Return the ledger of the process that is running."""
@@ -157,6 +170,49 @@ class SimulatedWorld:
     def target(self, epoch: int) -> Target:
         """Return the sink as a driver of this epoch writes to it."""
         return MemoryTarget(self.database, epoch)
+
+    def source_check(self) -> SourceCheck:
+        """Return the source as the process that is running asks it before it lands."""
+        return self.topic
+
+    def source(self, asked: Asked) -> Source:
+        """Return the source as an operator's pass looks at it."""
+        return self.topic.naming(asked.named)
+
+    def resource(self, asked: Asked) -> Stream:
+        """Return the stream's resource."""
+        return resource(asked, self.scenario.delivery, self.on_truncated)
+
+    def patched(self) -> AbstractContextManager[object]:
+        """Return what has to hold while a run of this world lasts."""
+        return nullcontext()
+
+    def records_before(self, partition: Partition, position: int) -> int:
+        """Return how many records of a partition, as the oracle counts them, lie before a position."""
+        return position
+
+    def records_in(self, partition: Partition, span: OffsetRange) -> set[Hashable]:
+        """Return the records of a range, as the world knows them."""
+        return {self.topic.record(partition, offset) for offset in range(span.from_offset, span.until_offset)}
+
+    def is_landed(self, record: tuple[str, int, int], stands: Mapping[Partition, int]) -> bool:
+        """Whether a stream that stands there has passed a record."""
+        return any(key.key == record[1] and record[2] < end for key, end in stands.items())
+
+    def has_landed_all(self, stands: Mapping[Partition, int]) -> bool:
+        """Whether a stream that stands there has everything."""
+        return all(stands.get(key, 0) == end for key, end in self.topic.ends.items())
+
+    def skipped_by_start(self) -> set[Hashable]:
+        """Return the records that the stream's start may leave out although they can be read."""
+        return set()
+
+    def begins_again(self) -> None:
+        """A person has had the stream start over."""
+
+    def wrong_since_commit(self) -> str | None:
+        """Return what is wrong with the latest commit, beside records that are there twice."""
+        return None
 
     def task_is_lost(self, actor: Actor) -> bool:
         """Whether Spark has given up a task that may still run: its executor was lost."""
@@ -232,6 +288,8 @@ class SimulatedWorld:
                     if self.draining and all(driver.process.ended for driver in self.drivers.get(attempt, [])):
                         self._loop(asked).run_pass(wanted, asked.plan)  # which writes down how it ended
                         return
+                case Waiting() if self.draining and self._has_drained():
+                    return
                 case Waiting(until=until):
                     self.clock = max(self.clock, until) + timedelta(milliseconds=1)
                     self.simulation.step("waited")
@@ -246,17 +304,16 @@ class SimulatedWorld:
         return Asked(self.named, self.commit, self.limit, self.annotations)
 
     def _loop(self, asked: Asked) -> StreamLoop:
-        stores = Stores(self.ledger(), self.store, self.topic.naming(asked.named))
+        stores = Stores(self.ledger(), self.store, self.source(asked))
         world = PassContext(
             stores,
             Attempts(LauncherOfPass(self, asked)),
             self.statuses,
-            Place(Owner("cluster-1", "uid-1"), lambda _: True),
+            Place(Owner("cluster-1", "uid-1"), lambda _: True, asks_again=self.asks_again),
             Telling(self._report, self._note_problem),
             Timing(self._now),
         )
-        stream = resource(asked, self.scenario.delivery, self.on_truncated)
-        return StreamLoop(stream, world)
+        return StreamLoop(self.resource(asked), world)
 
     def _watch(self, attempt: Epoch) -> None:
         timer = self.simulation.now + self.random.randint(20, 200)
@@ -271,6 +328,12 @@ class SimulatedWorld:
                 return True
             has_ended = has_ended and driver.process.ended
         return has_ended
+
+    def _has_drained(self) -> bool:
+        """Whether the latest driver ended as it was asked to, in a world without hazards: then nothing more is to come."""
+        latest = self.drivers.get(self.latest(), [])
+        words = [driver.words for driver in latest]
+        return not self.scenario.hazards and any(word is not None and word.ending is Ending.DRAINED for word in words)
 
     def _note_attempt(self, number: int) -> None:
         operator = self.simulation.running

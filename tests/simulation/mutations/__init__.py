@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, keeping, landings, manifests, object_log, sources
+from tests.simulation.mutations import decisions, fencing, keeping, kinesis, landings, manifests, object_log, sources
 
 Mutation = Callable[[], Any]
 
@@ -79,6 +79,13 @@ MUTATIONS: dict[str, Mutation] = {
         object_log.archives_taken_for_written,
         object_log.absent_entries_taken_for_not_landed,
         object_log.entries_in_a_gap_are_believed,
+        kinesis.children_are_read_before_their_parents_end,
+        kinesis.a_batch_inside_an_aggregate_goes_on_behind_it,
+        kinesis.the_end_of_a_shard_is_not_recorded,
+        kinesis.a_parent_that_is_listed_again_is_read_again,
+        kinesis.a_gap_of_retention_is_not_noticed,
+        kinesis.a_stream_that_was_recreated_is_taken_for_the_same,
+        kinesis.a_start_at_the_latest_skips,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -90,3 +97,6 @@ HARMLESS: dict[str, Mutation] = {
 
 OF_OBJECT_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == object_log.__name__)
 """What only a world whose ledger is an object log can notice."""
+
+OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
+"""What only a world whose source is a Kinesis stream can notice."""
