@@ -121,6 +121,12 @@ class ParquetMerger:
         )
 
 
+def footer_of(place: Path, *, with_spans: bool) -> tuple[int, tuple[PositionSpan, ...]]:
+    """Return how many rows a file on this machine holds, and the positions that its statistics tell, if they are wanted."""
+    footer = _pyarrow_parquet().read_metadata(place)
+    return int(footer.num_rows), _spans(footer) if with_spans else ()
+
+
 def united(files: Iterable[DataFile]) -> tuple[PositionSpan, ...]:
     """Return the span of each source partition over all of these files."""
     found: dict[tuple[str, int | str], tuple[int, int]] = {}

@@ -16,14 +16,19 @@ _ON_S3 = re.compile(
 """What the S3A file system raises once it has tried as often as it is told. Source: S3AUtils.translateException, Hadoop 3.5."""
 
 
+def unwritable(why: str) -> str:
+    """Return the message for a folder that takes no files."""
+    return (
+        f"No file can be written to the path of sink.files ({why}); nothing was landed by this. Make the path writable, or "
+        "free space on it."
+    )
+
+
 def _outage(text: str) -> str | None:
     """Recognise a folder that takes no more files, and a bucket that does not answer."""
     found = _FULL.search(text)
     if found is not None:
-        return (
-            f"No file can be written to the path of sink.files ({found[1].rstrip('.')}); nothing was landed by this. Make the "
-            "path writable, or free space on it."
-        )
+        return unwritable(found[1].rstrip("."))
     found = _ON_S3.search(text)
     if found is not None:
         return (

@@ -10,12 +10,11 @@ from pyspark.sql import SparkSession
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.spec import FileFormat
 from exactlyonce.positions.spans import PositionSpan
-
-Spans = tuple[PositionSpan, ...]
+from exactlyonce_spark.connectors.files.folders import Spans
 
 
 class Footers:
-    """Reads the footers of Parquet and ORC files in the driver's JVM, on whatever file system they are.
+    """Reads the footers of Parquet and ORC files in a bucket, in the driver's JVM.
 
     The JVM's classes are looked up once: each lookup through py4j takes as long as several calls.
     """

@@ -1,4 +1,4 @@
-"""A sink's folder as Hadoop's file system has it: on a disk or on S3, by the login that Spark has."""
+"""A sink's folder in a bucket as Hadoop's file system has it, by the login that Spark has."""
 
 from __future__ import annotations
 
@@ -7,47 +7,49 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from exactlyonce.errors import ExactlyOnceError
-
-
-class RowsMissing(ExactlyOnceError):
-    """The files hold another number of rows than the query gave to their writer. Nothing has landed; the batch runs again."""
+from exactlyonce_spark.connectors.files.folders import FileFound, Spans, not_renamed
+from exactlyonce_spark.connectors.files.footers import Footers
 
 
 class HadoopFolder:
     """The files below one location."""
 
-    def __init__(self, session: SparkSession, location: str) -> None:
+    def __init__(self, session: SparkSession, location: str, footers: Footers) -> None:
         self._path = session._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr] # a classic session has a JVM
         conf = session._jsc.hadoopConfiguration()
         self._root = self._path(location)
         self._files = self._root.getFileSystem(conf)
         self._prefix = str(self._files.makeQualified(self._root).toString())
+        self._footers = footers
 
-    def files_below(self, folder: str) -> Iterator[Any]:
-        """Yield the status of each file below a folder, by path; checksums are left out by Hadoop itself."""
-        found, statuses = self._files.listFiles(self._path(folder), True), []
+    def files_below(self, folder: str) -> Iterator[FileFound]:
+        """Yield each file below a folder, by path; checksums are left out by Hadoop itself."""
+        found, files = self._files.listFiles(self._below(folder), True), []
         while found.hasNext():
-            statuses.append(found.next())
-        yield from sorted(statuses, key=lambda status: str(status.getPath().toString()))
+            files.append(self._found(found.next()))
+        yield from sorted(files, key=lambda file: file.path)
 
-    def relative(self, path: Any) -> str:
-        """Return a path as it is below the location."""
-        return str(path.toString()).removeprefix(f"{self._prefix}/")
+    def footer(self, file: FileFound) -> tuple[int | None, Spans]:
+        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+        return self._footers.read(file.status)
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it."""
-        self._files.mkdirs(self._path(f"{self._prefix}/{folder}"))
+        """S3 has no folders: making one would be several requests, and an object that no reader needs."""
 
-    def move(self, source: str, target: str) -> Any:
-        """Rename a file to a name that nobody else uses, and return its status there: on S3 it is a copy, made now."""
-        final = self._path(f"{self._prefix}/{target}")
-        if not self._files.rename(self._path(f"{self._prefix}/{source}"), final):
-            raise RowsMissing(
-                f"{source} could not be renamed to {target}; nothing of its batch has landed and it runs again."
-            )
-        return self._files.getFileStatus(final)
+    def move(self, source: str, target: str) -> FileFound:
+        """Rename a file to a name that nobody else uses, and return it as it is there: on S3 it is a copy, made now."""
+        final = self._below(target)
+        if not self._files.rename(self._below(source), final):
+            raise not_renamed(source, target)
+        return self._found(self._files.getFileStatus(final))
 
     def remove(self, folder: str) -> None:
         """Remove a folder with what is left in it."""
-        self._files.delete(self._path(folder), True)
+        self._files.delete(self._below(folder), True)
+
+    def _below(self, path: str) -> Any:
+        return self._path(f"{self._prefix}/{path}")
+
+    def _found(self, status: Any) -> FileFound:
+        path = str(status.getPath().toString()).removeprefix(f"{self._prefix}/")
+        return FileFound(path, int(status.getLen()), int(status.getModificationTime()), status)

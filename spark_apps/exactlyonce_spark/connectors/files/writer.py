@@ -1,4 +1,4 @@
-"""Write a batch with Spark's own DataFrameWriter, and list what it wrote with Hadoop's file systems."""
+"""Write a batch with Spark's own DataFrameWriter, and move what it wrote to where readers of the manifest find it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
+from exactlyonce_spark.connectors.files.folders import Folder, RowsMissing, told_if_unwritable
 from exactlyonce_spark.connectors.files.footers import Footers
-from exactlyonce_spark.connectors.files.hadoop_folder import HadoopFolder, RowsMissing
+from exactlyonce_spark.connectors.files.hadoop_folder import HadoopFolder
+from exactlyonce_spark.connectors.files.local_folder import LocalFolder
 from exactlyonce_spark.connectors.files.target import WrittenFiles
 
 
@@ -25,8 +27,8 @@ class SparkFileWriter:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The columns with a row's source position, by the names that the source gives them, and their names in files."""
     bytes_per_row: float | None = None
-    _tools: tuple[HadoopFolder, Footers] | None = None
-    """What a batch needs of the JVM, looked up once: each lookup takes as long as writing a small file."""
+    _folder: Folder | None = None
+    """Where the files are, opened once: for a bucket the JVM is asked for its classes, which takes as long as a small file."""
 
     def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
         """Write rows into a folder of this attempt alone, and move its files to where readers of the manifest find them.
@@ -36,30 +38,37 @@ class SparkFileWriter:
 
         Raises:
             RowsMissing: if the files do not hold what was given to their writer.
+            FolderUnwritable: if the disk takes no files.
         """
-        rows = rows.withColumnsRenamed(dict(self.renamed))
+        if self.renamed:
+            rows = rows.withColumnsRenamed(dict(self.renamed))
         counted = Observation()
-        folder = f"{self.sink.path}/{WRITING}/{write.name}"
+        place = f"{WRITING}/{write.name}"
         # A task makes a file at least: more tasks than cores make files smaller and the batch no faster.
         tasks = rows.sparkSession.sparkContext.defaultParallelism
         writer = rows.observe(counted, functions.count(functions.lit(1)).alias("rows")).coalesce(tasks).write
         writer = (
             writer.format(self.sink.format.spark_name).options(**self._options()).partitionBy(*self.sink.partition_by)
         )
-        writer.mode("error").save(folder)
+        writer.mode("error").save(f"{self.sink.path}/{place}")
         count = int(counted.get["rows"])
-        hadoop, footers = self._tools_of(rows.sparkSession)
-        files = tuple(self._files(write, folder, hadoop, footers)) if count else ()
+        with told_if_unwritable():
+            files = self._taken(write, self._opened(rows.sparkSession), place, count)
+        return WrittenFiles(files, count)
+
+    def _taken(self, write: Write, folder: Folder, place: str, count: int) -> tuple[DataFile, ...]:
+        """Move what was written to where it stays; it is there when the machine crashes after this."""
+        files = tuple(self._files(write, folder, place)) if count else ()
         held = [file.rows for file in files if file.rows is not None]
         if len(held) == len(files) and sum(held) != count:
             raise RowsMissing(
-                f"Batch {write.batch} gave {count} rows to the writer and the files in {folder} hold {sum(held)}; nothing of "
-                "it has landed and it runs again."
+                f"Batch {write.batch} gave {count} rows to the writer and the files in {self.sink.path}/{place} hold "
+                f"{sum(held)}; nothing of it has landed and it runs again."
             )
-        hadoop.remove(folder)
+        folder.remove(place)
         if not self.sink.is_on_s3:
             _flush(Path(self.sink.folder), [file.path for file in files])
-        return WrittenFiles(files, count)
+        return files
 
     def learn(self, manifest: Manifest) -> None:
         """Take how many bytes a row takes."""
@@ -74,32 +83,33 @@ class SparkFileWriter:
             options["maxRecordsPerFile"] = str(max(1, math.ceil(self.sink.target_file_bytes / self.bytes_per_row)))
         return options
 
-    def _tools_of(self, session: SparkSession) -> tuple[HadoopFolder, Footers]:
-        if self._tools is None:
-            footers = Footers(session, self.sink.format, with_spans=self.sink.include_positions)
-            self._tools = HadoopFolder(session, self.sink.path), footers
-        return self._tools
+    def _opened(self, session: SparkSession) -> Folder:
+        if self._folder is None:
+            given, spans = self.sink.format, self.sink.include_positions
+            if self.sink.is_on_s3:
+                self._folder = HadoopFolder(session, self.sink.path, Footers(session, given, with_spans=spans))
+            else:
+                self._folder = LocalFolder(self.sink.folder, given, with_spans=spans)
+        return self._folder
 
-    def _files(self, write: Write, folder: str, hadoop: HadoopFolder, footers: Footers) -> Iterator[DataFile]:
-        # S3 has no folders: making one would be several requests, and an object that no reader needs.
+    def _files(self, write: Write, folder: Folder, place: str) -> Iterator[DataFile]:
         made = {""}
-        for status in hadoop.files_below(folder):
-            rows, spans = footers.read(status)
-            path = hadoop.relative(status.getPath())
+        for file in folder.files_below(place):
+            rows, spans = folder.footer(file)
             if rows == 0:
                 continue
-            final = _final(path, write)
+            final = _final(file.path, write)
             above = final.rpartition("/")[0]
-            if above not in made and not self.sink.is_on_s3:
-                hadoop.make_folder(above)
+            if above not in made:
+                folder.make_folder(above)
                 made.add(above)
-            moved = hadoop.move(path, final)
-            if moved.getLen() != status.getLen():
+            moved = folder.move(file.path, final)
+            if moved.size_bytes != file.size_bytes:
                 raise RowsMissing(
-                    f"{final} has {moved.getLen()} bytes and {path} had {status.getLen()}; nothing of batch {write.batch} has "
-                    "landed and it runs again."
+                    f"{final} has {moved.size_bytes} bytes and {file.path} had {file.size_bytes}; nothing of batch "
+                    f"{write.batch} has landed and it runs again."
                 )
-            yield DataFile(final, int(moved.getLen()), int(moved.getModificationTime()), rows, spans)
+            yield DataFile(final, moved.size_bytes, moved.modified_milliseconds, rows, spans)
 
 
 def _final(path: str, write: Write) -> str:
