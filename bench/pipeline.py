@@ -2,7 +2,7 @@
 
 Every ratio compares figures of the same run. Goals: Partition at least 0.75 of (c) and 1.2 times (d); Batch at least 0.65 of
 (c) and not slower than (d); a tiny batch not above (d)'s; start and restart at most 1.1 times a bare job; files at least
-0.95 of a plain df.write.parquet, a tiny batch at most 50 ms above it; reconciliation below 300 ms.
+0.95 of a plain df.write.parquet of the same rows, a tiny batch at most 50 ms above it; reconciliation below 300 ms.
 """
 
 from __future__ import annotations
