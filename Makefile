@@ -60,8 +60,9 @@ soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among i
 mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and 600 seeds; prints what survives
 	@$(RUN) -m scripts.mutants
 
-bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today
+bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today and what Kinesis allows
 	@$(RUN) -m bench.pipeline
+	@$(RUN) -m bench.kinesis
 
 bench-operator: cluster-tools ## what a launch by the operator takes, on a cluster without nodes, against its goals
 	@$(RUN) -m bench.operator
