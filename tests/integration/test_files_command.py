@@ -21,6 +21,7 @@ from exactlyonce.cli import files as files_command
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.files import columns
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import Tenant, take_place
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
@@ -108,11 +109,16 @@ class Lake:
         ranges = Ranges({ORIGIN: OffsetRange(batch - 1, batch)})
         land_batch(self.ledger, self.permit, PlannedBatch(BatchNumber(batch), ranges, IDS), record)
 
-    def run(self, *options: str, typed: str | None = None) -> Result:
+    def show(self, batch: int, file: DataFile) -> None:
+        """Show a batch to Spark's readers."""
+        manifest = Manifest(BatchNumber(batch), 1, (file,), "columns")
+        SparkMetadata(self.store, str(self.path)).publish({manifest.batch: manifest})
+
+    def run(self, *options: str, typed: str | None = None, command: str = "files") -> Result:
         """Run the command on the stream's file."""
         file = self.rig.folder / "stream.yaml"
         file.write_text(yaml.safe_dump(self.rig.document()))
-        arguments = ["files", str(file), "--secrets", str(self.rig.secrets), "--state", str(self.rig.folder / "state")]
+        arguments = [command, str(file), "--secrets", str(self.rig.secrets), "--state", str(self.rig.folder / "state")]
         result = CliRunner().invoke(main, [*arguments, *options], input=typed)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
@@ -193,6 +199,49 @@ def test_a_ledger_in_another_schema_of_the_same_database_calls_no_file_an_orphan
     refused = lake.run("--remove-orphans", "--yes")
     assert (refused.exit_code, lake.names()) == (1, before)
     assert "with another ledger, which alone knows what landed there" in refused.stderr
+
+
+def test_a_lost_ledger_is_made_up_for_by_the_rows_that_readers_are_shown(lake: Lake) -> None:
+    lake.start()
+    for batch in range(1, 13):
+        if batch in (3, 12):
+            lake.write(batch)  # an attempt that failed
+        file = lake.write(batch)
+        lake.land(batch, file)
+        lake.show(batch, file)
+    known = lake.run(command="recover")
+    assert (known.exit_code, known.stdout) == (1, "")
+    assert "up to batch 12, so nothing has to be recovered" in known.stderr
+
+    lake.rig.sql("drop schema exactlyonce cascade")
+    before = lake.names()
+    recovered = lake.run("-o", "json", command="recover")
+    assert (recovered.exit_code, recovered.stderr) == (0, "")
+    assert json.loads(recovered.stdout) == [
+        {"topic": "orders", "partition": 0, "offset": 12, "file": str(lake.path / file.path)}
+    ]
+    assert lake.names() == before
+    as_text = lake.run(command="recover").stdout
+    start = {"from": "Offsets", "offsets": [{"topic": "orders", "partition": 0, "offset": 12}]}
+    assert yaml.safe_load(as_text[as_text.index("start:") :]) == {"start": start}
+
+
+def test_a_file_that_may_have_landed_unseen_has_to_be_moved_away_before_a_ledger_is_made_up_for(lake: Lake) -> None:
+    lake.start()
+    shown, unseen = lake.write(1), lake.write(2)
+    lake.land(1, shown)
+    lake.show(1, shown)
+    lake.land(2, unseen)
+    lake.rig.sql("drop schema exactlyonce cascade")
+    refused = lake.run(command="recover")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"{lake.path / unseen.path} may have landed without being shown to readers" in refused.stderr
+    (lake.path / unseen.path).rename(lake.rig.folder / "moved.parquet")
+    assert json.loads(lake.run("-o", "json", command="recover").stdout)[0]["offset"] == 1
+    (lake.path / shown.path).unlink()
+    lost = lake.run(command="recover")
+    assert (lost.exit_code, lost.stdout) == (1, "")
+    assert "which readers are shown, is missing: its records would not be read again" in lost.stderr
 
 
 def test_small_files_are_merged_once_somebody_says_so_and_readers_of_the_list_read_the_same(lake: Lake) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from exactlyonce.assembly import ledger_address
+from exactlyonce.cli.main import main
 from exactlyonce.cli.offsets import offsets_of
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.reconcile.loop import Done
@@ -59,3 +63,37 @@ def test_drivers_that_are_killed_around_an_entry_of_the_log_lose_and_double_noth
     standing = offsets_of(rig.open()).values()
     assert [(row["landed"], row["lag"]) for row in standing] == [(30, 0), (30, 0)], "as exactlyonce offsets tells it"
     assert rig.landed_batch() == -1, "nothing of this stream is in the database that the rig always has"
+
+
+def test_a_stream_whose_ledger_is_lost_goes_on_in_another_folder_where_its_rows_end(
+    kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    former, later = tmp_path / "former", tmp_path / "later"
+    transform = "select id, _topic, _partition, _offset from source where id % 7 <> 0"
+    rig = Rig(kafka, postgres_18, tmp_path, name, partitions=2)
+    rig.overrides |= {
+        "spec.sink": {"files": {"path": str(former), "includePositions": True}},
+        "spec.ledger": {"objectLog": {"location": str(tmp_path / "ledger")}},
+        "spec.source.kafka.maxOffsetsPerTrigger": 30,
+        "spec.transform": {"sql": transform},
+    }
+    rig.produce(60)
+    assert isinstance(rig.run(), Done), rig.story()
+    shutil.rmtree(tmp_path / "ledger")
+    description = tmp_path / "stream.yaml"
+    description.write_text(yaml.safe_dump(rig.document()))
+    recovered = CliRunner().invoke(main, ["recover", str(description), "--state", str(tmp_path / "state")])
+    assert recovered.exit_code == 0, recovered.output
+    start = yaml.safe_load(recovered.stdout[recovered.stdout.index("start:") :])["start"]
+
+    rig.overrides |= {
+        "metadata.name": f"{name}-later",
+        "spec.sink": {"files": {"path": str(later), "includePositions": True}},
+        "spec.ledger": {"objectLog": {"location": str(tmp_path / "later-ledger")}},
+        "spec.checkpoint": {"local": {"path": str(tmp_path / "later-checkpoint")}},
+        "spec.source.kafka.start": start,
+    }
+    rig.produce(40)
+    assert isinstance(rig.run(), Done), rig.story()
+    files = [path for folder in (former, later) for path in folder.glob("*.parquet")]
+    assert ids_in(files) == Counter(number for number in rig.produced if number % 7), rig.story()

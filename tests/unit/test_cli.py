@@ -43,8 +43,8 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "completion", "convert", "explain", "files", "init", "logs", "offsets", "restart", "resume", "run", "status", "suspend",
-        "validate",
+        "completion", "convert", "explain", "files", "init", "logs", "offsets", "recover", "restart", "resume", "run", "status",
+        "suspend", "validate",
     ]  # fmt: skip
 
 

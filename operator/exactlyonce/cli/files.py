@@ -36,7 +36,7 @@ class FolderElsewhere(Refused):
 
 
 @dataclass(frozen=True)
-class _Opened:
+class OpenedFiles:
     """A stream and its stores, wherever it runs."""
 
     stream: Stream
@@ -45,9 +45,15 @@ class _Opened:
     in_pods: bool
 
     def landed(self) -> tuple[LandedFile, ...]:
+        """Return the files that the ledger names."""
         return file_sink(self.stream.spec).landed(self.stream.spec.sink.spec, self.ledger, self.stream.stream_id)
 
     def folder(self) -> OutputFolder:
+        """Return the folder that the stream writes to.
+
+        Raises:
+            FolderElsewhere: if it is on a volume of pods.
+        """
         folder = file_sink(self.stream.spec).folder(self.stream.spec.sink.spec, self.secret())
         if self.in_pods and folder.location.startswith(("/", "file:")):
             raise FolderElsewhere(
@@ -121,7 +127,7 @@ def files(
         raise click.UsageError(
             "--yes goes with --remove-orphans or --compact; give it with one of them, or leave it out."
         )
-    opened = _of_cluster(target, options) if is_of_a_cluster(target) else _of_file(target, options)
+    opened = opened_files(target, options)
     as_json = output == "json"
     if compact:
         show_compaction(opened.folder(), opened.ledger, opened.stream.stream_id, merge=yes, as_json=as_json)
@@ -137,13 +143,18 @@ def files(
     _show_orphans(found, folder, as_json=as_json, removed=remove_orphans)
 
 
-def _of_file(target: str, options: Mapping[str, Any]) -> _Opened:
+def opened_files(target: str, options: Mapping[str, Any]) -> OpenedFiles:
+    """Open the stores of a stream with files, of a FILE or of a cluster."""
+    return _of_cluster(target, options) if is_of_a_cluster(target) else _of_file(target, options)
+
+
+def _of_file(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     opened = looked_at(target, options)
     secret = partial(read_secret, Path(options["secrets"]), opened.stream.spec.sink.spec.secret_ref)
-    return _Opened(opened.stream, opened.ledger, secret, in_pods=False)
+    return OpenedFiles(opened.stream, opened.ledger, secret, in_pods=False)
 
 
-def _of_cluster(target: str, options: Mapping[str, Any]) -> _Opened:
+def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret
 
     look, namespace = cluster_of(options)
@@ -151,7 +162,7 @@ def _of_cluster(target: str, options: Mapping[str, Any]) -> _Opened:
     sink = stream.spec.sink
     file_sink(stream.spec)  # what is no sink of files is told before any secret is read
     secret = partial(cluster_secret, look, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
-    return _Opened(stream, cluster_ledger(look, stream), secret, in_pods=True)
+    return OpenedFiles(stream, cluster_ledger(look, stream), secret, in_pods=True)
 
 
 def _require_agreement(found: Sequence[Orphan], folder: OutputFolder, *, agreed: bool) -> None:

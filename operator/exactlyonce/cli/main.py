@@ -18,6 +18,7 @@ from exactlyonce.cli.commands import Commands, ExtraMissing
 from exactlyonce.cli.completion import SHELLS, script
 from exactlyonce.cli.files import files
 from exactlyonce.cli.local_stream import choose_stream, open_stream
+from exactlyonce.cli.recover import recover
 from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.launch.local import Unresponsive
 
@@ -30,7 +31,7 @@ def main() -> None:
     A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
     and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
     `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
-    `explain`, `offsets` and `files`, which take a file too. All of it is also there as `kubectl exactlyonce`.
+    `explain`, `offsets`, `files` and `recover`, which take a file too. All of it is also there as `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -190,7 +191,7 @@ def offsets(target: str, output: str, **options: Any) -> None:
     show_offsets(rows, as_json=output == "json")
 
 
-for _command in (files, *CLUSTER_COMMANDS):
+for _command in (files, recover, *CLUSTER_COMMANDS):
     main.add_command(_command)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.positions.spans import PositionSpan
 
 
@@ -49,6 +49,15 @@ class SmallFiles:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """Where a stream without a ledger goes on in a partition; `path` is the file, below the folder, whose rows tell."""
+
+    partition: Partition
+    position: int
+    path: str
+
+
 class OutputFolder(Protocol):
     """The folder that a stream writes to."""
 
@@ -67,6 +76,14 @@ class OutputFolder(Protocol):
         Raises:
             StreamUnknown: if the ledger does not know the stream.
             Refused: if the folder belongs to somebody else, or shows more than this ledger knows.
+        """
+        ...
+
+    def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:
+        """Return where the stream stood, by the positions in the rows that readers are shown; the ledger is not asked.
+
+        Raises:
+            Refused: if the folder belongs to somebody else, or the files do not tell.
         """
         ...
 

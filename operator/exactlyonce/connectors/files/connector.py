@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from exactlyonce.checkpoint.locations import open_folder
 from exactlyonce.checkpoint.store import FolderStore
@@ -11,14 +12,15 @@ from exactlyonce.connectors.files.compaction import Compaction, compactable
 from exactlyonce.connectors.files.compaction_plan import Merge
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
-from exactlyonce.connectors.files.parquet import ParquetMerger
+from exactlyonce.connectors.files.parquet import ParquetMerger, spans_in
+from exactlyonce.connectors.files.rebuilt import rebuilt_positions
 from exactlyonce.connectors.files.shown import latest_shown
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.connectors.files.standing import standing
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.schema.places import S3_PREFIX
-from exactlyonce.sink.files import LandedFile, Orphan, SmallFiles, StreamUnknown
+from exactlyonce.sink.files import LandedFile, Orphan, Rebuilt, SmallFiles, StreamUnknown
 
 
 class CompactionUnsupported(Refused):
@@ -44,6 +46,10 @@ class FilesFolder:
     def orphans(self, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
         """Look for orphans."""
         return find_orphans(self.store, ledger, stream_id)
+
+    def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:
+        """Read the positions in the rows."""
+        return rebuilt_positions(self.store, stream_id, partial(spans_in, self.store, self.location))
 
     def small_files(self, ledger: Ledger, stream_id: str) -> tuple[SmallFiles, ...]:
         """Look for files to merge."""

@@ -1,4 +1,4 @@
-"""Write the rows of several Parquet files into one, and prove by its footer that it holds what they held.
+"""Write the rows of several Parquet files into one, and prove by its footer that it holds what they held; and read positions.
 
 pyarrow is needed for nothing else outside of drivers: it is imported when files are merged, and an extra of the package.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.checkpoint.scratch import needing_room, scratch_folder
 from exactlyonce.checkpoint.store import BulkStore, FileMissing
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.compaction_plan import MergeUnfit
 from exactlyonce.connectors.files.manifest import DataFile
 from exactlyonce.connectors.files.parquet_source import Source, leaves_of, require_alike
+from exactlyonce.connectors.files.rebuilt import PositionsUnclear
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import Refused
 from exactlyonce.positions.spans import PositionSpan
@@ -24,11 +26,13 @@ from exactlyonce.positions.spans import PositionSpan
 _GROUP_BYTES = 64 << 20
 """So many bytes, as they are in memory, become a row group: what is held of a merged file while it is written."""
 
+_POSITION = [ORIGIN, PARTITION, OFFSET]
+
 _Place = tuple[str, int | str] | None
 
 
 class PyarrowMissing(Refused):
-    """pyarrow, which merges files, is not installed."""
+    """pyarrow, which reads and merges files, is not installed."""
 
 
 class ParquetMerger:
@@ -58,7 +62,7 @@ class ParquetMerger:
                 self._write(sources, merged, with_spans=with_spans)
             with self._parquet.ParquetFile(merged) as written:
                 self._require_equal(files, sources, written)
-                spans = _spans(written.metadata) if with_spans else ()
+                spans = spans_of(written.metadata) if with_spans else ()
                 if spans != united(files if with_spans else ()):
                     raise self._unfit(files, "its footer tells other source positions than theirs")
                 rows = written.metadata.num_rows
@@ -124,13 +128,18 @@ class ParquetMerger:
 def footer_of(place: Path, *, with_spans: bool) -> tuple[int, tuple[PositionSpan, ...]]:
     """Return how many rows a file on this machine holds, and the positions that its statistics tell, if they are wanted."""
     footer = _pyarrow_parquet().read_metadata(place)
-    return int(footer.num_rows), _spans(footer) if with_spans else ()
+    return int(footer.num_rows), spans_of(footer) if with_spans else ()
 
 
 def united(files: Iterable[DataFile]) -> tuple[PositionSpan, ...]:
     """Return the span of each source partition over all of these files."""
+    return united_spans(file.spans for file in files)
+
+
+def united_spans(spans: Iterable[Iterable[PositionSpan]]) -> tuple[PositionSpan, ...]:
+    """Return the span of each source partition over all of these."""
     found: dict[tuple[str, int | str], tuple[int, int]] = {}
-    for span in (span for file in files for span in file.spans):
+    for span in chain.from_iterable(spans):
         key = (span.origin, span.partition)
         first, last = found.get(key, (span.first, span.last))
         found[key] = min(first, span.first), max(last, span.last)
@@ -141,7 +150,42 @@ def _told(found: dict[tuple[str, int | str], tuple[int, int]]) -> tuple[Position
     return tuple(PositionSpan(*key, *bounds) for key, bounds in sorted(found.items(), key=lambda item: str(item[0])))
 
 
-def _spans(footer: Any) -> tuple[PositionSpan, ...]:
+def spans_in(store: BulkStore, location: str, path: str) -> tuple[PositionSpan, ...]:
+    """Return the span of each source partition in a file; none where its rows carry no positions.
+
+    Raises:
+        PositionsUnclear: if the file cannot be read.
+        ScratchFull: if this machine has no room for it.
+    """
+    parquet = _pyarrow_parquet()
+    import pyarrow
+
+    with store.fetched(path) as place:
+        try:
+            with parquet.ParquetFile(place) as file:
+                return _told_by(file)
+        except (pyarrow.ArrowException, OSError, TypeError, ValueError) as problem:
+            raise PositionsUnclear(
+                f"The positions in {location}/{path} cannot be read ({one_line(str(problem))}); restore it first."
+            ) from problem
+
+
+def _told_by(file: Any) -> tuple[PositionSpan, ...]:
+    if not set(_POSITION) <= set(file.schema_arrow.names):
+        return ()
+    told = spans_of(file.metadata)
+    return told or united_spans(_of_rows(file.read_row_group(at, _POSITION)) for at in range(file.num_row_groups))
+
+
+def _of_rows(rows: Any) -> Iterable[PositionSpan]:
+    bounds = rows.group_by([ORIGIN, PARTITION]).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
+    return [
+        PositionSpan(row[ORIGIN], row[PARTITION], int(row[f"{OFFSET}_min"]), int(row[f"{OFFSET}_max"]))
+        for row in bounds
+    ]
+
+
+def spans_of(footer: Any) -> tuple[PositionSpan, ...]:
     """Return the spans that the statistics of a footer tell; none where a row group has rows of several partitions."""
     found: dict[tuple[str, int | str], tuple[int, int]] = {}
     for number in range(footer.num_row_groups):
@@ -192,7 +236,7 @@ def _pyarrow_parquet() -> Any:
         import pyarrow.parquet
     except ImportError as problem:
         raise PyarrowMissing(
-            "Files are merged with pyarrow, which is not installed here: pip install 'exactlyonce-operator[compaction]', or "
-            "run the command where drivers run."
+            "Parquet files are read with pyarrow, which is not installed here: pip install 'exactlyonce-operator[compaction]', "
+            "or run the command where drivers run."
         ) from problem
     return pyarrow.parquet
