@@ -15,7 +15,7 @@ help: ## list the targets
 
 setup: $(VENV)/.ready ## install everything the other targets need (they do it themselves)
 
-$(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/set_up.py spark_apps/exactlyonce_spark/jars.lock testbed/kafka-broker.lock
+$(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/set_up.py spark_apps/exactlyonce_spark/jars.lock testbed/kafka-broker.lock testbed/kcl.lock
 	@$(PYTHON) scripts/set_up.py
 
 cluster-tools: setup ## what the tests on a real Kubernetes need (Debian, root, Go): packages, programs, images; once

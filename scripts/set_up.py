@@ -19,6 +19,7 @@ REQUIREMENTS = os.path.join(ROOT, "requirements", "dev.txt")
 LOCKS = [
     ("Spark's connector jars", "spark_apps/exactlyonce_spark/jars.lock"),
     ("a Kafka broker", "testbed/kafka-broker.lock"),
+    ("a Kinesis Client Library", "testbed/kcl.lock"),
 ]
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17

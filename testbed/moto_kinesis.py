@@ -3,7 +3,8 @@
 moto moves the records of a shard that is split into its children, and copies those of merged ones; it counts sequence numbers
 from 1 in each shard, never ends a closed shard, leaves the last hash key of each shard to nobody, and forgets neither
 records nor iterators. Here they are as Kinesis documents them: a closed shard keeps its records and is read to its end;
-sequence numbers have 56 digits, are sparse, and grow with time over all shards; both ends of a range belong to a shard.
+sequence numbers have 56 digits, are sparse, and grow with time over all shards; both ends of a range belong to a shard;
+whoever reads a shard to its end is told its children.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from moto.core.exceptions import JsonRESTError
+from moto.core.responses import ActionResult
 from moto.core.utils import unix_time
-from moto.kinesis import models
+from moto.kinesis import models, responses
 from moto.kinesis.exceptions import InvalidArgumentError
 
 from testbed.kinesis import ORDERS_PATH
@@ -144,8 +146,33 @@ def _get_records(backend: models.KinesisBackend, stream_arn: str | None, iterato
     return None if is_all and not shard.is_open else _iterator(name, shard, reached), records, behind
 
 
+def _answer_of_get_records(response: responses.KinesisResponse) -> ActionResult:
+    """Answer GetRecords; at a shard's end its children are named, without which Amazon's own library goes no further."""
+    arn, iterator = response._get_param("StreamARN"), response._get_param("ShardIterator")
+    backend = response.kinesis_backend
+    following, records, behind = backend.get_records(arn, iterator, response._get_param("Limit"))
+    answer = {
+        "NextShardIterator": following,
+        "Records": [record.to_json() for record in records],
+        "MillisBehindLatest": behind,
+    }
+    if following is None:
+        name, shard_id, *_ = base64.b64decode(iterator).decode().rsplit(":", 3)
+        stream = backend.describe_stream(arn, None if name == "None" else name)
+        answer["ChildShards"] = list(_children(stream, shard_id))
+    return ActionResult(answer)
+
+
+def _children(stream: Stream, parent: str) -> Iterable[dict[str, Any]]:
+    for shown in [shard.to_json() for shard in stream.shards.values()]:
+        parents = [shown[name] for name in ("ParentShardId", "AdjacentParentShardId") if shown.get(name)]
+        if parent in parents:
+            yield {"ShardId": shown["ShardId"], "ParentShards": parents, "HashKeyRange": shown["HashKeyRange"]}
+
+
 def mend() -> None:
     """Let moto's backend use what is above."""
+    responses.KinesisResponse.get_records = _answer_of_get_records
     models.Shard = Shard
     models.Stream = Stream
     models.compose_new_shard_iterator = _new_iterator

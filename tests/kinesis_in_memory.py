@@ -16,9 +16,9 @@ FIRST_SEQUENCE_NUMBER = 49590338271490256608559692538361571095921575989136588898
 GAP = 7  # sequence numbers are sparse
 
 
-def aggregated(texts: Sequence[str]) -> bytes:
-    """One record that holds many, as the Kinesis Producer Library writes it, all with the key `k`."""
-    message = _field(1, b"k") + b"".join(_field(3, b"\x08\x00" + _field(3, text.encode())) for text in texts)
+def aggregated(texts: Sequence[str], key: str = "k") -> bytes:
+    """One record that holds many, as the Kinesis Producer Library writes it, all with one key."""
+    message = _field(1, key.encode()) + b"".join(_field(3, b"\x08\x00" + _field(3, text.encode())) for text in texts)
     return MAGIC + message + hashlib.md5(message).digest()
 
 

@@ -1,0 +1,65 @@
+"""A real application of the Kinesis Client Library 3, in Java: it writes down each user record that it is given."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from exactlyonce_spark import jars
+from testbed.kinesis import Kinesis
+
+KCL_LOCK = Path(__file__).with_name("kcl.lock")
+_PROGRAM = Path(__file__).with_name("KclConsumer.java")
+_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Daws.cborEnabled=false"]
+_MORE_SECONDS = 60
+"""For the start and the end of the JVM, beside what the application is given."""
+
+PATIENCE_SECONDS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A user record that the library gave to the application."""
+
+    shard: str
+    sequence_number: int
+    sub_sequence_number: int
+    data: str
+
+
+def consume(
+    service: Kinesis,
+    stream: str,
+    table: str,
+    folder: Path,
+    most: int,
+    *,
+    seconds: int = PATIENCE_SECONDS,
+) -> list[Given]:
+    """Run the application until it was given so many user records, and has checkpointed the last; return them in their order.
+
+    Raises:
+        AssertionError: if it is not given that many in time, with those that it was given.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written, log = folder / f"{table}.given", folder / f"{table}.log"
+    command = ["java", *_JVM, "-cp", f"{jars.ensure_jars(KCL_LOCK)}/*"]
+    arguments = [service.endpoint, service.region, stream, table, str(written), str(most), str(seconds)]
+    with log.open("ab") as output:
+        subprocess.run(
+            [*command, str(_PROGRAM), *arguments],
+            stdout=output,
+            stderr=output,
+            timeout=seconds + _MORE_SECONDS,
+            check=True,
+        )
+    *lines, end = written.read_text().splitlines()
+    found = [_given(line) for line in lines if not line.endswith(" ended")]
+    assert end == "enough", f"{len(found)} of {most} user records came: {[given.data for given in found]}; see {log}"
+    return found
+
+
+def _given(line: str) -> Given:
+    shard, sequence_number, sub_sequence_number, data = line.split(" ", 3)
+    return Given(shard, int(sequence_number), int(sub_sequence_number), data)

@@ -1,0 +1,157 @@
+"""A real Kinesis Client Library goes on exactly where a stream has landed, and a stream where the library has stopped.
+
+Kinesis and DynamoDB are moto's, stand-ins; the library is Amazon's own (testbed/kcl.lock). What each is given is counted by
+ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.connectors.kinesis.aggregation import user_records
+from exactlyonce.connectors.kinesis.bounds import KinesisBounds
+from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
+from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
+from exactlyonce.connectors.kinesis.reading import ShardReader
+from exactlyonce.connectors.kinesis.spec import KinesisSource
+from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.schema.aws_login import AwsLogin
+from testbed import kcl
+from testbed.kinesis import Kinesis
+from tests.kinesis_api import ManualTime, client_of
+from tests.kinesis_in_memory import aggregated
+
+TABLE = "shop-orders"
+
+
+@pytest.fixture
+def kinesis(tmp_path: Path) -> Iterator[Kinesis]:
+    with Kinesis(tmp_path / "stand-in") as server:
+        yield server
+
+
+def shard(number: int) -> str:
+    return f"shardId-{number:012}"
+
+
+@dataclass
+class Stream:
+    """A data stream, and one who reads it as a stream of this project does: positions alone say where it goes on."""
+
+    kinesis: Kinesis
+    name: str
+    positions: dict[str, int] = field(default_factory=dict)
+    sent: int = 0
+    landed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        login = AwsLogin(self.kinesis.access_key, self.kinesis.secret_key)
+        time = ManualTime()
+        self.client = client_of(self.kinesis.client(), time)  # it waits without letting time pass
+        address = DynamoDbAddress(self.kinesis.region, self.kinesis.endpoint, login, NAMED_AT)
+        table = LeaseTable(dynamo_db_client(address), TABLE)
+        document = {
+            "streamName": self.name,
+            "region": self.kinesis.region,
+            "start": {"from": "LeaseTable"},
+            "leaseTable": {"tableName": TABLE},
+        }
+        spec = KinesisSource.model_validate(document)
+        self.source = KinesisBounds(spec, self.client, KnownTable(table, Seen()))
+
+    def put(self, records: int) -> None:
+        """Put records with new ids, every fourth of them an aggregate of five."""
+        made = []
+        for number in range(records):
+            ids = [str(self.sent + each) for each in range(5 if number % 4 == 0 else 1)]
+            key = f"key {self.sent}"  # of the user records too: the library drops those that are not of their shard
+            made.append((key, aggregated(ids, key) if len(ids) > 1 else ids[0].encode()))
+            self.sent += len(ids)
+        self.kinesis.put(self.name, *made)
+
+    def land(self, shard_id: str, most: int = 1_000_000) -> None:
+        """Land so many user records of a shard, or what there is."""
+        reader = ShardReader(self.client, self.name, shard_id, self.positions[shard_id])
+        while most:
+            fetched = reader.fetch()
+            for record in fetched.records:
+                users = [one for one in user_records(record) if one.record.position >= self.positions[shard_id]]
+                self.landed += [one.data.decode() for one in users[:most]]
+                behind = position_after_record(record.sequence_number)
+                self.positions[shard_id] = users[most].record.position if most < len(users) else behind
+                most -= min(most, len(users))
+                if not most:
+                    return
+            if fetched.at_end:
+                self.positions[shard_id] = SHARD_END
+            if fetched.at_end or not (fetched.records or fetched.milliseconds_behind):
+                return
+
+    def show(self) -> None:
+        """Let the lease table show where the stream stands."""
+        positions = Positions({Partition(self.name, shard_id): at for shard_id, at in self.positions.items()})
+        assert self.source.show_landed("tests/handed-over", positions) is None
+
+    def take_over(self) -> None:
+        """Go on where the leases say."""
+        found = self.source.start(self.source.view())
+        self.positions = {str(key.key): position for key, position in found.items()}
+
+    def inside_an_aggregate(self, shard_id: str) -> bool:
+        return bool(self.positions[shard_id] & ((1 << 32) - 1))
+
+
+def test_a_kinesis_client_library_and_a_stream_hand_a_data_stream_to_each_other_record_by_record(
+    kinesis: Kinesis, tmp_path: Path, name: str
+) -> None:
+    kinesis.create_stream(name, 2)
+    stream = Stream(kinesis, name, {shard(0): TRIM_HORIZON, shard(1): TRIM_HORIZON})
+    taken: list[str] = []
+
+    def consume(most: int) -> None:
+        given = kcl.consume(kinesis, name, TABLE, tmp_path / "kcl", most)
+        taken.extend(each.data for each in given)
+
+    def assert_each_once() -> None:
+        assert Counter(stream.landed + taken) == Counter(map(str, range(stream.sent)))
+
+    # From inside an aggregate, and from behind one.
+    stream.put(40)
+    for number in (0, 1):
+        while not stream.inside_an_aggregate(shard(number)):
+            stream.land(shard(number), 1)
+    while stream.inside_an_aggregate(shard(0)):
+        stream.land(shard(0), 1)
+    stream.show()
+    consume(stream.sent - len(stream.landed))
+    assert_each_once()
+    # After a split: one parent is at its end, its children are somewhere and at their starts; what is left is the library's.
+    stream.take_over()
+    kinesis.split(name, shard(0))
+    stream.put(40)
+    stream.land(shard(0))
+    assert stream.positions[shard(0)] == SHARD_END
+    stream.positions[shard(2)] = TRIM_HORIZON
+    stream.land(shard(2), 3)
+    stream.show()
+    left = stream.sent - len(stream.landed) - len(taken)
+    consume(left - 7)
+    # The stream takes the rest, wherever in an aggregate the library has stopped, and after a merge the library goes on.
+    stream.take_over()
+    kinesis.merge(name, shard(2), shard(3))
+    stream.put(40)
+    for number in (1, 2, 3):
+        stream.land(shard(number))
+    assert stream.positions[shard(2)] == stream.positions[shard(3)] == SHARD_END
+    kinesis.split(name, shard(1))  # which the library reads to its end
+    stream.put(12)
+    stream.show()
+    consume(stream.sent - len(stream.landed) - len(taken))
+    assert_each_once()
