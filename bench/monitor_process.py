@@ -81,7 +81,7 @@ class OwnDatabase:
         """Return where the streams have landed, by one question each."""
         found = {}
         for stream_id in since:
-            view = self._ledger.look(stream_id)
+            view = self._ledger.view(stream_id)
             if view is not None:
                 batch = view.stream.landed_batch
                 found[stream_id] = Landed(batch, None, batch, view.landed.positions)

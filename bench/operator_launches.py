@@ -81,7 +81,7 @@ def deaths(round_: Round, pods: Pods, number: int) -> list[Figure]:
     ledger = PostgresLedger(PostgresAddress({**login, "password": stage.postgres.password}, "the benchmark"))
     names = [f"spaced-{each}" for each in range(number)]
     for name in names:
-        view = ledger.look(f"{space.name}/{name}")
+        view = ledger.view(f"{space.name}/{name}")
         assert view is not None
         assert view.ticket is not None
         claim_epoch(ledger, f"{space.name}/{name}", Epoch(1), "the benchmark", view.ticket.secret)

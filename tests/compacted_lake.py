@@ -73,7 +73,7 @@ class CompactedLake:
     @property
     def author(self) -> Author:
         """The driver that has claimed the stream."""
-        view = self.ledger.look(STREAM)
+        view = self.ledger.view(STREAM)
         assert view is not None
         return Author.of(view.stream)
 

@@ -67,7 +67,7 @@ def go_on(ledger: ObjectLogLedger, epoch: int) -> Permit:
     """Start the stream, or take it over from whoever died."""
     from exactlyonce.ledger.fence import claim_epoch
 
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     if view is None or view.stream.checkpoint_path is None:
         return started(ledger, epoch)
     raise_epoch(ledger, new_stream(ledger), Epoch(epoch))

@@ -129,7 +129,7 @@ class SoakStream:
         events = self._command.events()
         halted = [words for kind, words in events if kind == "Halted"]
         assert not halted, f"{self.commit}: it halted: {halted}; seed {self.seed}"
-        found = self._ask("select count(*), count(distinct id) from orders")
+        found = self._query("select count(*), count(distinct id) from orders")
         if found is None:
             return
         landed, different = found[0]
@@ -168,7 +168,7 @@ class SoakStream:
 
     def landed_batch(self) -> int:
         """Return the latest landed batch; -1 while that is not known."""
-        found = self._ask("select coalesce(max(landed_batch), -1) from exactlyonce.streams")
+        found = self._query("select coalesce(max(landed_batch), -1) from exactlyonce.streams")
         return -1 if found is None else int(found[0][0])
 
     def settle(self) -> None:
@@ -176,7 +176,7 @@ class SoakStream:
 
         def landed() -> bool:
             self.keep_command_alive()
-            found = self._ask("select count(*) from orders")
+            found = self._query("select count(*) from orders")
             return found is not None and int(found[0][0]) >= len(self.rig.produced)
 
         eventually(landed, f"{self.commit}: every record has landed; seed {self.seed}", 600)
@@ -218,7 +218,7 @@ class SoakStream:
     def _is_in_a_batch(self) -> bool:
         return self.latest_point().startswith(("batch", "task", "land"))
 
-    def _ask(self, question: str) -> list[tuple[Any, ...]] | None:
+    def _query(self, question: str) -> list[tuple[Any, ...]] | None:
         """Ask the database of this moment; None where it does not answer or has no ledger yet."""
         try:
             return self.rig.sql(question)

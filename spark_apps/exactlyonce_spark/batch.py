@@ -98,7 +98,7 @@ class BatchLoop:
         plan = batch.plan()
         self._records_read = None
         reached("batch.planned", batch.number)
-        epochs = self._log.ask(plan.ranges)
+        epochs = self._log.request_epochs(plan.ranges)
         planned = PlannedBatch(batch.number, plan.ranges, self._ids_of(plan.ranges), plan.stateful)
         self.in_hand = planned
         if self._settings.deletes:

@@ -45,7 +45,7 @@ def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None
 def _fenced_meanwhile(parts: Claimed, ending: Ending, message: str) -> tuple[Ending, str]:
     """A successor ends this driver's sessions, which then look like a lost connection: say what it was."""
     try:
-        view = parts.ledger.look(parts.permit.stream_id)
+        view = parts.ledger.view(parts.permit.stream_id)
     except ExactlyOnceError:
         return ending, message
     if view is None or (view.stream.epoch, view.stream.claim) == (parts.permit.epoch, parts.permit.claim):

@@ -96,7 +96,7 @@ def require_permit(ledger: Ledger, permit: Permit) -> LedgerView:
     Raises:
         Fenced: if the permit no longer holds.
     """
-    view = ledger.look(permit.stream_id)
+    view = ledger.view(permit.stream_id)
     if view is None or (view.stream.epoch, view.stream.claim) != (permit.epoch, permit.claim):
         at = "without a row" if view is None else f"at epoch {view.stream.epoch}"
         raise Fenced(f"Epoch {permit.epoch} of {permit.stream_id} may not land: the ledger is {at}.")

@@ -26,10 +26,10 @@ class LogWatch:
         self._read: Mapping[Partition, Fingerprint] = {}
         self._told = False
 
-    def ask(self, ranges: Ranges) -> Callable[[], LeaderEpochs]:
+    def request_epochs(self, ranges: Ranges) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs before a batch is read; the answer is given to `begin`."""
         read = list(ranges.non_empty())
-        return self._source.ask_leader_epochs(read) if read else dict
+        return self._source.request_leader_epochs(read) if read else dict
 
     def begin(
         self,

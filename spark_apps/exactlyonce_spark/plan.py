@@ -51,7 +51,7 @@ class PlanReader:
         if scan is None:
             return self._without_records(plan)
         if self._shape is None:
-            self._shape = self._look_at_shape(plan)
+            self._shape = self._inspect_shape(plan)
         stateful, chain = self._shape
         told = self._reader.task_ranges(_items(scan.inputPartitions()))
         tasks = None if told is None else tuple(told)
@@ -87,7 +87,7 @@ class PlanReader:
             raise PlanRefused(
                 "The query reads no record of its source, as if its condition were never true; correct the transform."
             )
-        stateful, _ = self._look_at_shape(plan)
+        stateful, _ = self._inspect_shape(plan)
         return ExecutedPlan(Ranges.empty_at(ends), None, stateful)
 
     def _positions(self, progress: Any) -> Positions:
@@ -103,7 +103,7 @@ class PlanReader:
             )
         return scans[0] if scans else None
 
-    def _look_at_shape(self, plan: Any) -> tuple[bool, bool]:
+    def _inspect_shape(self, plan: Any) -> tuple[bool, bool]:
         """Return whether the query keeps state, and whether it is one chain of operators without an exchange."""
         stateful_class, exchange_class = self._class.forName(_STATEFUL), self._class.forName(_EXCHANGE)
         stateful, chain = False, True

@@ -169,7 +169,7 @@ class RunningQuery:
                 continue
             if time.monotonic() > next_check:
                 next_check = time.monotonic() + CHECK_SECONDS
-                self._look_for_progress()
+                self._note_progress()
                 if self._loop.in_hand is None:
                     self._check()
         if self._problem is None and self._query.exception() is not None:
@@ -200,7 +200,7 @@ class RunningQuery:
             return False
         return ends
 
-    def _look_for_progress(self) -> None:
+    def _note_progress(self) -> None:
         from py4j.protocol import Py4JError
 
         from exactlyonce_spark.signs import signs_of

@@ -77,9 +77,9 @@ class Drivers:
         server = ApiServer(api)
         return KubernetesLauncher(server, self.namespace, self.name, self.uid, self.manifests, self.patience)
 
-    def look(self, attempt: int = 1) -> DriverState:
+    def state_of(self, attempt: int = 1) -> DriverState:
         """Return how the driver of an attempt is."""
-        return self.launcher.look(Epoch(attempt))
+        return self.launcher.state_of(Epoch(attempt))
 
     def start(self, attempt: int = 1) -> None:
         """Start the driver of an attempt."""
@@ -125,7 +125,7 @@ class Drivers:
         found: list[State] = []
 
         def looked() -> bool:
-            state = chosen(self.look(attempt))
+            state = chosen(self.state_of(attempt))
             found.extend([] if state is None else [state])
             return bool(found)
 
@@ -133,7 +133,7 @@ class Drivers:
             eventually(looked, what, seconds)
         except TookTooLong as problem:
             shown = self.kubectl("describe", "pod", self.pod_name(attempt))
-            raise AssertionError(f"{self.look(attempt)}\n{shown}") from problem
+            raise AssertionError(f"{self.state_of(attempt)}\n{shown}") from problem
         return found[0]
 
 

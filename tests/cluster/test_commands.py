@@ -83,16 +83,16 @@ def test_suspend_resume_and_restart_change_their_field_once(streams: Streams, ru
 
 
 def test_a_patch_of_a_generation_that_has_passed_changes_nothing(streams: Streams, kubeconfig: Path) -> None:
-    look = ClusterReader.connect(kubeconfig)
-    stale = look.stream(NAMESPACE, NAME)
+    cluster = ClusterReader.connect(kubeconfig)
+    stale = cluster.stream(NAMESPACE, NAME)
     streams.patch(NAME, {"spec": {"history": 7}})
-    assert look.patch_spec(stale, {"suspend": True}, "suspend") is None
+    assert cluster.patch_spec(stale, {"suspend": True}, "suspend") is None
     assert streams.get(NAME)["spec"]["suspend"] is False
-    now = look.stream(NAMESPACE, NAME)
+    now = cluster.stream(NAMESPACE, NAME)
     streams.replace_status({**now, "status": {**now["status"], "message": "An operator writes all the time."}})
-    assert look.patch_spec(now, {"suspend": True}, "suspend") is not None, "a status is no change of the spec"
+    assert cluster.patch_spec(now, {"suspend": True}, "suspend") is not None, "a status is no change of the spec"
     with pytest.raises(ReadRefused, match=r"^Cannot restart stream .+: the API server says: .+restartNonce.+\.$"):
-        look.patch_spec(look.stream(NAMESPACE, NAME), {"restartNonce": -1}, "restart")
+        cluster.patch_spec(cluster.stream(NAMESPACE, NAME), {"restartNonce": -1}, "restart")
 
 
 def test_the_pod_of_an_attempt_is_found_and_one_that_has_not_started_is_told(

@@ -43,7 +43,7 @@ def make(cluster: Cluster, api: client.ApiClient, images: Images, namespace: str
 
 def test_a_driver_that_ends_by_itself_leaves_its_words_and_the_proof_of_its_end(make: Make) -> None:
     drivers = make("say(reason='BatchFailed', batch=7, error='no such table')\nsys.exit(1)\n")
-    assert isinstance(drivers.look(), NeverStarted)
+    assert isinstance(drivers.state_of(), NeverStarted)
     assert drivers.launcher.latest() == 0
     drivers.start(12)
     ended = drivers.await_ended(12)
@@ -95,7 +95,7 @@ def test_a_deleted_driver_drains_and_its_record_stays_until_its_end_is_recorded(
     drivers = make(WAITS)
     drivers.start()
     drivers.await_running()
-    state = drivers.look()
+    state = drivers.state_of()
     assert isinstance(state, Running)
     assert state.started
     way(drivers)
@@ -107,7 +107,7 @@ def test_a_deleted_driver_drains_and_its_record_stays_until_its_end_is_recorded(
     record = drivers.pod()
     assert record is not None
     assert record["metadata"]["deletionTimestamp"], "Kubernetes would have removed it"
-    assert isinstance(drivers.look(), Ended), "whoever looks later sees the same"
+    assert isinstance(drivers.state_of(), Ended), "whoever looks later sees the same"
     drivers.launcher.clean_up(Epoch(0), keep=3)
     assert drivers.pod() is not None, "its end is not recorded yet"
     drivers.launcher.clean_up(Epoch(1), keep=3)
@@ -135,7 +135,7 @@ def test_a_driver_that_ignores_the_signal_is_killed_at_once_or_once_it_was_asked
     drivers.start(2)
     drivers.await_running(2)
     drivers.launcher.drain(Epoch(2))
-    assert isinstance(drivers.look(2), Running)
+    assert isinstance(drivers.state_of(2), Running)
     drivers.launcher.kill(Epoch(2))
     assert drivers.await_ended(2).reason == "KilledAtDeadline"
 
@@ -205,13 +205,13 @@ def test_an_older_streams_pod_of_the_same_name_is_not_taken_for_ours(make: Make)
     older = Drivers(
         drivers.cluster, drivers.api, drivers.image, drivers.namespace, drivers.name, program=WAITS, uid="another-uid"
     )
-    state = older.look()
+    state = older.state_of()
     assert isinstance(state, Gone)
     assert "is not this stream's driver" in state.why
     older.launcher.drain(Epoch(1))
     older.launcher.kill(Epoch(1))
     older.launcher.clean_up(Epoch(9), keep=0)
-    assert isinstance(drivers.look(), Running), "and it is not touched"
+    assert isinstance(drivers.state_of(), Running), "and it is not touched"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_the_last_ended_drivers_are_kept_for_their_logs(make: Make) -> None:
     drivers.launcher.clean_up(Epoch(5), keep=0)
     eventually(lambda: drivers.names("pods") == [], "none is kept")
     assert drivers.launcher.latest_spec() is None
-    assert isinstance(drivers.look(3), NeverStarted)
+    assert isinstance(drivers.state_of(3), NeverStarted)
 
 
 def test_a_record_that_was_torn_away_proves_nothing(make: Make) -> None:
@@ -263,7 +263,7 @@ def test_a_record_that_was_torn_away_proves_nothing(make: Make) -> None:
     drivers.kubectl("patch", "pod", drivers.pod_name(), "--type=json", f"--patch={patch}")
     delete_by_force(drivers)
     eventually(lambda: drivers.pod() is None, "the record is gone")
-    state = drivers.look()
+    state = drivers.state_of()
     assert isinstance(state, Gone)
     assert state.reason == "RecordLost"
 
@@ -296,7 +296,7 @@ def test_a_driver_of_a_lost_node_is_given_up_without_proof_and_its_successor_sta
         with user(drivers, "launcher") as without_nodes:
 
             def given_up() -> bool:
-                return isinstance(drivers.launcher_with(without_nodes).look(Epoch(1)), Gone)
+                return isinstance(drivers.launcher_with(without_nodes).state_of(Epoch(1)), Gone)
 
             eventually(given_up, "one who may not read nodes sees it by the pod", 120)
         drivers.launcher.clean_up(Epoch(1), keep=3)
@@ -322,7 +322,7 @@ def test_a_launcher_needs_no_more_rights_than_are_written_down(make: Make) -> No
         launcher.start(Epoch(1))
         drivers.await_running()
         launcher.drain(Epoch(1))
-        eventually(lambda: isinstance(launcher.look(Epoch(1)), Ended), "it has drained")
+        eventually(lambda: isinstance(launcher.state_of(Epoch(1)), Ended), "it has drained")
         launcher.kill(Epoch(1))
         launcher.clean_up(Epoch(1), keep=0)
         launcher.remove_service()
@@ -335,12 +335,12 @@ def test_an_api_server_that_is_gone_says_nothing_of_any_driver(make: Make) -> No
     drivers.await_running()
     drivers.cluster.stop_api_server()
     try:
-        for act in (drivers.look, drivers.start, lambda: drivers.launcher.drain(Epoch(1))):
+        for act in (drivers.state_of, drivers.start, lambda: drivers.launcher.drain(Epoch(1))):
             with pytest.raises(ApiServerUnreachable, match="The API server did not answer"):
                 act()
     finally:
         drivers.cluster.start_api_server()
-    assert isinstance(drivers.look(), Running)
+    assert isinstance(drivers.state_of(), Running)
 
 
 def user(drivers: Drivers, account: str) -> Any:

@@ -161,7 +161,7 @@ def test_the_commands_of_the_readme_lead_to_rows_in_postgres_and_on_without_the_
         release.upgrade({"logFormat": "text", "workers": 3, "podAnnotations": {"example.com/upgraded": "yes"}})
         assert set(names(release)) & set(before) == set()
         eventually(lambda: release.holder() in names(release), "one of the new ones holds the Lease")
-        look(stream, {"spec.history": 2})
+        observed(stream, {"spec.history": 2})
         assert only_driver(stream) == (stream.driver_name(2), 2), "no driver restarts for an upgrade"
 
         release.uninstall()
@@ -176,7 +176,7 @@ def test_the_commands_of_the_readme_lead_to_rows_in_postgres_and_on_without_the_
         stream.until_landed_all()  # by a new executor, which the driver may still create
 
         release.install()
-        look(stream, {"spec.history": 1})
+        observed(stream, {"spec.history": 1})
         assert only_driver(stream) == (stream.driver_name(2), 2), "the operator that is back finds it as it is"
     rig.assert_exactly_once()
     assert seen.doubled() == {}
@@ -187,7 +187,7 @@ def test_the_commands_of_the_readme_lead_to_rows_in_postgres_and_on_without_the_
     eventually(lambda: stream.pods("driver") == [], "its pods are gone", 60)
 
 
-def look(stream: WholeStream, changes: dict[str, Any]) -> None:
+def observed(stream: WholeStream, changes: dict[str, Any]) -> None:
     """Change what no driver reads, and wait until an operator has looked at the stream."""
     stream.change(changes)
     generation = stream.resource["metadata"]["generation"]

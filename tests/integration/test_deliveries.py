@@ -85,11 +85,11 @@ def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig)
     with running(rig, opened, crash="batch.rows-written@2=hold"):
         eventually(lambda: any(rig.folder.glob("fired-*")), "batch 2 is in hand", 120)
         opened.launcher.drain(Epoch(1))
-        assert isinstance(opened.launcher.look(Epoch(1)), Running)
+        assert isinstance(opened.launcher.state_of(Epoch(1)), Running)
         assert rig.landed() == 40, "batch 2 has not landed yet"
         (held,) = rig.folder.glob("fired-*")
         Path(f"{held}{LET_GO}").touch()
-        eventually(lambda: isinstance(opened.launcher.look(Epoch(1)), Ended), "the driver has ended", 120)
+        eventually(lambda: isinstance(opened.launcher.state_of(Epoch(1)), Ended), "the driver has ended", 120)
     assert ending_and_status(opened, 1) == (Ending.DRAINED, 0)
     landed = rig.counts()
     assert set(range(80)) <= set(landed), "batch 2 has landed"
@@ -130,7 +130,7 @@ def offsets_of_ids(rig: Rig) -> dict[int, int]:
 
 def ending_and_status(opened: LocalStream, attempt: int) -> tuple[Ending | None, int | None]:
     """A driver's last words and the exit status of its process."""
-    state = opened.launcher.look(Epoch(attempt))
+    state = opened.launcher.state_of(Epoch(attempt))
     assert isinstance(state, Ended)
     child = opened.launcher._children[Epoch(attempt)]
     return None if state.words is None else state.words.ending, child.returncode

@@ -58,7 +58,7 @@ def test_a_batch_that_no_executor_runs_is_left_to_the_next_driver_at_once(
     opened.launcher.document = replace(opened.launcher.document, master=master_without_workers)
     with running(rig, opened):
         eventually(lambda: in_hand(rig), "a batch waits for an executor")
-    state = opened.launcher.look(Epoch(1))
+    state = opened.launcher.state_of(Epoch(1))
     assert isinstance(state, Ended)
     assert state.words is not None, "it was not killed"
     assert state.words.ending is Ending.DRAINED

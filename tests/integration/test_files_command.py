@@ -88,7 +88,7 @@ class Lake:
 
     def write(self, batch: int) -> DataFile:
         """Write the file of a batch, as an attempt does."""
-        view = self.ledger.look(self.stream_id)
+        view = self.ledger.view(self.stream_id)
         assert view is not None
         author = Author.of(view.stream)
         path = f"{Write.draw(author, BatchNumber(batch)).name}-part-0.parquet"

@@ -119,7 +119,7 @@ class Stream:
         schema = self.columns(self.spark.range(0)).schema.jsonValue()
         columns = {column["name"]: column["type"] for column in schema["fields"]}
         sink = self.sink
-        view = self.ledger.look(STREAM)
+        view = self.ledger.view(STREAM)
         assert view is not None
         author = Author.of(view.stream)
         tenant = Tenant.of(sink, STREAM, self.ledger.identity())

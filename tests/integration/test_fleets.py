@@ -233,27 +233,27 @@ def test_batches_are_counted_once_and_a_taken_one_when_its_rows_are_in(
     add_batch(postgres_18, name, "shop/orders", 0, "Seeded")
     asked = PostgresFleet(address)
 
-    def look(since: int | None) -> tuple[int | None, int, int]:
+    def observed(since: int | None) -> tuple[int | None, int, int]:
         view = asked.landed(SCHEMA, {"shop/orders": None if since is None else BatchNumber(since)})["shop/orders"]
         return view.counted_until, view.batches, view.records
 
     def move(landed: int) -> None:
         postgres_18.execute(f"update {SCHEMA}.streams set landed_batch = %s", name, (landed,))
 
-    assert look(None) == (0, 0, 0)
+    assert observed(None) == (0, 0, 0)
     add_batch(postgres_18, name, "shop/orders", 1, "Landed", 10)
     add_batch(postgres_18, name, "shop/orders", 2, "InProgress", 10)
     move(1)
-    assert look(0) == (1, 1, 10)
-    assert look(1) == (1, 0, 0)
+    assert observed(0) == (1, 1, 10)
+    assert observed(1) == (1, 0, 0)
     postgres_18.execute(f"update {SCHEMA}.batches set status = 'Taken' where batch = 2", name)
     move(2)
-    assert look(1) == (1, 0, 0), "its rows may be missing"
+    assert observed(1) == (1, 0, 0), "its rows may be missing"
     postgres_18.execute(f"update {SCHEMA}.batches set status = 'Landed' where batch = 2", name)
-    assert look(1) == (2, 1, 10)
+    assert observed(1) == (2, 1, 10)
     add_batch(postgres_18, name, "shop/orders", 3, "Seeded")
     move(3)
-    assert look(2) == (3, 0, 0), "a seed lands nothing"
+    assert observed(2) == (3, 0, 0), "a seed lands nothing"
     landed = asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"]
     assert (landed.landed_batch, landed.last_landed_at) == (3, 1_790_000_002.0), "nor is it when something landed last"
     asked.close()

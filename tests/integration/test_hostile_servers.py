@@ -56,7 +56,7 @@ class Passes:
             with self.bulkheads.store(key.namespace).entered():
                 with self.guard:
                     self.in_hand.add(key)
-                self.ledgers[key.namespace].look(STREAM)
+                self.ledgers[key.namespace].view(STREAM)
         except StoreBusy:
             return Next(0.1)
         except Unreachable:
@@ -118,7 +118,7 @@ def test_a_session_has_nothing_of_the_environment_or_the_home_of_the_process(
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     address = address_of(postgres_18, name)
-    assert PostgresLedger(address).look(STREAM) is not None
+    assert PostgresLedger(address).view(STREAM) is not None
     connection = PostgresLedger(address).open_connection()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -132,7 +132,7 @@ def test_a_session_has_nothing_of_the_environment_or_the_home_of_the_process(
     assert shown[2].startswith("ISO")
     without = {key: value for key, value in address.parameters.items() if key != "password"}
     with pytest.raises(LedgerRefused, match="no password supplied"):
-        PostgresLedger(PostgresAddress(without, "lands@elsewhere")).look(STREAM)
+        PostgresLedger(PostgresAddress(without, "lands@elsewhere")).view(STREAM)
 
 
 def test_a_server_is_trusted_by_the_certificate_in_the_secret_and_by_no_other(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tests.ledgers import IDS, P0, P1, STREAM, batch_row, started
 
 
 def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
-    assert ledger.look("shop/none") is None
+    assert ledger.view("shop/none") is None
 
 
 def test_the_first_raise_makes_the_row_and_the_second_keeps_its_token(ledger: Ledger, stream: NewStream) -> None:
@@ -126,7 +126,7 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
     )
     publish(ledger, STREAM, seed)
     publish(ledger, STREAM, seed)
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert (view.stream.landed_batch, view.stream.generation, view.stream.writer) == (1, 2, None)
     assert view.landed == LandedPositions(Positions({P0: 7, P1: 0}), IDS)
@@ -142,7 +142,7 @@ def test_a_fingerprint_stands_beside_the_position_it_was_kept_for_and_goes_when_
     first, second = Fingerprint(4, "first", 1, 0), Fingerprint(8, "second", None, None)
 
     def landed() -> Mapping[Partition, Fingerprint]:
-        view = ledger.look(STREAM)
+        view = ledger.view(STREAM)
         assert view is not None
         with ledger.transaction() as transaction:
             assert transaction.read_positions(STREAM) == view.landed
@@ -163,7 +163,7 @@ def test_a_fingerprint_stands_beside_the_position_it_was_kept_for_and_goes_when_
     assert landed() == {P0: second}
     with ledger.transaction() as transaction:
         transaction.set_positions(STREAM, LandedPositions(Positions({P1: 0}), IDS))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.retired.fingerprints == {P0: second}, "a retired position is compared when it is read again"
     with ledger.transaction() as transaction:
@@ -180,7 +180,7 @@ def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_i
     started(ledger)
     with ledger.transaction() as transaction:
         transaction.write_batch(STREAM, batch_row(1, BatchStatus.IN_PROGRESS))
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
     assert before is not None
     raise_epoch(ledger, stream, Epoch(2))
     after = Publication(Epoch(2), 2, "/c/g2", BatchNumber(0), before.landed.positions, before.landed, "", goes_on=True)
@@ -188,7 +188,7 @@ def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_i
         publish(ledger, STREAM, replace(after, seed_batch=BatchNumber(1)))
     for _ in range(2):
         publish(ledger, STREAM, after)
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert (view.stream.landed_batch, view.stream.generation, view.stream.checkpoint_path) == (0, 2, "/c/g2")
     assert view.batch(BatchNumber(0)) == before.batch(BatchNumber(0))
@@ -209,7 +209,7 @@ def test_partitions_that_a_publication_leaves_out_are_no_longer_read(ledger: Led
     raise_epoch(ledger, stream, Epoch(2))
     less = LandedPositions(Positions({P0: 0}), IDS)
     publish(ledger, STREAM, Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 0, P1: 0}), less, "less"))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions == Positions({P0: 0})
 
@@ -219,7 +219,7 @@ def test_positions_advance_from_where_they_stand_and_from_nowhere_else(ledger: L
     with ledger.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS) == 1
         assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(1, 3)}), IDS) == 0
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions == Positions({P0: 5, P1: 0})
 
@@ -230,7 +230,7 @@ def test_a_partition_without_a_row_stands_at_zero(ledger: Ledger, stream: NewStr
     with ledger.transaction() as transaction:
         ranges = Ranges({fresh: OffsetRange(0, 0), late: OffsetRange(4, 9)})
         assert transaction.advance_positions(STREAM, ranges, IDS) == 1
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions == Positions({P0: 0, P1: 0, fresh: 0})
 
@@ -247,7 +247,7 @@ def test_a_block_that_raises_leaves_nothing_behind(ledger: Ledger, stream: NewSt
 
     with pytest.raises(RuntimeError, match="on purpose"):
         change_and_fail()
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions[P0] == 0
     assert view.batch(BatchNumber(1)) is None
@@ -281,7 +281,7 @@ def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: 
             transaction.update_stream(replace(landed, landed_batch=BatchNumber(batch)))
     with ledger.transaction() as transaction:
         transaction.write_batch(STREAM, batch_row(3, BatchStatus.IN_PROGRESS))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert [(found.batch, found.status) for found in view.batches] == [
         (2, BatchStatus.LANDED),
@@ -326,12 +326,12 @@ def test_a_witness_of_a_transaction_that_rolled_back_is_none(ledger: Ledger, str
 @pytest.mark.parametrize("ledger", OBJECT_LOGS, indirect=True)
 def test_an_object_log_refuses_witnesses_of_rows_that_are_in_no_transaction_with_it(ledger: Ledger) -> None:
     started(ledger)
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
     with pytest.raises(WitnessesUnsupported, match="delivery: ExactlyOnce"), ledger.transaction() as transaction:
         transaction.write_witness(STREAM, BatchNumber(1), 10)
     with pytest.raises(WitnessesUnsupported), ledger.transaction() as transaction:
         transaction.take_witnesses(STREAM, BatchNumber(1))
-    assert ledger.look(STREAM) == before
+    assert ledger.view(STREAM) == before
 
 
 def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -> None:
@@ -348,7 +348,7 @@ def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -
 def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:
     older = started(ledger)
     raise_epoch(ledger, stream, Epoch(7))
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
     again = LandedPositions(Positions({P0: 0, P1: 0}), IDS)
     seed = Publication(Epoch(1), 2, "/c/g2", BatchNumber(1), again.positions, again, "late")
     acts: list[tuple[type[Exception], Callable[[], object]]] = [
@@ -362,7 +362,7 @@ def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: Ne
     for refusal, act in acts:
         with pytest.raises(refusal, match="7"):
             act()
-    assert ledger.look(STREAM) == before
+    assert ledger.view(STREAM) == before
 
 
 def test_what_becomes_visible_is_there_with_its_batch_or_not_at_all(ledger: Ledger) -> None:

@@ -33,7 +33,7 @@ def with_batches(ledger: Ledger, *rows: BatchRow, landed: int | None = None) -> 
     with ledger.transaction() as transaction:
         for row in rows:
             transaction.write_batch(STREAM, row)
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     landed = max((row.batch for row in rows if row.status.landed), default=0) if landed is None else landed
     with ledger.transaction() as transaction:
@@ -165,7 +165,7 @@ def large(postgres_18: Postgres, name: str) -> Iterator[tuple[PostgresLedger, Pe
 
 def land_next(ledger: PostgresLedger, permit: Permit) -> int:
     """Land one record more, as a driver does, and return the batch."""
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.stream.landed_batch is not None
     number, start = BatchNumber(view.stream.landed_batch + 1), view.landed.positions[P0]
@@ -204,10 +204,10 @@ def test_fifty_thousand_batches_go_down_to_the_bound_while_batches_land_and_the_
     finally:
         stop.set()
         other.join()
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
     while delete_expired(ledger, permit, retention) != Deleted():
         pass
-    after = ledger.look(STREAM)
+    after = ledger.view(STREAM)
 
     assert max(max(part.batches, part.failures, part.dead_letters) for part in rounds) <= expiry.MOST_ROWS
     assert len(rounds) > 49_000 // expiry.MOST_ROWS

@@ -76,19 +76,19 @@ QUERIES = [
 
 def test_what_a_driver_is_started_to_do_is_known_to_the_next_look(ledger: Ledger, stream: NewStream) -> None:
     raise_epoch(ledger, stream, Epoch(1))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.query is None
     for query in QUERIES:
         for _ in range(2):
             record_query(ledger, STREAM, Epoch(1), query)
-        view = ledger.look(STREAM)
+        view = ledger.view(STREAM)
         assert view is not None
         assert view.query == query
     raise_epoch(ledger, stream, Epoch(2))
     with pytest.raises(EpochOvertaken):
         record_query(ledger, STREAM, Epoch(1), QUERIES[0])
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.query == QUERIES[-1], "a raise does not change it, and an older epoch may not"
 
@@ -100,7 +100,7 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
     raise_epoch(ledger, stream, Epoch(2))
     only_first = LandedPositions(Positions({P0: 0}), IDS)
     publish(ledger, STREAM, replace(seed(2, 1, only_first), query=QUERIES[0]))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0}), Positions({P1: 0}))
     assert (view.retired.origin_ids, view.query) == (IDS, QUERIES[0])
@@ -108,7 +108,7 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
         assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 0
     raise_epoch(ledger, stream, Epoch(3))
     publish(ledger, STREAM, seed(3, 2, LandedPositions(Positions({P0: 0, P1: 0}), IDS), before=only_first.positions))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert (view.landed.positions, view.retired.positions) == (Positions({P0: 0, P1: 0}), Positions())
     with ledger.transaction() as transaction:
@@ -164,7 +164,7 @@ def move(
 ) -> None:
     """Publish a generation at other positions, by an epoch of its own."""
     raise_epoch(ledger, stream, Epoch(epoch))
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     after = LandedPositions(Positions(positions), ids)
     publish(ledger, STREAM, replace(seed(epoch, epoch - 1, after, view.landed.positions), given_up=given_up))

@@ -39,7 +39,7 @@ def begun(ledger: Ledger) -> None:
 
 
 def positions_of(ledger: Ledger) -> Positions:
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     return view.landed.positions
 
@@ -56,7 +56,7 @@ def test_positions_of_shards_are_kept_whole_and_move_from_where_they_stand(ledge
         assert transaction.advance_positions(STREAM, stale, SHARD_IDS) == 0, "one less is another position"
         assert transaction.advance_positions(STREAM, Ranges({TAIL: OffsetRange(0, SEQUENCE)}), SHARD_IDS) == 1
     assert positions_of(ledger) == Positions({FIRST: SEQUENCE + 5, SECOND: SEQUENCE, TAIL: SEQUENCE})
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.fingerprints == {FIRST: Fingerprint(SEQUENCE + 4, "digest")}
     assert view.landed.origin_ids == SHARD_IDS
@@ -79,7 +79,7 @@ def test_a_shard_that_is_left_out_keeps_its_position(ledger: Ledger, stream: New
         STREAM,
         Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({FIRST: SEQUENCE, SECOND: 0}), only, "less"),
     )
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions == Positions({SECOND: SEQUENCE + 1})
     assert view.retired.positions == Positions({FIRST: SEQUENCE})

@@ -76,7 +76,7 @@ def marked(launcher: LocalLauncher) -> list[psutil.Process]:
 
 
 def test_an_attempt_without_a_trace_was_never_started(launcher: LocalLauncher) -> None:
-    assert launcher.look(ONE) == NeverStarted()
+    assert launcher.state_of(ONE) == NeverStarted()
 
 
 def test_the_latest_attempt_that_left_a_trace_is_known_to_every_launcher(launcher: LocalLauncher) -> None:
@@ -91,7 +91,7 @@ def test_the_latest_attempt_that_left_a_trace_is_known_to_every_launcher(launche
 def test_a_driver_that_runs_is_found_by_every_launcher_and_started_once(launcher: LocalLauncher) -> None:
     begun(launcher)
     for looking in (launcher, another(launcher), another(launcher, read_only=True)):
-        assert isinstance(looking.look(ONE), Running)
+        assert isinstance(looking.state_of(ONE), Running)
         looking.start(ONE)
     assert len(marked(launcher)) == 1, "one that is there already is left as it is"
     assert launcher.log_of(ONE).read_text() == "the stand-in has begun\n"
@@ -107,7 +107,7 @@ def test_a_driver_is_found_from_the_very_moment_of_its_start(
         launcher.start(attempt)
         table = [psutil.Process(launcher._children[attempt].pid)]
         monkeypatch.setattr(psutil, "process_iter", lambda table=table: iter(table))
-        assert isinstance(looking.look(attempt), Running)
+        assert isinstance(looking.state_of(attempt), Running)
         launcher.kill(attempt)
 
 
@@ -115,12 +115,12 @@ def test_attempts_and_streams_are_told_apart(launcher: LocalLauncher) -> None:
     begun(launcher)
     begun(launcher, Epoch(2))
     launcher.kill(ONE)
-    eventually(lambda: isinstance(launcher.look(ONE), Ended), "attempt 1 has ended")
-    assert isinstance(launcher.look(Epoch(2)), Running)
+    eventually(lambda: isinstance(launcher.state_of(ONE), Ended), "attempt 1 has ended")
+    assert isinstance(launcher.state_of(Epoch(2)), Running)
     elsewhere = replace(another(launcher), run_id=f"{launcher.run_id}-of-another-stream")
     elsewhere.kill(Epoch(2))
-    assert isinstance(elsewhere.look(Epoch(2)), Ended), "no process carries the other stream's marker"
-    assert isinstance(launcher.look(Epoch(2)), Running), "and this one's was not touched"
+    assert isinstance(elsewhere.state_of(Epoch(2)), Ended), "no process carries the other stream's marker"
+    assert isinstance(launcher.state_of(Epoch(2)), Running), "and this one's was not touched"
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["by its launcher", "by another one"])
@@ -131,7 +131,7 @@ def test_a_driver_that_is_drained_leaves_its_last_words(launcher: LocalLauncher,
     draining.drain(ONE)
     launcher.wait(ONE, 60)
     assert not main.is_running() or main.status() == psutil.STATUS_ZOMBIE
-    state = draining.look(ONE)
+    state = draining.state_of(ONE)
     assert isinstance(state, Ended)
     assert state.words == LastWords(Ending.DRAINED, "epoch 1 was asked to end")
     assert state.proof == "no process of attempt 1 is left on this machine"
@@ -142,7 +142,7 @@ def test_a_driver_that_died_without_last_words_is_told_by_its_status(launcher: L
     begun(launcher)
     launcher.kill(ONE)
     launcher.wait(ONE, 60)
-    state = launcher.look(ONE)
+    state = launcher.state_of(ONE)
     log = launcher.log_of(ONE)
     assert isinstance(state, Ended)
     assert state.words is None
@@ -150,7 +150,7 @@ def test_a_driver_that_died_without_last_words_is_told_by_its_status(launcher: L
 
     doing(launcher, "die").start(Epoch(2))
     launcher.wait(Epoch(2), 60)
-    state = launcher.look(Epoch(2))
+    state = launcher.state_of(Epoch(2))
     assert isinstance(state, Ended)
     assert "it ended (status 7) without last words" in state.detail
 
@@ -168,7 +168,7 @@ def test_its_death_is_proven_only_when_nothing_of_it_is_left(launcher: LocalLaun
         "another one": another(launcher),
         "one that only looks": another(launcher, read_only=True),
     }[who]
-    state = looking.look(ONE)
+    state = looking.state_of(ONE)
     if isinstance(state, Ended):
         assert marked(launcher) == [], "whoever says that it has ended has seen to it"
         assert state.words is not None
@@ -191,9 +191,9 @@ def frozen(launcher: LocalLauncher) -> psutil.Process:
 
 def test_a_frozen_driver_is_killed_once_its_patience_is_over(launcher: LocalLauncher) -> None:
     main = frozen(launcher)
-    eventually(lambda: not isinstance(launcher.look(ONE), Running), "it counts as frozen")
+    eventually(lambda: not isinstance(launcher.state_of(ONE), Running), "it counts as frozen")
     assert not main.is_running() or main.status() == psutil.STATUS_ZOMBIE
-    state = launcher.look(ONE)
+    state = launcher.state_of(ONE)
     assert isinstance(state, Ended)
     assert state.words is None
 
@@ -204,30 +204,30 @@ def test_a_driver_that_answers_is_left_alone_however_long_it_runs(launcher: Loca
     first = heartbeat.stat().st_mtime
     eventually(lambda: heartbeat.stat().st_mtime > first + SHORT_SECONDS, "it has beaten for longer than the patience")
     launcher.unresponsive_seconds = LONG_SECONDS
-    assert isinstance(launcher.look(ONE), Running)
+    assert isinstance(launcher.state_of(ONE), Running)
 
 
 def test_a_driver_that_never_gave_a_sign_counts_from_its_start(launcher: LocalLauncher) -> None:
     begun(doing(launcher, "silent"))
-    assert isinstance(launcher.look(ONE), Running)
+    assert isinstance(launcher.state_of(ONE), Running)
     launcher.unresponsive_seconds = SHORT_SECONDS
-    eventually(lambda: isinstance(launcher.look(ONE), Ended), "it was given up")
+    eventually(lambda: isinstance(launcher.state_of(ONE), Ended), "it was given up")
     assert marked(launcher) == []
 
 
 def test_a_frozen_driver_that_is_abandoned_stays_as_it_is_and_never_counts_as_dead(launcher: LocalLauncher) -> None:
     launcher.unresponsive = Unresponsive.ABANDON
     main = frozen(launcher)
-    eventually(lambda: isinstance(launcher.look(ONE), Gone), "it is given up")
+    eventually(lambda: isinstance(launcher.state_of(ONE), Gone), "it is given up")
     assert launcher.is_stopped(ONE), "nothing was done to it"
     launcher.unresponsive_seconds = LONG_SECONDS
-    assert isinstance(another(launcher).look(ONE), Gone)
+    assert isinstance(another(launcher).state_of(ONE), Gone)
     launcher.kill(ONE, signal.SIGCONT)
     eventually(lambda: main.status() != psutil.STATUS_STOPPED, "it goes on")
-    assert isinstance(launcher.look(ONE), Gone), "one that was given up once is not trusted again"
+    assert isinstance(launcher.state_of(ONE), Gone), "one that was given up once is not trusted again"
     main.kill()
     launcher._children[ONE].wait(60)
-    assert isinstance(launcher.look(ONE), Ended), "only now its death is proven"
+    assert isinstance(launcher.state_of(ONE), Ended), "only now its death is proven"
 
 
 def test_a_driver_is_not_given_up_when_the_clock_jumps(
@@ -239,10 +239,10 @@ def test_a_driver_is_not_given_up_when_the_clock_jumps(
     launcher.unresponsive_seconds = 60.0
     at, clock = heartbeat.stat().st_mtime, time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 3600)
-    assert isinstance(launcher.look(ONE), Running)
+    assert isinstance(launcher.state_of(ONE), Running)
     eventually(lambda: heartbeat.stat().st_mtime != at, "one more beat has come")
     monkeypatch.setattr(time, "time", clock)
-    assert isinstance(launcher.look(ONE), Running)
+    assert isinstance(launcher.state_of(ONE), Running)
     assert main.is_running()
 
 
@@ -257,7 +257,7 @@ def test_folders_of_old_attempts_are_removed_but_for_the_last_the_writers_and_th
         f"attempt-00000{attempt}" for attempt in (1, 2, 5, 6)
     ]
     launcher.kill(Epoch(2))
-    eventually(lambda: isinstance(launcher.look(Epoch(2)), Ended), "attempt 2 has ended")
+    eventually(lambda: isinstance(launcher.state_of(Epoch(2)), Ended), "attempt 2 has ended")
     launcher.clean_up(None, keep=0)
     assert [folder.name for folder in launcher.folder.iterdir()] == ["attempt-000006"], "the next number is known by it"
 
@@ -265,7 +265,7 @@ def test_folders_of_old_attempts_are_removed_but_for_the_last_the_writers_and_th
 def test_who_only_looks_at_a_frozen_driver_changes_nothing(launcher: LocalLauncher) -> None:
     frozen(launcher)
     looking = another(launcher, read_only=True)
-    eventually(lambda: isinstance(looking.look(ONE), Gone), "it counts as frozen")
+    eventually(lambda: isinstance(looking.state_of(ONE), Gone), "it counts as frozen")
     assert launcher.is_stopped(ONE)
     assert not (launcher.log_of(ONE).parent / "abandoned").exists()
 
@@ -277,11 +277,11 @@ def test_a_driver_whose_launcher_was_killed_is_found_and_not_started_again(launc
     home = launcher.log_of(ONE).parent
     eventually((home / "begun").exists, "the driver has outlived its launcher")
     next_one = another(launcher)
-    assert isinstance(next_one.look(ONE), Running)
+    assert isinstance(next_one.state_of(ONE), Running)
     next_one.start(ONE)
     assert len(marked(launcher)) == 1
     next_one.drain(ONE)
-    eventually(lambda: isinstance(next_one.look(ONE), Ended), "it has drained")
+    eventually(lambda: isinstance(next_one.state_of(ONE), Ended), "it has drained")
 
 
 def test_a_launcher_killed_before_it_started_the_driver_leaves_an_attempt_that_is_over(launcher: LocalLauncher) -> None:
@@ -290,7 +290,7 @@ def test_a_launcher_killed_before_it_started_the_driver_leaves_an_attempt_that_i
         dead.join(60)
         assert dead.exitcode == -signal.SIGKILL
     next_one = another(launcher)
-    state = next_one.look(ONE)
+    state = next_one.state_of(ONE)
     assert isinstance(state, Ended)
     assert state.words is None
     next_one.start(ONE)
@@ -323,7 +323,7 @@ def test_a_driver_that_ends_while_it_is_looked_at_does_not_disturb(
         return asked
 
     monkeypatch.setattr(os, "getsid", ends_first(os.getsid))
-    assert isinstance(looking.look(ONE), Ended)
+    assert isinstance(looking.state_of(ONE), Ended)
 
 
 def test_no_secret_is_on_a_command_line_or_in_a_file_of_the_driver(rig: Rig) -> None:
@@ -336,8 +336,8 @@ def test_no_secret_is_on_a_command_line_or_in_a_file_of_the_driver(rig: Rig) -> 
     shown = [*driver.cmdline(), *driver.environ().values()]
     assert str(rig.secrets) in shown, "the driver is told where the secrets are"
     assert [text for text in shown if "canary" in text] == []
-    eventually(lambda: isinstance(opened.launcher.look(ONE), Ended), "the driver has ended", 120)
-    state = opened.launcher.look(ONE)
+    eventually(lambda: isinstance(opened.launcher.state_of(ONE), Ended), "the driver has ended", 120)
+    state = opened.launcher.state_of(ONE)
     assert isinstance(state, Ended)
     assert state.words is not None
     assert state.words.ending is Ending.REFUSED

@@ -101,7 +101,7 @@ def test_lag_is_what_an_independent_count_says_at_rest_under_load_and_with_the_d
         assert at_rest["stream_rows_landed_total"] == 1000
 
         attempt = Epoch(opened.statuses.read()[0].attempt)
-        assert isinstance(opened.launcher.look(attempt), Running)
+        assert isinstance(opened.launcher.state_of(attempt), Running)
     rig.kill_all(opened)
 
     rig.produce(77)

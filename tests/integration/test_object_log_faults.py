@@ -179,7 +179,7 @@ def _until_answered(ledger: Ledger, act: Callable[[], None], number: int) -> Non
     """Do what a driver and its successors do: look what has landed, and land what has not."""
     for _ in range(20):
         try:
-            view = ledger.look(STREAM)
+            view = ledger.view(STREAM)
             assert view is not None
             if view.stream.landed_batch == number:
                 return

@@ -62,10 +62,10 @@ def interrupted(
 def test_a_restart_of_the_database_between_two_transactions_is_not_noticed(own_server: Postgres, name: str) -> None:
     ledger = ledger_on(own_server, name)
     started(ledger)
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
     own_server.stop()
     own_server.start()
-    assert ledger.look(STREAM) == before
+    assert ledger.view(STREAM) == before
     own_server.crash()
     own_server.start()
     interrupted(ledger, lambda: None)
@@ -80,7 +80,7 @@ def test_a_database_that_goes_away_inside_a_transaction_is_unreachable_and_keeps
     with pytest.raises(LedgerUnreachable):
         interrupted(ledger, own_server.crash)
     with pytest.raises(LedgerUnreachable, match="does not answer"):
-        ledger.look(STREAM)
+        ledger.view(STREAM)
     own_server.start()
     assert landed(own_server, name) == ([], [])
 
@@ -252,24 +252,24 @@ def test_a_question_behind_a_lock_ends_in_time(server: Postgres, name: str) -> N
     ledger = ledger_on(server, name)
     started(ledger)
     hurried = PostgresLedger(ledger.address, limits=HURRIED)
-    expected = hurried.look(STREAM)
+    expected = hurried.view(STREAM)
     with ledger.transaction() as transaction, transaction.cursor() as cursor:
         cursor.execute("lock table exactlyonce.streams in access exclusive mode")
         with pytest.raises(
             LedgerUnreachable, match=r"does not answer \(canceling statement due to statement timeout\)"
         ):
-            hurried.look(STREAM)
-    assert hurried.look(STREAM) == expected
+            hurried.view(STREAM)
+    assert hurried.view(STREAM) == expected
 
 
 def test_a_question_to_a_session_that_is_frozen_is_asked_again_on_a_fresh_one(postgres_18: Postgres, name: str) -> None:
     ledger = ledger_on(postgres_18, name)
     started(ledger)
     hurried = PostgresLedger(ledger.address, limits=HURRIED)
-    expected = hurried.look(STREAM)
+    expected = hurried.view(STREAM)
     ledger.close()
     with frozen(postgres_18, name):
-        assert hurried.look(STREAM) == expected
+        assert hurried.view(STREAM) == expected
 
 
 def test_a_transaction_in_a_session_that_is_frozen_has_an_end(postgres_18: Postgres, name: str) -> None:
@@ -362,7 +362,7 @@ def test_a_host_that_is_silent_is_unreachable_within_the_time_limit(name: str) -
         }
         ledger = PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=Limits(connect_seconds=2))
         with pytest.raises(LedgerUnreachable, match="timeout expired"):
-            ledger.look(STREAM)
+            ledger.view(STREAM)
 
 
 def test_a_server_without_a_free_connection_is_tried_again(own_server: Postgres, name: str) -> None:
@@ -416,7 +416,7 @@ def test_a_server_that_is_away_behind_its_pooler_is_tried_again(
 
 def answers(ledger: PostgresLedger) -> bool:
     try:
-        return ledger.look(STREAM) is not None
+        return ledger.view(STREAM) is not None
     except LedgerUnreachable:
         return False
 
@@ -432,7 +432,7 @@ def ledger_of_a_role(server: Postgres, name: str, given: Given) -> PostgresLedge
 
 def asks_of(ledger: PostgresLedger) -> list[Callable[[], object]]:
     """What is asked of a ledger first."""
-    return [ledger.prepare, lambda: ledger.look(STREAM)]
+    return [ledger.prepare, lambda: ledger.view(STREAM)]
 
 
 def assert_one_line_without_secrets(sentence: str) -> None:

@@ -81,12 +81,12 @@ def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
 ) -> None:
     ledger = of_a_role_with_rights(server, name)
     take_effect(ledger, batch=1)
-    before = ledger.look(STREAM)
+    before = ledger.view(STREAM)
 
     run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE)
     newer = PostgresLedger(ledger.address, limits=QUICK)
     newer.prepare()
-    assert newer.look(STREAM) == before, "nothing that was there is lost"
+    assert newer.view(STREAM) == before, "nothing that was there is lost"
     assert versions(server, name)[-1] == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
     assert "things_of_the_next_release" in tables(server, name)
     monkeypatch.undo()
@@ -94,7 +94,7 @@ def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
     older = PostgresLedger(ledger.address, limits=QUICK)
     older.prepare()
     raise_epoch(older, new_stream(older), Epoch(2))
-    assert older.look(STREAM) is not None
+    assert older.view(STREAM) is not None
     assert len(versions(server, name)) == len(MIGRATIONS) + 1, "the older release takes nothing back"
 
 
@@ -189,7 +189,7 @@ def test_a_driver_that_is_newer_than_the_ledger_lands_without_fingerprints(
 
 
 def landed_fingerprints(ledger: PostgresLedger) -> Mapping[Partition, Fingerprint]:
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     return view.landed.fingerprints
 
@@ -234,7 +234,7 @@ def test_a_ledger_that_this_release_is_too_old_for_is_refused_by_name(
 
 def test_a_database_without_a_ledger_holds_no_stream(server: Postgres, name: str) -> None:
     server.create_database(name)
-    assert PostgresLedger(address_of(server, name)).look(STREAM) is None
+    assert PostgresLedger(address_of(server, name)).view(STREAM) is None
     assert tables(server, name) == set(), "looking makes nothing"
 
 
@@ -369,7 +369,7 @@ class Lander:
         self._target.drop_older_staging()
 
     def _claim(self, epoch: int) -> Permit:
-        view = self._ledger.look(STREAM)
+        view = self._ledger.view(STREAM)
         if view is None or view.stream.landed_batch is None:
             return started(self._ledger, epoch)
         raise_epoch(self._ledger, new_stream(self._ledger), Epoch(epoch))

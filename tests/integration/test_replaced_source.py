@@ -69,7 +69,7 @@ def test_a_running_driver_finds_that_its_log_lost_what_has_landed_before_it_land
     key = Partition(topic, 0)
     ids = dict(asked.view().origin_ids)
     watch, first, second = LogWatch(asked), Ranges({key: OffsetRange(0, 4)}), Ranges({key: OffsetRange(4, 6)})
-    watch.begin(first, ids, {}, watch.ask(first)())
+    watch.begin(first, ids, {}, watch.request_epochs(first)())
     landed = watch.require(batch, first, ids).read
     assert landed[key].offset == 3
 
@@ -77,12 +77,12 @@ def test_a_running_driver_finds_that_its_log_lost_what_has_landed_before_it_land
     broker.start()
     one_by_one(broker, topic, ["e"])
     clean = Ranges({key: OffsetRange(4, 5)})
-    watch.begin(clean, ids, landed, watch.ask(clean)())
+    watch.begin(clean, ids, landed, watch.request_epochs(clean)())
     watch.require(batch, clean, ids)  # another leader epoch, and everything is there
 
     lose_records(broker, topic, 2)
     one_by_one(broker, topic, ["x", "y", "z", "w"])
-    watch.begin(second, ids, landed, watch.ask(second)())
+    watch.begin(second, ids, landed, watch.request_epochs(second)())
     with pytest.raises(RecordsReplaced, match=rf"records that have landed.*{topic}-0 at 3 "):
         watch.require(batch, second, ids)
 

@@ -276,7 +276,7 @@ def test_a_pod_reconciles_on_s3_with_the_login_that_it_has_and_is_told_no_token_
     alone.run_pass()
     word = alone.reconciles_in_its_pod()
     assert (word.outcome, word.kind) == (Outcome.LAUNCHES, "FirstStart"), word.reason
-    view = alone.ledger.look("other/orders")
+    view = alone.ledger.view("other/orders")
     assert view is not None
     assert token_of(s3, own) == view.stream.token
     thief = tenant(s3, "thief", location, login=False)

@@ -61,7 +61,7 @@ def test_streams_of_one_database_take_turns_on_as_many_connections_as_there_are_
     end_sessions(postgres_18, name)
     clients, address = SharedClients(), ledger_at(postgres_18, name)
     with ThreadPoolExecutor(3) as passes:
-        looks = list(passes.map(lambda _: clients.ledger(address).look(STREAM), range(60)))
+        looks = list(passes.map(lambda _: clients.ledger(address).view(STREAM), range(60)))
     assert all(looks)
     assert 1 <= sessions(postgres_18, name) <= 3
 
@@ -73,13 +73,13 @@ def test_a_rotated_password_is_used_by_the_next_attempt_and_the_old_one_is_not_t
     role = f"lands_{name}"
     postgres_18.execute(f"create role {role} login superuser password 'old'")
     clients = SharedClients()
-    assert clients.ledger(ledger_at(postgres_18, name, role, "old")).look(STREAM) is not None
+    assert clients.ledger(ledger_at(postgres_18, name, role, "old")).view(STREAM) is not None
     postgres_18.execute(f"alter role {role} password 'new'")
-    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).look(STREAM) is not None
+    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).view(STREAM) is not None
     end_sessions(postgres_18, name)
     with pytest.raises(LedgerRefused, match="refuses the login"):
-        clients.ledger(ledger_at(postgres_18, name, role, "old")).look(STREAM)
-    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).look(STREAM) is not None
+        clients.ledger(ledger_at(postgres_18, name, role, "old")).view(STREAM)
+    assert clients.ledger(ledger_at(postgres_18, name, role, "new")).view(STREAM) is not None
 
 
 def test_connections_that_died_without_a_sign_are_not_noticed(
@@ -87,11 +87,11 @@ def test_connections_that_died_without_a_sign_are_not_noticed(
 ) -> None:
     ledger = ledger_on(postgres_18, name)
     started(ledger)
-    before, identity = ledger.look(STREAM), ledger.database_identity()
+    before, identity = ledger.view(STREAM), ledger.database_identity()
     assert before is not None
     monkeypatch.setattr(postgres_pool, "_is_alive", lambda connection: True)  # as when a network drops them silently
     end_sessions(postgres_18, name)
-    assert ledger.look(STREAM) == before
+    assert ledger.view(STREAM) == before
     end_sessions(postgres_18, name)
     assert ledger.database_identity() == identity
     end_sessions(postgres_18, name)
@@ -101,7 +101,7 @@ def test_connections_that_died_without_a_sign_are_not_noticed(
         assert transaction.read_positions(STREAM).positions == before.landed.positions
     end_sessions(postgres_18, name)
     ledger.forget(STREAM, before.stream.owner)
-    assert ledger.look(STREAM) is None
+    assert ledger.view(STREAM) is None
 
 
 def test_what_was_begun_in_a_transaction_is_not_repeated_on_another_connection(
@@ -129,7 +129,7 @@ def test_a_client_that_nobody_asks_for_any_more_is_closed_and_so_is_what_was_sti
     clock = Clock()
     clients, address = SharedClients(clock), ledger_at(postgres_18, name)
     unused = clients.ledger(address)
-    unused.look(STREAM)
+    unused.view(STREAM)
     with unused.transaction():
         clock.now += UNUSED_SECONDS + 1
         assert isinstance(clients.ledger(replace(address, schema="another")), PostgresLedger)

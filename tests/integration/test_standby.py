@@ -44,7 +44,7 @@ def test_of_several_hosts_the_one_that_takes_writes_is_asked_although_a_standby_
     pair.cut_replication()
     try:
         raise_epoch(ledger, new_stream(ledger), Epoch(2))
-        view = ledger_at(pair, name, **pair.multi_host()).look(STREAM)
+        view = ledger_at(pair, name, **pair.multi_host()).view(STREAM)
     finally:
         pair.mend_replication()
     assert view is not None
@@ -57,7 +57,7 @@ def test_a_standby_alone_is_unreachable_and_not_an_older_truth(pair: PostgresPai
     started(ledger)
     pair.wait_for_standby()
     alone = ledger_at(pair, name, host=pair.standby.host, port=str(pair.standby.port))
-    for ask in (alone.prepare, lambda: alone.look(STREAM), alone.database_identity):
+    for ask in (alone.prepare, lambda: alone.view(STREAM), alone.database_identity):
         with pytest.raises(LedgerUnreachable, match=r"is read-only: a standby, .+ session is read-only"):
             ask()
 
@@ -77,9 +77,9 @@ def test_a_pooler_that_has_switched_to_a_standby_since_is_found_out(
     ):
         gate.lead_to(pair.primary.port)
         ledger = ledger_at(pair, name, host="127.0.0.1", port=str(between.port))
-        assert ledger.look(STREAM) is not None
+        assert ledger.view(STREAM) is not None
         gate.cut()
         gate.lead_to(pair.standby.port)
-        for ask in (lambda: ledger.look(STREAM), lambda: raise_epoch(ledger, new_stream(direct), Epoch(2))):
+        for ask in (lambda: ledger.view(STREAM), lambda: raise_epoch(ledger, new_stream(direct), Epoch(2))):
             with pytest.raises(LedgerUnreachable, match="is read-only: a standby, "):
                 ask()

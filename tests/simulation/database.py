@@ -83,9 +83,9 @@ class MemoryLedger:
             raise CommitOutcomeUnknown("the connection was lost during COMMIT")
         database.hooks.step("committed")
 
-    def look(self, stream_id: str) -> LedgerView | None:
+    def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream."""
-        self.database.hooks.step("look")
+        self.database.hooks.step("view")
         if not self.database.up:
             raise LedgerUnreachable("the database is down")
         rows = self.database.tables.rows

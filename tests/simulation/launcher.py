@@ -71,9 +71,9 @@ class LauncherOfPass:
         """Return the highest attempt that was ever started."""
         return self.world.latest()
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is."""
-        return self.world.look(attempt)
+        return self.world.state_of(attempt)
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start the driver of an attempt, unless there is one."""

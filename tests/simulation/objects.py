@@ -38,7 +38,7 @@ class MemoryObjects:
 
     def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """Return an object's content."""
-        self._ask("read", path)
+        self._request("read", path)
         try:
             content = self.objects[path]
         except KeyError:
@@ -61,7 +61,7 @@ class MemoryObjects:
 
     def list(self, folder: str) -> tuple[Entry, ...]:
         """Return the entries of a folder."""
-        self._ask("list", folder)
+        self._request("list", folder)
         below = f"{folder}/" if folder else ""
         paths = [path.removeprefix(below) for path in self.objects if path.startswith(below)]
         folders = {path.partition("/")[0]: "/" in path for path in paths}
@@ -69,7 +69,7 @@ class MemoryObjects:
 
     def names_after(self, folder: str, after: str) -> tuple[str, ...]:
         """List a folder; what comes or goes meanwhile may be there or not."""
-        self._ask("list", folder)
+        self._request("list", folder)
         before = self._names(folder)
         for _ in range(self.hooks.parts() - 1):
             self.hooks.step(f"list more of {folder}")
@@ -103,7 +103,7 @@ class MemoryObjects:
             return names if self.hooks.shows() else set()
         return {name for name in sorted(names) if self.hooks.shows()}
 
-    def _ask(self, what: str, path: str) -> None:
+    def _request(self, what: str, path: str) -> None:
         self.hooks.step(f"{what} {path}")
         if self.hooks.reads_fail():
             raise StoreUnreachable(f"no answer to the {what} of {path}")

@@ -61,7 +61,7 @@ class MemoryTopic:
         stands: Mapping[Partition, int] | None = None,
     ) -> SourceView:
         """Return what the topic holds."""
-        self._ask("ask the source for its bounds")
+        self._request("ask the source for its bounds")
         selected = frozenset(key for key in self.ends if self.reads(key))
         bounds = {key: Bounds(self.earliest(key), end) for key, end in self.ends.items() if key in selected | also}
         held = {
@@ -79,22 +79,22 @@ class MemoryTopic:
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the earliest offsets, the topic's id and the leader epochs."""
-        self._ask("ask the source for earliest, ids and leader epochs")
+        self._request("ask the source for earliest, ids and leader epochs")
         return SourceNow(
             Positions({key: self.earliest(key) for key in partitions}),
             {key.origin: self.id_of(key.origin) for key in partitions},
             self._epochs(partitions),
         )
 
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+    def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Return the leaders' epochs as of now."""
-        self._ask("ask the source for leader epochs")
+        self._request("ask the source for leader epochs")
         found = self._epochs(partitions)
         return lambda: found
 
     def records_at(self, offsets: Mapping[Partition, int]) -> dict[Partition, Fingerprint | None]:
         """Return the fingerprint of the record at each offset."""
-        self._ask("read single records")
+        self._request("read single records")
         held = {key: offset for key, offset in offsets.items() if self.earliest(key) <= offset < self.ends[key]}
         return {key: self._fingerprint(key, offset) for key, offset in held.items()}
 
@@ -161,7 +161,7 @@ class MemoryTopic:
     def _epochs(self, partitions: list[Partition]) -> LeaderEpochs:
         return {key: self._life(key, self.ends[key]).epoch for key in partitions}
 
-    def _ask(self, what: str) -> None:
+    def _request(self, what: str) -> None:
         self.step(what)
         if not self.up:
             raise SourceUnreachable("the brokers do not answer")

@@ -232,7 +232,7 @@ class SimulatedWorld:
         """The launcher: the highest attempt that was ever started."""
         return max(self.drivers, default=Epoch(0))
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """The launcher: how is the driver of an attempt?"""
         self.simulation.step(f"look at driver {attempt}")
         drivers = self.drivers.get(attempt)

@@ -209,7 +209,7 @@ class Life:
         return Epoch(self.status.attempt)
 
     def driver_is_there(self) -> bool:
-        return isinstance(self.pods.look(Epoch(self.status.attempt)), Running)
+        return isinstance(self.pods.state_of(Epoch(self.status.attempt)), Running)
 
     def end(self, ending: Gone | Ended) -> None:
         """End the latest driver."""

@@ -53,7 +53,7 @@ class Drivers:
         """Return the highest attempt that left a trace."""
         return max(self.states, default=Epoch(0))
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver is."""
         return self.states.get(attempt, NeverStarted())
 
@@ -203,7 +203,7 @@ class Machine:
 
     def view(self) -> LedgerView:
         """Return what the ledger holds."""
-        view = self.ledger.look(STREAM)
+        view = self.ledger.view(STREAM)
         assert view is not None
         return view
 
@@ -220,7 +220,7 @@ class Machine:
         """What runs is what the ledger published: a readable checkpoint at the landed positions, under one token."""
         view, status = self.view(), self.statuses.status
         assert status.attempt == view.stream.epoch
-        assert isinstance(self.drivers.look(Epoch(status.attempt)), Running)
+        assert isinstance(self.drivers.state_of(Epoch(status.attempt)), Running)
         assert view.stream.checkpoint_path is not None
         state = read_generation(self.store, CODEC, view.stream.checkpoint_path.rsplit("/", 1)[-1])
         assert isinstance(state, Readable)

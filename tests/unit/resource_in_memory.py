@@ -83,7 +83,7 @@ class OneDriver:
         """Return the attempt that has left a trace."""
         return self.trace
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return its state."""
         return self.state
 

@@ -40,7 +40,7 @@ def state_of(machine: Machine) -> dict[str, bytes]:
 
 
 def _published(machine: Machine) -> str:
-    view = machine.ledger.look(STREAM)
+    view = machine.ledger.view(STREAM)
     assert view is not None
     assert view.stream.checkpoint_path is not None
     return view.stream.checkpoint_path.rsplit("/", 1)[-1]

@@ -285,7 +285,7 @@ def test_a_condition_of_its_own_says_so_and_ready_is_left_alone() -> None:
 def holds(until: dict[Partition, int], landed: dict[Partition, int], retired: dict[Partition, int]) -> bool:
     """Whether a limit holds for a stream that stands there."""
     machine = ended()
-    view = machine.ledger.look(STREAM)
+    view = machine.ledger.view(STREAM)
     assert view is not None
     view = replace(view, landed=LandedPositions(Positions(landed), {}), retired=LandedPositions(Positions(retired), {}))
     limit = BatchLimit(records=1, why="", batch=2, until=Positions(until).to_json(), since=machine.now)

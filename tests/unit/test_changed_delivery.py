@@ -41,7 +41,7 @@ class Mode:
     def __str__(self) -> str:
         return f"{self.delivery}, {self.commit}"
 
-    def ask(self, machine: Machine) -> None:
+    def request(self, machine: Machine) -> None:
         """Change the resource."""
         sink = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(self.commit)}
         machine.spec = {**machine.spec, "delivery": str(self.delivery), "sink": {"postgres": sink}}
@@ -134,7 +134,7 @@ def points_of(mode: Mode) -> list[str]:
     """Every point that a batch of this mode passes, in order."""
     passed: list[str] = []
     machine = Machine()
-    mode.ask(machine)
+    mode.request(machine)
     machine.topic.ends = dict.fromkeys(machine.topic.ends, RECORDS)
     attempt = machine.run_until_a_driver_runs()
     with watched(passed.append):
@@ -145,7 +145,7 @@ def points_of(mode: Mode) -> list[str]:
 def killed_at(mode: Mode, place: int) -> Machine:
     """Return a stream whose driver was killed at a point of its first batch, as counted by `points_of`."""
     machine = Machine()
-    mode.ask(machine)
+    mode.request(machine)
     machine.topic.ends = dict.fromkeys(machine.topic.ends, RECORDS)
     attempt = machine.run_until_a_driver_runs()
     passed: list[str] = []
@@ -199,7 +199,7 @@ def test_a_stream_goes_on_with_other_settings_wherever_its_driver_was_killed(
     before: Mode, place: int, after: Mode
 ) -> None:
     machine = killed_at(before, place)
-    after.ask(machine)
+    after.request(machine)
     attempt = machine.run_until_a_driver_runs()
     told = f"{[kind for kind, _ in machine.reports]}"
     drive(machine, attempt, after)

@@ -21,6 +21,8 @@ from scripts.check_words import problems_in
         "One transaction a batch.",
         "Runs the drivers of one stream, one an attempt.",
         "latest and lag, a partition",
+        "def look(self) -> None:",
+        "answer = server.ask(question)",
     ],
 )
 def test_a_phrase_that_has_a_better_word_is_named_with_file_and_line(line: str) -> None:
@@ -39,6 +41,7 @@ def test_a_phrase_that_has_a_better_word_is_named_with_file_and_line(line: str) 
         "how many rows a file holds",
         "is known once a batch with records has landed",
         "asked ten times a second",
+        "def asked(self) -> bool:  # who is asked, and where to look",
         "starts anew  # words: ok - the name of another library's function",
     ],
 )

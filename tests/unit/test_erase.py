@@ -31,7 +31,7 @@ class OneRow:
     owner: Owner | None
     forgotten: list[Owner] = field(default_factory=list)
 
-    def look(self, stream_id: str) -> Any:
+    def view(self, stream_id: str) -> Any:
         """Return the row."""
         assert stream_id == "shop/orders"
         return (

@@ -115,15 +115,15 @@ def running_driver(started_at: datetime = LONG_AGO) -> dict[str, Any]:
 
 def looked(*executors: dict[str, Any]) -> Running:
     """Return how a running driver is that has these executors."""
-    return look(Server([running_driver(), *executors]))
+    return observed(Server([running_driver(), *executors]))
 
 
-def look(server: Server) -> Running:
+def observed(server: Server) -> Running:
     """Return how the driver of an API server is."""
     launcher = KubernetesLauncher(
         cast(ApiServer, server), "shop", "orders", OWNER_UID, lambda attempt, orders: made("5m"), now=lambda: NOW
     )
-    state = launcher.look(FIRST)
+    state = launcher.state_of(FIRST)
     assert isinstance(state, Running)
     return state
 
@@ -136,7 +136,7 @@ def test_a_look_at_a_driver_that_runs_sees_whether_it_has_executors() -> None:
 def test_a_driver_that_has_just_started_costs_no_list_of_its_executors() -> None:
     for started_at, lists in ((NOW - PATIENCE + timedelta(seconds=1), 0), (NOW - PATIENCE, 1)):
         server = Server([running_driver(started_at)])
-        look(server)
+        observed(server)
         assert server.lists == lists
 
 

@@ -47,7 +47,7 @@ class Lake:
     @property
     def author(self) -> Author:
         """The driver that has claimed the stream."""
-        view = self.ledger.look(STREAM)
+        view = self.ledger.view(STREAM)
         assert view is not None
         return Author.of(view.stream)
 

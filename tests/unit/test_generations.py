@@ -12,9 +12,9 @@ from exactlyonce.checkpoint.generation import (
     Generation,
     Marker,
     MarkerUnreadable,
+    contents_of,
     create_marker,
     list_generations,
-    look_around,
     parse_generation,
     read_marker,
     replace_marker,
@@ -85,14 +85,14 @@ def test_generations_are_listed_oldest_first_and_files_are_none() -> None:
 def test_the_ledger_beside_the_generations_is_not_foreign() -> None:
     store = MemoryStore()
     store.create("ledger/log.json", b"")
-    assert look_around(store).foreign == ()
+    assert contents_of(store).foreign == ()
 
 
 def test_what_is_neither_ours_nor_hidden_is_foreign() -> None:
     store = MemoryStore()
     for path in (MARKER, "generation-000001-a1/metadata", ".snapshot/x", "offsets/0", "metadata"):
         store.create(path, b"{}")
-    assert look_around(store).foreign == ("metadata", "offsets")
+    assert contents_of(store).foreign == ("metadata", "offsets")
 
 
 def test_a_location_without_a_marker_is_no_ones() -> None:

@@ -155,7 +155,7 @@ def test_the_last_record_of_a_range_is_known_without_reading_it(api: KinesisApi)
 
 def test_leaders_never_change_so_that_no_batch_reads_a_record_a_second_time(api: KinesisApi) -> None:
     asked = bounds_of(api)
-    assert asked.ask_leader_epochs([PARENT])() == asked.now([PARENT]).leader_epochs == {PARENT: 0}
+    assert asked.request_leader_epochs([PARENT])() == asked.now([PARENT]).leader_epochs == {PARENT: 0}
 
 
 def test_the_monitor_learns_how_old_the_oldest_record_is_that_waits(api: KinesisApi) -> None:

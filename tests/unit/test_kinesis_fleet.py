@@ -15,7 +15,7 @@ from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, po
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 from exactlyonce.ledger.connector import Landed
-from exactlyonce.monitor.gathering import Watched, ask_source
+from exactlyonce.monitor.gathering import Watched, query_source
 from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.snapshot import after_ledger
 from exactlyonce.monitor.targets import Target
@@ -109,11 +109,11 @@ def test_a_refused_stream_is_told_by_itself_and_the_others_are_measured() -> Non
 
     api.before = before
     bad, good = watched("bad"), watched("good")
-    assert ask_source(fleet_of(api), [bad, good]) is None
+    assert query_source(fleet_of(api), [bad, good]) is None
     assert "may not call kinesis:ListShards on stream bad" in str(bad.snapshot.source_problem)
     assert good.snapshot.source_up
     assert good.snapshot.oldest_timestamp(START_SECONDS) == START_SECONDS
-    assert isinstance(ask_source(fleet_of(api), [bad]), SourceRefused), "nobody was answered"
+    assert isinstance(query_source(fleet_of(api), [bad]), SourceRefused), "nobody was answered"
 
 
 @pytest.mark.parametrize("refused", ["describe_stream_summary", "get_shard_iterator", "get_records"])
@@ -127,7 +127,7 @@ def test_a_stream_that_is_refused_at_any_call_is_told_by_itself(refused: str) ->
 
     api.before = before
     bad, good = watched("bad"), watched("good")
-    ask_source(fleet_of(api), [bad, good])
+    query_source(fleet_of(api), [bad, good])
     assert "stream bad" in str(bad.snapshot.source_problem)
     assert good.snapshot.source_up
     assert good.snapshot.oldest_timestamp(START_SECONDS) == START_SECONDS

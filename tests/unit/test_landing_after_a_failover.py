@@ -32,7 +32,7 @@ def test_a_partition_lands_only_while_the_ledger_knows_the_batch_it_is_of() -> N
     with pytest.raises(LandingRefused, match="batch 1"):
         land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, rows_of)
     assert not database.tables.target, "nothing was written"
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert ledger_contradiction(view) is None
 
@@ -66,7 +66,7 @@ def test_a_batch_is_not_closed_over_a_partition_whose_landing_was_lost() -> None
     database.restore(surviving)
     with pytest.raises(PositionsDiffer, match="orders-1"):
         finish_partitions(ledger, permit, FIRST, Written(2), 8)
-    view = ledger.look(STREAM)
+    view = ledger.view(STREAM)
     assert view is not None
     assert view.stream.landed_batch == 0
     assert dict(view.landed.positions) == {P0: 5, P1: 0}, "the records that were lost are read again"

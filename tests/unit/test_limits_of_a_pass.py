@@ -62,7 +62,7 @@ def test_a_pass_whose_stores_are_slow_all_the_time_is_given_up_between_two_quest
     class Slow:
         """A ledger that takes nearly as long as it may for each answer, and a source."""
 
-        def look(self, stream_id: str) -> None:
+        def view(self, stream_id: str) -> None:
             asked.append(stream_id)
             clock.now += 60
 
@@ -76,7 +76,7 @@ def test_a_pass_whose_stores_are_slow_all_the_time_is_given_up_between_two_quest
 
     def ask_for_ever() -> None:
         while True:
-            ledger.look("shop/orders")
+            ledger.view("shop/orders")
 
     with pytest.raises(PassTooLong, match="answered too slowly for one pass; it is tried again"):
         ask_for_ever()
@@ -85,7 +85,7 @@ def test_a_pass_whose_stores_are_slow_all_the_time_is_given_up_between_two_quest
         GuardedSource("kafka:9092", opening, bulkheads.store("three")).view()
     next_pass = GuardedLedger(Opening.for_a_pass(lambda: opened, clock))
     asked.clear()
-    next_pass.look("shop/orders")
+    next_pass.view("shop/orders")
     assert asked == ["shop/orders"]
 
 

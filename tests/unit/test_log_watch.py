@@ -30,7 +30,7 @@ class Stage:
 
     def run_batch(self, while_read: Callable[[], None] = lambda: None) -> None:
         ranges = Ranges({KEY: OffsetRange(self.stands, self.stands + 10)})
-        self.watch.begin(ranges, self.ids, self.landed, self.watch.ask(ranges)())
+        self.watch.begin(ranges, self.ids, self.landed, self.watch.request_epochs(ranges)())
         while_read()
         self.watch.require(BATCH, ranges, self.ids)
         self.landed = dict(self.watch.fingerprints(ranges))
@@ -131,6 +131,6 @@ def test_a_partition_that_was_read_to_its_end_needs_no_fingerprint_and_nobody_is
     stage = Stage()
     monkeypatch.setattr(stage.topic, "last_records", lambda _: Fingerprints({}))
     ranges = Ranges({KEY: OffsetRange(0, PARTITION_END)})
-    stage.watch.begin(ranges, stage.ids, {}, stage.watch.ask(ranges)())
+    stage.watch.begin(ranges, stage.ids, {}, stage.watch.request_epochs(ranges)())
     stage.watch.fingerprints(ranges)
     assert not caplog.records

@@ -36,7 +36,7 @@ def store() -> MemoryObjects:
 
 def test_a_look_before_anything_was_prepared_finds_nothing_and_makes_nothing(store: MemoryObjects) -> None:
     ledger = ObjectLogLedger(ObjectLog(store, "ledger"))
-    assert ledger.look(STREAM) is None
+    assert ledger.view(STREAM) is None
     with pytest.raises(LogMissing, match="no ledger at s3a://lake/orders/ledger"), ledger.transaction():
         pass
     assert store.objects == {}
@@ -65,7 +65,7 @@ def test_the_first_batch_of_a_driver_is_recorded_before_it_lands(store: MemoryOb
     permit = started(ledger)
     ranges = Ranges({P0: OffsetRange(0, 1), P1: OffsetRange(0, 0)})
     begin_batch(ledger, permit, PlannedBatch(BatchNumber(1), ranges, IDS))
-    view = ledger_on(store).look(STREAM)
+    view = ledger_on(store).view(STREAM)
     assert view is not None
     assert [row.status for row in view.batches] == [BatchStatus.SEEDED, BatchStatus.IN_PROGRESS]
 
@@ -94,7 +94,7 @@ def test_of_two_transactions_over_one_state_the_later_one_loses_and_leaves_nothi
 
     with pytest.raises(LostRace):
         both()
-    view = ours.look(STREAM)
+    view = ours.view(STREAM)
     assert view is not None
     assert (view.stream.landed_batch, view.batch(BatchNumber(7))) == (1, None)
 
@@ -144,11 +144,11 @@ def test_a_stream_is_forgotten_by_its_owner_alone_and_others_of_the_log_stay(sto
         assert row is not None
         transaction.update_stream(replace(row, stream_id="shop/other"))
     ledger.forget(STREAM, Owner("cluster-1", "another uid"))
-    assert ledger.look(STREAM) is not None
+    assert ledger.view(STREAM) is not None
     for _ in range(2):
         ledger.forget(STREAM, Owner("cluster-1", "uid-1"))
-    assert ledger.look(STREAM) is None
-    assert ledger_on(store).look("shop/other") is not None
+    assert ledger.view(STREAM) is None
+    assert ledger_on(store).view("shop/other") is not None
     assert visible(ledger) == []
 
 
@@ -189,10 +189,10 @@ def test_a_process_that_dies_between_any_two_requests_leaves_a_log_its_successor
         lives += 1
         try:
             ledger = ledger_on(disk, every=3, reached=reached)
-            view = ledger.look(STREAM)
+            view = ledger.view(STREAM)
             epoch = lives if view is None else view.stream.epoch + 1
             permit = go_on(ledger, epoch)
-            view = ledger.look(STREAM)
+            view = ledger.view(STREAM)
             assert view is not None
             for number in range((view.stream.landed_batch or 0) + 1, LAST + 1):
                 land(ledger, permit, number)

@@ -181,7 +181,7 @@ def test_housekeeping_that_loses_to_a_landing_is_run_again_and_neither_is_lost(s
         land(ledger, permit, number)
     store.hooks.step = before_create(lambda: land(ledger, permit, 5))
     assert delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1).batches
-    view = ledger_on(store).look(STREAM)
+    view = ledger_on(store).view(STREAM)
     assert view is not None
     assert view.stream.landed_batch == 5
     assert visible(ledger) == records(5)

@@ -35,7 +35,7 @@ def store() -> MemoryObjects:
 def test_no_more_is_read_of_a_first_object_than_one_has(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_bytes(b" " * 100_000)
     with pytest.raises(FileTooLarge, match=r"log\.json has more than the 4096 bytes"):
-        address_on(tmp_path).open().look(STREAM)
+        address_on(tmp_path).open().view(STREAM)
 
 
 def test_an_object_with_more_values_than_any_has_is_refused_before_it_is_parsed(store: MemoryObjects) -> None:
@@ -43,7 +43,7 @@ def test_an_object_with_more_values_than_any_has_is_refused_before_it_is_parsed(
     path = next(path for path in store.objects if path.endswith("2.entry"))
     store.objects[path] = b'{"checksum":"","content":[' + b"[]," * 600_000 + b"1]}"
     with pytest.raises(LedgerRefused, match=r"more than .* 1000000 values"):
-        ObjectLogLedger(ObjectLog(store, "ledger")).look(STREAM)
+        ObjectLogLedger(ObjectLog(store, "ledger")).view(STREAM)
 
 
 def test_an_archive_with_more_values_than_any_has_is_refused_before_it_is_parsed(store: MemoryObjects) -> None:
@@ -67,7 +67,7 @@ def test_a_log_that_is_larger_than_what_is_read_of_one_is_refused_in_a_sentence(
         land(ledger, permit, number)
     monkeypatch.setattr(fold, bound, most)
     with pytest.raises(LogTooLarge, match=rf"^The ledger at s3a://lake/orders/ledger has more than [^\n]*{most}"):
-        ObjectLogLedger(ObjectLog(store, "ledger")).look(STREAM)
+        ObjectLogLedger(ObjectLog(store, "ledger")).view(STREAM)
 
 
 def test_an_entry_that_would_make_the_log_too_large_to_read_is_not_written(
@@ -80,7 +80,7 @@ def test_an_entry_that_would_make_the_log_too_large_to_read_is_not_written(
     with pytest.raises(LogTooLarge):
         land(ledger, permit, 1)
     assert entries(store) == before
-    assert ledger_on(store).look(STREAM) is not None
+    assert ledger_on(store).view(STREAM) is not None
 
 
 def test_who_follows_a_log_entry_by_entry_is_refused_nothing_that_others_may_read(
@@ -95,7 +95,7 @@ def test_who_follows_a_log_entry_by_entry_is_refused_nothing_that_others_may_rea
     for number in range(6, 40):
         land(driver, permit, number)
         delete_expired(driver, permit, KEEPS_NOTHING, fewest=1)
-        view = operator.look(STREAM)
+        view = operator.view(STREAM)
         assert view is not None
         assert view.stream.landed_batch == number
     assert sum(len(content) for path, content in store.objects.items() if path.endswith("entry")) < 15_000
@@ -147,7 +147,7 @@ def test_the_monitor_and_the_passes_of_one_process_read_each_entry_once_together
     again = address_on(tmp_path)
     fleet = ledger_fleet(ledger_key(spec_of({"location": str(tmp_path)}), again))
     assert fleet.landed(again.space, {STREAM: None})[STREAM].landed_batch == 1
-    assert again.open().look(STREAM) == ledger.look(STREAM)
+    assert again.open().view(STREAM) == ledger.view(STREAM)
 
 
 def test_a_line_of_positions_of_more_partitions_than_there_are_is_refused_before_it_is_parsed() -> None:

@@ -35,7 +35,7 @@ def test_a_store_that_does_not_answer_at_all_is_unreachable_and_nothing_else(sto
     with pytest.raises(LedgerUnreachable, match="s3a://lake/orders/ledger"):
         land(ledger, permit, 1)
     with pytest.raises(LedgerUnreachable):
-        ledger.look(STREAM)
+        ledger.view(STREAM)
 
 
 @pytest.mark.parametrize("number", [2, 3])
@@ -45,7 +45,7 @@ def test_a_missing_entry_is_told_by_its_number(store: MemoryObjects, number: int
         transaction.write_batch(STREAM, batch_row(1))
     store.delete([path for path in store.objects if path.endswith(f"{number:012}.entry")])
     with pytest.raises(LogDamaged, match=f"lacks entry {number}"):
-        ledger_on(store).look(STREAM)
+        ledger_on(store).view(STREAM)
 
 
 @pytest.mark.parametrize("name", ["log.json", "000000000002.entry"])
@@ -57,7 +57,7 @@ def test_an_object_that_was_cut_or_overwritten_is_refused_in_a_sentence(
     path = next(path for path in store.objects if path.endswith(name))
     store.objects[path] = damage
     with pytest.raises(LedgerRefused, match=rf"(?s)^(?!.*\n).*{name}"):
-        ObjectLogLedger(ObjectLog(store, "ledger")).look(STREAM)
+        ObjectLogLedger(ObjectLog(store, "ledger")).view(STREAM)
 
 
 def test_an_object_whose_content_was_changed_is_known_by_its_checksum(store: MemoryObjects) -> None:
@@ -65,7 +65,7 @@ def test_an_object_whose_content_was_changed_is_known_by_its_checksum(store: Mem
     path = next(path for path in store.objects if path.endswith("000000000002.entry"))
     store.objects[path] = store.objects[path].replace(b'"orders",0', b'"orders",7')
     with pytest.raises(LogDamaged, match="checksum"):
-        ledger_on(store).look(STREAM)
+        ledger_on(store).view(STREAM)
 
 
 def test_a_log_of_a_newer_format_is_left_alone(store: MemoryObjects) -> None:

@@ -43,7 +43,7 @@ def test_no_object_of_a_forgotten_stream_stays_and_doing_it_again_is_harmless(st
         assert b"record" not in whole
         assert STREAM.encode() not in whole
         assert b"token-1" not in whole
-        assert ledger_on(store).look(STREAM) is None
+        assert ledger_on(store).view(STREAM) is None
     assert ledger_on(store).database_identity() == identity
 
 
@@ -65,10 +65,10 @@ def test_what_was_forgotten_is_so_for_who_reads_a_snapshot_that_the_forgetter_ha
     store = MemoryObjects()
     operator = ledger_on(store)
 
-    def look(at: str) -> None:
-        operator.look(STREAM)
+    def observed(at: str) -> None:
+        operator.view(STREAM)
 
-    driver = ledger_on(store, every=5, reached=look)
+    driver = ledger_on(store, every=5, reached=observed)
     permit = started(driver)
     for number in range(1, 10):
         land(driver, permit, number)
@@ -88,7 +88,7 @@ def test_a_log_that_another_stream_has_a_row_in_keeps_its_objects(store: MemoryO
     before = names(store)
     ledger.forget(STREAM, new_stream(ledger).owner)
     assert set(before) < set(names(store))
-    assert ledger_on(store).look("shop/other") is not None
+    assert ledger_on(store).view("shop/other") is not None
 
 
 def test_a_stream_that_begins_while_the_log_is_cleared_loses_nothing(store: MemoryObjects) -> None:
@@ -105,7 +105,7 @@ def test_a_stream_that_begins_while_the_log_is_cleared_loses_nothing(store: Memo
 
         def begin(again: MemoryObjects = again) -> None:
             other = ledger_on(again, every=5)
-            if other.look(STREAM) is None:
+            if other.view(STREAM) is None:
                 permit = started(other)
                 for number in range(1, 8):
                     land(other, permit, number)
@@ -113,7 +113,7 @@ def test_a_stream_that_begins_while_the_log_is_cleared_loses_nothing(store: Memo
         again.hooks.step = once(lambda label, at=at, steps=steps: next(steps) == at, begin)  # type: ignore[misc]
         with suppress(CommitOutcomeUnknown):  # so much landed before the outcome was looked at that its entry is pruned
             ledger_on(again, every=5).forget(STREAM, new_stream(ledger).owner)
-        if ledger_on(again).look(STREAM) is not None:
+        if ledger_on(again).view(STREAM) is not None:
             begun += 1
             assert visible(ledger_on(again)) == records(7), labels[at]
     assert begun > 4
@@ -131,7 +131,7 @@ def test_who_dies_while_a_log_is_cleared_leaves_one_that_others_go_on_with(store
         dying.forget(STREAM, new_stream(ledger).owner)
     fresh = ledger_on(store, every=5)
     fresh.forget(STREAM, new_stream(ledger).owner)
-    assert fresh.look(STREAM) is None
+    assert fresh.view(STREAM) is None
     permit = started(fresh)
     for number in range(1, 8):
         land(fresh, permit, number)
@@ -147,5 +147,5 @@ def test_a_store_that_does_not_answer_while_a_log_is_cleared_fails_no_deletion(
     ledger = ledger_on(store, every=5)
     monkeypatch.setattr(ObjectLog, "shorten", silent)
     ledger.forget(STREAM, new_stream(ledger).owner)
-    assert ledger.look(STREAM) is None
+    assert ledger.view(STREAM) is None
     assert "are left in the object log at s3a://lake/orders/ledger: no answer" in caplog.text

@@ -107,7 +107,7 @@ def read_everything(store: MemoryObjects) -> None:
     log = ObjectLog(store, "ledger")
     ledger = ObjectLogLedger(log)
     fleet = ObjectLogFleet(log, store, "lake")
-    ledger.look(STREAM)
+    ledger.view(STREAM)
     fleet.landed("", {STREAM: BatchNumber(0)})
     fleet.sizes("")
     with ledger.transaction() as transaction:

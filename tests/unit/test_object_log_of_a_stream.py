@@ -56,7 +56,7 @@ def test_a_ledger_in_a_folder_is_kept_there_and_found_by_every_process_that_open
     ledger.prepare()
     permit = started(ledger)
     land(address_on(folder).open("a driver", Use.BATCHES), permit, 1)
-    view = address_on(folder).open().look(STREAM)
+    view = address_on(folder).open().view(STREAM)
     assert view is not None
     assert (view.stream.landed_batch, view.landed.positions[P0]) == (1, 1)
     assert [path.name for path in (tmp_path / "ledger").iterdir() if path.is_file()] == ["log.json"]
@@ -81,7 +81,7 @@ def test_the_container_that_reconciles_in_the_drivers_pod_opens_the_same_log(
     stream = parse_stream(document({**changes, **local}), "the test")
     monkeypatch.setenv(SECRETS_FOLDER, str(tmp_path))
     brief = Brief.parse(Brief(stream, Owner("cluster-1", "uid-1"), None, NoPredecessor()).render())
-    assert stores_of(brief).ledger.look(STREAM) == ledger.look(STREAM)
+    assert stores_of(brief).ledger.view(STREAM) == ledger.view(STREAM)
 
 
 def test_the_example_without_a_database_is_a_stream_whose_ledger_is_a_log() -> None:
@@ -92,7 +92,7 @@ def test_the_example_without_a_database_is_a_stream_whose_ledger_is_a_log() -> N
 def test_whoever_only_looks_makes_no_ledger(tmp_path: Path) -> None:
     address = address_on(tmp_path / "ledger")
     ledger = address.open()
-    assert ledger.look(STREAM) is None
+    assert ledger.view(STREAM) is None
     ledger.database_identity()
     fleet = ledger_fleet(ledger_key(spec_of({"location": str(tmp_path / "ledger")}), address))
     assert (fleet.landed(address.space, {STREAM: None}), fleet.sizes(address.space)) == ({}, ())
@@ -130,7 +130,7 @@ def test_a_ledger_that_is_another_streams_is_refused_and_stays_as_it_was(tmp_pat
     before = content(tmp_path)
     other = address_on(tmp_path).open()
     other.prepare()
-    assert other.look("shop/refunds") is None
+    assert other.view("shop/refunds") is None
     with pytest.raises(
         LogOfAnother, match=f"The ledger at {tmp_path} is that of another stream, so shop/refunds cannot keep its own"
     ) as told:

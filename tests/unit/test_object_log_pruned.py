@@ -27,7 +27,7 @@ def test_a_log_stays_short_and_every_fold_of_it_gives_the_same(store: MemoryObje
         land(ledger, permit, number)
     assert len(snapshots(store)) == 2
     assert len(entries(store)) <= 10
-    assert ledger_on(store).look(STREAM) == ledger.look(STREAM)
+    assert ledger_on(store).view(STREAM) == ledger.view(STREAM)
     assert visible(ledger_on(store)) == records(40)
 
 
@@ -51,7 +51,7 @@ def test_a_list_that_misses_all_that_came_and_went_while_it_was_made_still_shows
 
     reader = ledger_on(store)
     store.hooks.step, store.hooks.shows = meanwhile, lambda: False
-    seen = reader.look(STREAM)
+    seen = reader.view(STREAM)
     store.hooks.step = lambda _: None
     assert seen is not None, "a log that looks empty would be a new stream"
     assert visible(reader) == records(landed)
@@ -81,7 +81,7 @@ def test_a_process_that_slept_while_its_names_were_pruned_writes_into_a_gap_that
 def test_whoever_last_saw_the_log_before_a_gap_reads_past_what_was_written_there(store: MemoryObjects) -> None:
     sleeper, reader, others = (ledger_on(store, every=5) for _ in range(3))
     permit = started(sleeper)
-    assert reader.look(STREAM) is not None
+    assert reader.view(STREAM) is not None
 
     def days_pass() -> None:
         for number in range(1, 31):
@@ -92,7 +92,7 @@ def test_whoever_last_saw_the_log_before_a_gap_reads_past_what_was_written_there
     with pytest.raises(CommitOutcomeUnknown, match=r"entry 4 .* what followed on it is pruned"):
         record_landing(sleeper, permit)
     assert entries(store)[0] == "000000000004.entry", "the void entry is there"
-    assert reader.look(STREAM) == ledger_on(store).look(STREAM)
+    assert reader.view(STREAM) == ledger_on(store).view(STREAM)
     assert visible(reader) == []
     land(sleeper, permit, 1)  # nobody has fenced it, so it lands in the end, at the end of the log
     assert visible(reader) == records(1)

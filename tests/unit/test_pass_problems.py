@@ -155,4 +155,4 @@ def test_an_attempt_that_has_left_a_trace_is_not_taken_again_when_status_and_led
     machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastWords(Ending.COMPLETED, "all has landed"), "")
     machine.statuses.status = StreamStatus()
     assert machine.run_pass() == Watching(Epoch(8))
-    assert isinstance(machine.drivers.look(Epoch(8)), Running)
+    assert isinstance(machine.drivers.state_of(Epoch(8)), Running)

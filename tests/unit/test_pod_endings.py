@@ -82,14 +82,14 @@ def test_a_drivers_pod_shows_since_when_it_runs_and_still_does_when_it_has_ended
         assert state.pod == DriverPod("orders-driver-17", "spark:1", NOW - timedelta(seconds=100))
 
 
-def look(case: Case) -> DriverState:
+def observed(case: Case) -> DriverState:
     return state_of(case.pod, case.node, PATIENCE, NOW)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_record_is_read_as_the_table_says(name: str) -> None:
     case = CASES[name]
-    state = look(case)
+    state = observed(case)
     assert type(state) is case.kind, state
     match state:
         case Running(where=told, started=started):

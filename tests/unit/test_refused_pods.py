@@ -64,7 +64,7 @@ def test_a_pod_that_is_refused_has_never_been_started(status: int, error: type[E
     server = Server(status)
     with pytest.raises(error, match="no service account, no pod"):
         launcher(server).start(FIRST)
-    assert isinstance(launcher(server).look(FIRST), NeverStarted)
+    assert isinstance(launcher(server).state_of(FIRST), NeverStarted)
     assert server.objects == {}
 
 
@@ -72,7 +72,7 @@ def test_a_pod_that_was_there_a_moment_ago_may_have_run() -> None:
     server = Server(CONFLICT)
     with pytest.raises(LaunchFailed, match="was there and is gone"):
         launcher(server).start(FIRST)
-    assert isinstance(launcher(server).look(FIRST), Gone)
+    assert isinstance(launcher(server).state_of(FIRST), Gone)
 
 
 def test_a_refused_rehearsal_creates_nothing_and_says_what_the_api_server_said() -> None:
@@ -99,7 +99,7 @@ def test_a_pod_that_is_refused_again_and_again_uses_up_no_attempt_and_no_patienc
             machine.run_pass()
         machine.now += timedelta(hours=1)
     status = machine.statuses.status
-    assert (status.attempt, status.consecutive_failures.endings, machine.ledger.look(STREAM)) == (0, 0, None)
+    assert (status.attempt, status.consecutive_failures.endings, machine.ledger.view(STREAM)) == (0, 0, None)
     server.status = None
     assert machine.run_pass() == Watching(FIRST)
     assert ("Pod", "orders-driver-1") in server.objects

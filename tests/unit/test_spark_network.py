@@ -167,7 +167,7 @@ def test_who_dies_before_the_pod_leaves_an_attempt_that_never_ran_and_the_next_h
         with pytest.raises(_DiedError):
             launcher(server).start(FIRST)
     left = [content(found) for found in server.secrets]
-    assert isinstance(launcher(server).look(FIRST), Gone), "it counts as an attempt, and nothing ran in it"
+    assert isinstance(launcher(server).state_of(FIRST), Gone), "it counts as an attempt, and nothing ran in it"
     launcher(server).start(FIRST)
     launcher(server).start(SECOND)
     held = [content(found) for found in server.secrets]
@@ -181,7 +181,7 @@ def test_what_is_refused_leaves_nothing_behind_and_no_secret_is_told(kind: str) 
     with pytest.raises(LaunchFailed, match=f"{kind} shop/orders-.*-1 cannot be created: {kind} is refused"):
         launcher(server).start(FIRST)
     assert server.objects == {}
-    assert isinstance(launcher(server).look(FIRST), NeverStarted)
+    assert isinstance(launcher(server).state_of(FIRST), NeverStarted)
 
 
 def test_an_operator_without_the_right_to_create_secrets_is_told_before_an_attempt_is_recorded() -> None:

@@ -205,9 +205,9 @@ class Look:
         return []
 
 
-def shown(look: Any, name: str | None = None, namespace: str | None = "shop", **how: bool) -> tuple[int, str]:
+def shown(cluster: Any, name: str | None = None, namespace: str | None = "shop", **how: bool) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=160, color_system=None)
-    status = show_status(look, name, namespace, **{"watch": False, "as_json": False, **how}, console=console)
+    status = show_status(cluster, name, namespace, **{"watch": False, "as_json": False, **how}, console=console)
     assert isinstance(console.file, io.StringIO)
     return status, console.file.getvalue()
 

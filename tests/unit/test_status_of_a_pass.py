@@ -50,7 +50,7 @@ def test_a_rebuilt_checkpoint_is_shown_as_the_new_generation() -> None:
     assert shown.location == machine.view().stream.checkpoint_path
 
 
-def test_how_far_a_stream_has_come_is_shown_when_a_look_is_due_and_written_only_when_it_changed() -> None:
+def test_how_far_a_stream_has_come_is_shown_when_a_view_is_due_and_written_only_when_it_changed() -> None:
     machine = started()
     landed_at(machine, NOON)
     machine.run_pass()
@@ -77,7 +77,7 @@ def test_a_pass_over_a_driver_that_runs_asks_the_ledger_once() -> None:
     asked: list[str] = []
     machine.database.hooks.step = asked.append
     machine.run_pass()
-    assert asked == ["look"]
+    assert asked == ["view"]
 
 
 def test_a_ledger_that_does_not_answer_leaves_a_driver_that_runs_as_it_is() -> None:

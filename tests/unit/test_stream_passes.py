@@ -43,7 +43,7 @@ from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMe
 class NoLedger:
     """A ledger whose login nobody knows."""
 
-    def look(self, stream_id: str) -> None:
+    def view(self, stream_id: str) -> None:
         """Refuse."""
         missing()
 

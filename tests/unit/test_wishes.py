@@ -214,14 +214,14 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(
         ]
     )
 
-    def look(*_: object) -> dict[str, Any]:
+    def observed(*_: object) -> dict[str, Any]:
         found = next(looks)
         if isinstance(found, Exception):
             raise found
         assert isinstance(found, dict)
         return found
 
-    monkeypatch.setattr(ClusterReader, "stream", look)
+    monkeypatch.setattr(ClusterReader, "stream", observed)
     result = run(server, "suspend", "orders", "--wait")
     assert result.exit_code == 0
     assert "  Cannot read it. It is tried again." in result.stdout.splitlines()

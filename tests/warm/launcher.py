@@ -61,9 +61,9 @@ class WarmLauncher(LocalLauncher):
         finally:
             self.environment = given
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver is; it has not ended before its JVM has nothing of it left."""
-        state = super().look(attempt)
+        state = super().state_of(attempt)
         if isinstance(state, Ended):
             shared_pool().settle(self._marker(attempt))
         return state

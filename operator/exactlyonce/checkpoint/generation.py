@@ -76,7 +76,7 @@ class Contents:
     has_marker: bool
 
 
-def look_around(store: LogStore) -> Contents:
+def contents_of(store: LogStore) -> Contents:
     """List a location once."""
     entries = store.list("")
     generations = [parse_generation(entry.name) for entry in entries if entry.is_folder]
@@ -90,7 +90,7 @@ def look_around(store: LogStore) -> Contents:
 
 def list_generations(store: LogStore) -> tuple[Generation, ...]:
     """Return the generations at a location, oldest first, published or not."""
-    return look_around(store).generations
+    return contents_of(store).generations
 
 
 def read_marker(store: LogStore) -> Marker | None:

@@ -91,9 +91,9 @@ def status(
 
     if name and everywhere:
         raise click.UsageError("NAME is one stream of one namespace; leave -A out.")
-    look = ClusterReader.connect(kubeconfig, context)
-    wanted = None if everywhere else namespace or look.namespace
-    sys.exit(show_status(look, name, wanted, watch=watch, as_json=output == "json", console=console_of_output()))
+    cluster = ClusterReader.connect(kubeconfig, context)
+    wanted = None if everywhere else namespace or cluster.namespace
+    sys.exit(show_status(cluster, name, wanted, watch=watch, as_json=output == "json", console=console_of_output()))
 
 
 @click.command(
@@ -139,10 +139,10 @@ def logs(
 
     if previous and attempt is not None:
         raise click.UsageError("--previous and --attempt each choose a driver; give one of them.")
-    look = ClusterReader.connect(kubeconfig, context)
+    cluster = ClusterReader.connect(kubeconfig, context)
     show_logs(
-        look,
-        namespace or look.namespace,
+        cluster,
+        namespace or cluster.namespace,
         name,
         attempt=attempt,
         previous=previous,
@@ -164,12 +164,14 @@ def _wish(wished: str, told: str, examples: tuple[tuple[str, str], ...]) -> clic
         context: str | None,
         kubeconfig: Path | None,
     ) -> None:
-        from exactlyonce.cli.waiting import ask_and_wait
+        from exactlyonce.cli.waiting import record_and_wait
         from exactlyonce.control.cluster_reader import ClusterReader
         from exactlyonce.control.wishes import Wish
 
-        look = ClusterReader.connect(kubeconfig, context)
-        sys.exit(ask_and_wait(look, namespace or look.namespace, name, Wish(wished), timeout if wait else None))
+        cluster = ClusterReader.connect(kubeconfig, context)
+        sys.exit(
+            record_and_wait(cluster, namespace or cluster.namespace, name, Wish(wished), timeout if wait else None)
+        )
 
     asked.__doc__ = told
     with_options = functools.reduce(lambda made, option: option(made), (*reversed(_WAIT), _NAME), of_a_cluster(asked))

@@ -25,19 +25,19 @@ from exactlyonce.schema.model import SecretRef, field_name
 _WITHOUT_CHECKPOINT = "Planned and checkpointed stand in the checkpoint, which is not read from here."
 
 
-def cluster_offsets(look: ClusterReader, namespace: str, name: str) -> Rows:
+def cluster_offsets(cluster: ClusterReader, namespace: str, name: str) -> Rows:
     """Return a row for each partition; what cannot be asked is left open, and said.
 
     Raises:
         ExactlyOnceError: if the stream, its sink's secret or its ledger cannot be read.
     """
-    stream = parse_stream(look.stream(namespace, name), f"{namespace}/{name}")
-    landed = _landed(look, stream)
+    stream = parse_stream(cluster.stream(namespace, name), f"{namespace}/{name}")
+    landed = _landed(cluster, stream)
     click.echo(_WITHOUT_CHECKPOINT, err=True)
     try:
         source = source_in_reach(
             stream.spec.source,
-            partial(cluster_secret, look, stream, f"spec.source.{field_name(stream.spec.source.connector)}"),
+            partial(cluster_secret, cluster, stream, f"spec.source.{field_name(stream.spec.source.connector)}"),
         )
         return rows_of(stream.spec.source.spec, landed, source.open().view(frozenset(landed)).bounds)
     except ExactlyOnceError as problem:
@@ -45,14 +45,14 @@ def cluster_offsets(look: ClusterReader, namespace: str, name: str) -> Rows:
         return rows_of(stream.spec.source.spec, landed, {})
 
 
-def cluster_ledger(look: ClusterReader, stream: Stream) -> OpenLedger:
+def cluster_ledger(cluster: ClusterReader, stream: Stream) -> OpenLedger:
     """Return the ledger of a stream of a cluster, opened with the login in the stream's secret, or with the person's own.
 
     Raises:
         ExactlyOnceError: if the secret cannot be read.
     """
     try:
-        address = ledger_address(stream.spec, partial(cluster_secret, look, stream, ledger_of(stream.spec).named_at))
+        address = ledger_address(stream.spec, partial(cluster_secret, cluster, stream, ledger_of(stream.spec).named_at))
     except ReadRefused as refused:
         metadata = stream.metadata
         raise ReadRefused(
@@ -62,11 +62,11 @@ def cluster_ledger(look: ClusterReader, stream: Stream) -> OpenLedger:
     return address.open()
 
 
-def _landed(look: ClusterReader, stream: Stream) -> Positions:
-    view = cluster_ledger(look, stream).look(stream.stream_id)
+def _landed(cluster: ClusterReader, stream: Stream) -> Positions:
+    view = cluster_ledger(cluster, stream).view(stream.stream_id)
     return Positions() if view is None else view.landed.positions
 
 
-def cluster_secret(look: ClusterReader, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
+def cluster_secret(cluster: ClusterReader, stream: Stream, where: str, reference: SecretRef | None) -> dict[str, str]:
     """Return the secret that the resource names at `where`; without a reference there is none."""
-    return {} if reference is None else look.secret(stream.metadata.namespace, reference.name, f"{where}.secretRef")
+    return {} if reference is None else cluster.secret(stream.metadata.namespace, reference.name, f"{where}.secretRef")

@@ -53,8 +53,8 @@ def _streams(context: click.Context, namespace: str | None) -> list[tuple[str, s
     from exactlyonce.control.cluster_reader import ClusterReader
 
     try:
-        look = ClusterReader.connect(context.params.get("kubeconfig"), context.params.get("context"))
-        listed = look.streams(look.namespace if namespace == "" else namespace)
+        cluster = ClusterReader.connect(context.params.get("kubeconfig"), context.params.get("context"))
+        listed = cluster.streams(cluster.namespace if namespace == "" else namespace)
     except Exception:
         return []  # a shell that completes shows no errors
     return [(it["metadata"]["namespace"], it["metadata"]["name"]) for it in listed]

@@ -34,10 +34,12 @@ def explain_stream(opened: LocalStream, *, as_json: bool) -> int:
 
 def running_attempt(opened: LocalStream) -> Epoch | None:
     """Return the attempt whose driver runs now, if one does: the status's, or the ledger's where the status was lost."""
-    view = opened.ledger.look(opened.stream.stream_id)
+    view = opened.ledger.view(opened.stream.stream_id)
     status, _ = opened.statuses.read()
     known = (Epoch(status.attempt), None if view is None else view.stream.writer)
-    return next((attempt for attempt in known if attempt and isinstance(opened.launcher.look(attempt), Running)), None)
+    return next(
+        (attempt for attempt in known if attempt and isinstance(opened.launcher.state_of(attempt), Running)), None
+    )
 
 
 def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decision:
@@ -45,7 +47,7 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
 
     A driver that is running is taken to end now, seen by its launcher; nothing is decided before it has ended.
     """
-    view = opened.ledger.look(opened.stream.stream_id)
+    view = opened.ledger.view(opened.stream.stream_id)
     status, _ = opened.statuses.read()
     raised = 0 if view is None else view.stream.epoch
     attempt = Epoch(max(status.attempt, raised, opened.launcher.latest()) + 1)

@@ -157,12 +157,12 @@ def _of_file(target: str, options: Mapping[str, Any]) -> OpenedFiles:
 def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret
 
-    look, namespace = cluster_of(options)
-    stream = parse_stream(look.stream(namespace, target), f"{namespace}/{target}")
+    cluster, namespace = cluster_of(options)
+    stream = parse_stream(cluster.stream(namespace, target), f"{namespace}/{target}")
     sink = stream.spec.sink
     file_sink(stream.spec)  # what is no sink of files is told before any secret is read
-    secret = partial(cluster_secret, look, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
-    return OpenedFiles(stream, cluster_ledger(look, stream), secret, in_pods=True)
+    secret = partial(cluster_secret, cluster, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
+    return OpenedFiles(stream, cluster_ledger(cluster, stream), secret, in_pods=True)
 
 
 def _require_agreement(found: Sequence[Orphan], folder: OutputFolder, *, agreed: bool) -> None:

@@ -17,7 +17,7 @@ _LOOK_SECONDS = 1.0
 
 
 def show_logs(
-    look: ClusterReader,
+    cluster: ClusterReader,
     namespace: str,
     name: str,
     *,
@@ -29,12 +29,12 @@ def show_logs(
     output: BinaryIO,
 ) -> None:
     """Print the log of one driver, of the latest unless another is asked for; with `follow` until its end or Ctrl-C."""
-    stream = look.stream(namespace, name)
-    pod, note = chosen_pod(stream, driver_pods(look, stream), attempt, previous=previous)
+    stream = cluster.stream(namespace, name)
+    pod, note = chosen_pod(stream, driver_pods(cluster, stream), attempt, previous=previous)
     if note is not None:
         click.echo(note, err=True)
     try:
-        _print(look, namespace, name, pod, container, follow=follow, tail=tail, output=output)
+        _print(cluster, namespace, name, pod, container, follow=follow, tail=tail, output=output)
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
@@ -43,7 +43,7 @@ def show_logs(
 
 
 def _print(
-    look: ClusterReader,
+    cluster: ClusterReader,
     namespace: str,
     name: str,
     pod: DriverPod,
@@ -56,7 +56,7 @@ def _print(
     told = False
     while True:
         try:
-            for piece in log_lines(look, namespace, pod, container, follow=follow, tail=tail):
+            for piece in log_lines(cluster, namespace, pod, container, follow=follow, tail=tail):
                 output.write(piece)
                 output.flush()
             return
@@ -68,5 +68,5 @@ def _print(
                 click.echo(f"{not_yet} Waiting for it; press Ctrl-C to stop.{hint}", err=True)
                 told = True
             time.sleep(_LOOK_SECONDS)
-            now = driver_pods(look, look.stream(namespace, name))
+            now = driver_pods(cluster, cluster.stream(namespace, name))
             pod = next((found for found in now if found.name == pod.name), pod)

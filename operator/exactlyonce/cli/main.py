@@ -153,8 +153,8 @@ def explain(target: str, output: str, **options: Any) -> None:
     from exactlyonce.cli.explain import EXIT_HALTS, EXIT_LAUNCHES
     from exactlyonce.cli.recorded import recorded_data, recorded_text
 
-    look, namespace = cluster_of(options)
-    found = look.stream(namespace, target)
+    cluster, namespace = cluster_of(options)
+    found = cluster.stream(namespace, target)
     data = recorded_data(found)
     click.echo(json.dumps(data, indent=2) if as_json else recorded_text(found, datetime.now(UTC)))
     sys.exit(EXIT_HALTS if data["halts"] else EXIT_LAUNCHES)

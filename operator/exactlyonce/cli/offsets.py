@@ -39,7 +39,7 @@ def offsets_of(opened: LocalStream) -> Rows:
 
     A partition that has landed and that the source no longer has stays, without bounds.
     """
-    view = opened.ledger.look(opened.stream.stream_id)
+    view = opened.ledger.view(opened.stream.stream_id)
     landed = Positions() if view is None else view.landed.positions
     planned, checkpointed = _logs(opened, None if view is None else view.stream.checkpoint_path)
     bounds = opened.stores.source.view(frozenset(landed)).bounds

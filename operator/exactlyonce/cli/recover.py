@@ -84,7 +84,7 @@ def _require_lost(opened: OpenedFiles) -> None:
             f"{stream_id} reads spec.source.{source.connector}, whose positions are not rebuilt from rows; restore its "
             " ledger from a backup."
         )
-    view = opened.ledger.look(stream_id)
+    view = opened.ledger.view(stream_id)
     if view is not None and view.stream.landed_batch is not None:
         raise NotRecoverable(
             f"The ledger knows {stream_id} up to batch {view.stream.landed_batch}, so nothing has to be recovered: "

@@ -132,15 +132,15 @@ class _Runner:
         if (now - at).total_seconds() < _PROGRESS_SECONDS:
             return
         self._shown = (now, batch)
-        view = self._look()
+        view = self._view()
         if view is not None and view.stream.landed_batch != batch:
             self._shown = (now, view.stream.landed_batch)
             self._report("Landed", f"Up to batch {view.stream.landed_batch}: {view.landed.positions}")
 
-    def _look(self) -> LedgerView | None:
+    def _view(self) -> LedgerView | None:
         """Return what the ledger says, if it answers."""
         try:
-            return self._opened.ledger.look(self._opened.stream.stream_id)
+            return self._opened.ledger.view(self._opened.stream.stream_id)
         except ExactlyOnceError:
             return None
 
@@ -148,7 +148,7 @@ class _Runner:
         """Let go of earlier attempts that nobody needs any more, when a new one has been started."""
         if attempt == self._cleaned_up:
             return
-        view = self._look()
+        view = self._view()
         if view is not None:
             self._opened.launcher.clean_up(view.stream.writer, keep=self._opened.stream.spec.history + 1)
             self._cleaned_up = attempt

@@ -25,17 +25,17 @@ _NO_SCREEN_CELLS = 1000
 
 
 def show_status(
-    look: ClusterReader, name: str | None, namespace: str | None, *, watch: bool, as_json: bool, console: Console
+    cluster: ClusterReader, name: str | None, namespace: str | None, *, watch: bool, as_json: bool, console: Console
 ) -> int:
     """Print one stream or all of a namespace (None: of all), once or until Ctrl-C, and return the exit status."""
 
     def read() -> list[Resource]:
-        return [look.stream(namespace or look.namespace, name)] if name else [*look.streams(namespace)]
+        return [cluster.stream(namespace or cluster.namespace, name)] if name else [*cluster.streams(namespace)]
 
     def drawn(streams: Sequence[Resource]) -> RenderableType:
         now = datetime.now(UTC)
         if name:
-            return detail(streams[0], look.events(streams[0]), now)
+            return detail(streams[0], cluster.events(streams[0]), now)
         if not streams:
             return Text(_nothing(namespace))
         return table(streams, now, with_namespace=namespace is None, width=console.width)

@@ -60,8 +60,8 @@ def cluster_of(options: Mapping[str, Any]) -> tuple[ClusterReader, str]:
     """Return the cluster and the namespace that the options name."""
     from exactlyonce.control.cluster_reader import ClusterReader
 
-    look = ClusterReader.connect(options["kubeconfig"], options["context"])
-    return look, options["namespace"] or look.namespace
+    cluster = ClusterReader.connect(options["kubeconfig"], options["context"])
+    return cluster, options["namespace"] or cluster.namespace
 
 
 def looked_at(target: str, options: Mapping[str, Any]) -> LocalStream:

@@ -7,7 +7,16 @@ import time
 import click
 
 from exactlyonce.control.cluster_reader import ClusterReader
-from exactlyonce.control.wishes import AlreadySo, Wish, Wished, ask, attempt_of, outcome, phase_of, waiting_words
+from exactlyonce.control.wishes import (
+    AlreadySo,
+    Wish,
+    Wished,
+    attempt_of,
+    outcome,
+    phase_of,
+    record_wish,
+    waiting_words,
+)
 from exactlyonce.errors import Unreachable
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_REFUSED = 0, 1, 2
@@ -20,28 +29,28 @@ _ASKED = {
 }
 
 
-def ask_and_wait(look: ClusterReader, namespace: str, name: str, wish: Wish, wait_seconds: float | None) -> int:
+def record_and_wait(cluster: ClusterReader, namespace: str, name: str, wish: Wish, wait_seconds: float | None) -> int:
     """Ask, say what was asked, and wait so long for its end where that is wanted; return the exit status."""
     try:
-        wished = ask(look, namespace, name, wish)
+        wished = record_wish(cluster, namespace, name, wish)
         click.echo(f"{namespace}/{name} {_ASKED[wish]}.")
     except AlreadySo as so:
         if wait_seconds is None:
             raise
         click.echo(str(so), err=True)
-        now = look.stream(namespace, name)
+        now = cluster.stream(namespace, name)
         wished = Wished(wish, now, attempt_of(now))
-    return EXIT_DONE if wait_seconds is None else _wait(look, wished, wait_seconds)
+    return EXIT_DONE if wait_seconds is None else _wait(cluster, wished, wait_seconds)
 
 
-def _wait(look: ClusterReader, wished: Wished, seconds: float) -> int:
+def _wait(cluster: ClusterReader, wished: Wished, seconds: float) -> int:
     """Show each step of a stream until the wish is fulfilled or cannot be, but no longer than so many seconds."""
     namespace, name = (str(wished.stream["metadata"][key]) for key in ("namespace", "name"))
     deadline = time.monotonic() + seconds
     shown, stream = "", wished.stream
     while True:
         try:
-            stream = look.stream(namespace, name)
+            stream = cluster.stream(namespace, name)
             words = waiting_words(stream)
         except Unreachable as problem:
             words = f"{problem} It is tried again."

@@ -157,9 +157,9 @@ def _path(namespace: str, name: str = "") -> str:
     return f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}/{name}".rstrip("/")
 
 
-def _asked(ask: Callable[[], dict[str, Any]], what: str) -> dict[str, Any]:
+def _asked(call: Callable[[], dict[str, Any]], what: str) -> dict[str, Any]:
     try:
-        return ask()
+        return call()
     except (Answered, ApiServerUnreachable) as problem:
         raise _told(problem, what) from problem
 

@@ -229,9 +229,9 @@ class ClusterReader:
         return {key: value.decode() for key, value in decoded.items() if is_text(value)}
 
 
-def _answered(ask: Callable[[], _Found], what: str, right: str) -> _Found:
+def _answered(call: Callable[[], _Found], what: str, right: str) -> _Found:
     try:
-        return ask()
+        return call()
     except Answered as answer:
         raise _told(answer, what, right) from None
     except ApiServerUnreachable as problem:
@@ -247,9 +247,9 @@ def _told(answer: Answered, what: str, right: str) -> ReadRefused:
     return ReadRefused(f"Cannot {what}: the API server says: {answer}.")
 
 
-def _asked(ask: Callable[[], Any], what: str) -> Any:
+def _asked(call: Callable[[], Any], what: str) -> Any:
     try:
-        return ask()
+        return call()
     except ApiException as problem:
         match problem.status:
             case 404 if "list" in what:

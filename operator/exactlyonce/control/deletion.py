@@ -65,7 +65,7 @@ class Deletion:
         status = status_of(document)
         launcher = self.launcher_of(document)
         attempt = Epoch(max(status.attempt, launcher.latest()))  # a status may be lost
-        if attempt and isinstance(launcher.look(attempt), Running):
+        if attempt and isinstance(launcher.state_of(attempt), Running):
             launcher.drain(attempt)
             reached("deletion.drained", metadata["namespace"], metadata["name"])
             if since > self.drain_timeout_of(document) + _DRAIN_MARGIN:

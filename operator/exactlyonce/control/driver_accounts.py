@@ -63,7 +63,7 @@ def driver_policy(namespace: str, account: str) -> dict[str, Any]:
     }
 
 
-def make_driver_account(look: ClusterReader, namespace: str, account: str, *, network_policy: bool) -> None:
+def make_driver_account(cluster: ClusterReader, namespace: str, account: str, *, network_policy: bool) -> None:
     """Make the account, or what of it is not there. Each part is applied, so all of it may be repeated at any time.
 
     Raises:
@@ -74,7 +74,7 @@ def make_driver_account(look: ClusterReader, namespace: str, account: str, *, ne
     for manifest in [*manifests, driver_policy(namespace, account)] if network_policy else manifests:
         what = f"{manifest['kind']} {namespace}/{account}"
         try:
-            asked(look.api, "PATCH", f"{_path(manifest)}?{query}", body=manifest, content=_APPLY)
+            asked(cluster.api, "PATCH", f"{_path(manifest)}?{query}", body=manifest, content=_APPLY)
         except Answered as answer:
             raise _told(answer, what, namespace) from None
         except ApiServerUnreachable as problem:

@@ -31,7 +31,7 @@ class DriverPod:
         return f"attempt {self.attempt}: {self.name} ({self.phase})"
 
 
-def driver_pods(look: ClusterReader, stream: Mapping[str, Any]) -> list[DriverPod]:
+def driver_pods(cluster: ClusterReader, stream: Mapping[str, Any]) -> list[DriverPod]:
     """Return the pods of a stream's drivers that are still there, the oldest attempt first.
 
     A pod of an earlier stream of the same name is none of them.
@@ -40,7 +40,7 @@ def driver_pods(look: ClusterReader, stream: Mapping[str, Any]) -> list[DriverPo
         ReadRefused, ClusterSilent: if pods cannot be listed.
     """
     metadata = stream["metadata"]
-    pods = look.pods(metadata["namespace"], f"{selector_of(metadata['name'])},{DRIVERS_OWN}")
+    pods = cluster.pods(metadata["namespace"], f"{selector_of(metadata['name'])},{DRIVERS_OWN}")
     return sorted(_driver_pod(pod) for pod in pods if _is_owned_by(pod, metadata["uid"]))
 
 
@@ -81,7 +81,7 @@ def chosen_pod(
 
 
 def log_lines(
-    look: ClusterReader, namespace: str, pod: DriverPod, container: str, *, follow: bool, tail: int | None
+    cluster: ClusterReader, namespace: str, pod: DriverPod, container: str, *, follow: bool, tail: int | None
 ) -> Iterator[bytes]:
     """Yield the log of a driver's pod in pieces as they come, until its end, or for ever.
 
@@ -96,7 +96,7 @@ def log_lines(
         query["follow"] = "true"
     if tail is not None:
         query["tailLines"] = tail
-    yield from look.log(namespace, pod.name, query)
+    yield from cluster.log(namespace, pod.name, query)
 
 
 def _driver_pod(pod: Mapping[str, Any]) -> DriverPod:

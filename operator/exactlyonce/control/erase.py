@@ -40,7 +40,7 @@ def erase(
     erasable = parts.erasable(stream)
     ledger, store = erasable.ledger, erasable.checkpoints
     with erasable.at_ledger.entered():
-        view = ledger.look(stream.stream_id)
+        view = ledger.view(stream.stream_id)
     if view is None:
         return None  # it never ran, or all of it is gone already
     if view.stream.owner != owner:

@@ -83,11 +83,11 @@ class GuardedLedger:
         with opened.at_ledger.entered(), opening as transaction:
             yield transaction
 
-    def look(self, stream_id: str) -> LedgerView | None:
+    def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream."""
         opened = self.opening.opened
         with opened.at_ledger.entered():
-            return opened.ledger.look(stream_id)
+            return opened.ledger.view(stream_id)
 
     def database_identity(self) -> DatabaseIdentity:
         """Return which database this is."""

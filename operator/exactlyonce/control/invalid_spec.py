@@ -16,7 +16,7 @@ def hold(statuses: ResourceStatus, launcher: Launcher | None, *, rests: bool) ->
     """
     status, version = statuses.read()
     attempt = Epoch(status.attempt)
-    state = NeverStarted() if launcher is None or not attempt else launcher.look(attempt)
+    state = NeverStarted() if launcher is None or not attempt else launcher.state_of(attempt)
     has_driver, phase = isinstance(state, Running), status.phase
     if phase not in (Phase.HALTED, Phase.COMPLETED):
         if rests:

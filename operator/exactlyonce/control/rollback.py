@@ -90,7 +90,7 @@ class Rollback:
             if not bad.rolled_back:
                 _record(statuses, status, version, report)
             return InForce(found, good.plan)
-        if bad.rolled_back and launcher is not None and isinstance(launcher.look(Epoch(status.attempt)), Running):
+        if bad.rolled_back and launcher is not None and isinstance(launcher.state_of(Epoch(status.attempt)), Running):
             return RunsOn()
         if bad.rolled_back or bad.stays != found:
             statuses.write(_with(status, rolled_back=False, stays=found), version)

@@ -217,10 +217,10 @@ class StreamAssembly:
         """Look at a ledger for what is only shown, with the login that was good when the stores were opened last."""
         known = self.known.get(key)
         if known is None:
-            return opening.opened.ledger.look(stream_id)
+            return opening.opened.ledger.view(stream_id)
         try:
             with self.shared.bulkheads.store(known.address.store_name(key.namespace)).entered():
-                return self.shared.clients.ledger(known.address).look(stream_id)
+                return self.shared.clients.ledger(known.address).view(stream_id)
         except ExactlyOnceError:
             self.known.pop(key, None)  # the secret may be another by now: the next pass reads it
             raise

@@ -59,7 +59,7 @@ class Outcome:
     words: str
 
 
-def ask(look: ClusterReader, namespace: str, name: str, wish: Wish) -> Wished:
+def record_wish(cluster: ClusterReader, namespace: str, name: str, wish: Wish) -> Wished:
     """Change the spec of a stream.
 
     Raises:
@@ -67,9 +67,9 @@ def ask(look: ClusterReader, namespace: str, name: str, wish: Wish) -> Wished:
         ReadRefused, ClusterSilent: if the stream is not there, or this person may not change it; or nobody answers.
     """
     for _ in range(_TRIES):
-        before = look.stream(namespace, name)
+        before = cluster.stream(namespace, name)
         changes = changed_spec(before, wish)
-        after = look.patch_spec(before, changes, str(wish))
+        after = cluster.patch_spec(before, changes, str(wish))
         if after is not None:
             return Wished(wish, after, attempt_of(after))
     raise WishRefused(

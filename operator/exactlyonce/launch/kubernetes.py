@@ -71,7 +71,7 @@ class KubernetesLauncher:
         """Return the highest attempt of which something with this stream's name is there, whoever made it."""
         return max((attempt_of(found) for kind in _RECORDS for found in self._listed(kind)), default=Epoch(0))
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, from its pod's record as it is now."""
         name = driver_name(self.stream, attempt)
         pod = self._read("Pod", name)

@@ -73,7 +73,7 @@ class LocalLauncher:
         """Return the highest attempt that has a folder."""
         return max(self._attempts(), default=Epoch(0))
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver is, from the process table."""
         home = self._home(attempt)
         if not home.exists():

@@ -111,7 +111,7 @@ class Launcher(Protocol):
         """Return the highest attempt that has left a trace here, 0 where none has: its name is taken for good."""
         ...
 
-    def look(self, attempt: Epoch) -> DriverState:
+    def state_of(self, attempt: Epoch) -> DriverState:
         """Return how the driver of an attempt is, now; never from memory."""
         ...
 

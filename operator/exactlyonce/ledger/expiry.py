@@ -73,7 +73,7 @@ def delete_expired(
     Raises:
         LedgerUnreachable, LedgerRefused, LockHeldByOther, CommitOutcomeUnknown: some may be deleted; do it again later.
     """
-    view = ledger.look(permit.stream_id)
+    view = ledger.view(permit.stream_id)
     if view is None or (view.stream.epoch, view.stream.claim) != (permit.epoch, permit.claim):
         return Deleted()  # a successor does it, by what the resource asks for now
     landed, stream_id = view.stream.landed_batch, permit.stream_id

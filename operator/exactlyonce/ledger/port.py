@@ -186,7 +186,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def look(self, stream_id: str) -> LedgerView | None:
+    def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream, in one query and without locks; None when it has no row."""
         ...
 

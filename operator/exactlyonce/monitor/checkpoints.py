@@ -87,7 +87,7 @@ class CheckpointSizes:
                     buckets[_bucket(checkpoint.store)].append(key)
         for bucket, keys in buckets.items():
             if bucket not in self._asking:
-                asking = asyncio.create_task(self._ask(bucket, keys, on_problem))
+                asking = asyncio.create_task(self._query(bucket, keys, on_problem))
                 self._asking[bucket] = asking
                 asking.add_done_callback(partial(self._asked, bucket))
         return list(self._asking.values())
@@ -101,7 +101,7 @@ class CheckpointSizes:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = self._place_of_silent = None
 
-    async def _ask(self, bucket: str, keys: Sequence[StreamKey], on_problem: Callable[[str], None]) -> None:
+    async def _query(self, bucket: str, keys: Sequence[StreamKey], on_problem: Callable[[str], None]) -> None:
         if self._executor is None or self._place_of_silent is None:
             self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoints")
             self._place_of_silent = asyncio.Semaphore(1)

@@ -39,7 +39,7 @@ class Watched:
             self.snapshot = step(self.snapshot)
 
 
-def ask_ledger(fleet: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
+def query_ledger(fleet: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
     """Look where each stream has landed; return the problem of its server, if it has one."""
     spaces: dict[str, list[Watched]] = defaultdict(list)
     for watched in streams:
@@ -59,7 +59,7 @@ def ask_ledger(fleet: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceErr
     return trouble
 
 
-def ask_source(fleet: SourceFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
+def query_source(fleet: SourceFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
     """Measure each stream against its source; return the problem of its server, if it has one.
 
     Where the ledger stands is what it last said, before the source is asked.

@@ -23,7 +23,7 @@ from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import LedgerFleet
 from exactlyonce.monitor.checkpoints import CheckpointSizes
-from exactlyonce.monitor.gathering import Watched, ask_ledger, ask_source
+from exactlyonce.monitor.gathering import Watched, query_ledger, query_source
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
 from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
 from exactlyonce.monitor.targets import Life, StreamKey, Target
@@ -61,7 +61,7 @@ class _Store(Generic[Client]):
 
     kind: str
     make: Callable[[], Client]
-    ask: Callable[[Client, Sequence[Watched]], ExactlyOnceError | None]
+    call: Callable[[Client, Sequence[Watched]], ExactlyOnceError | None]
     told: Callable[[Snapshot, str], Snapshot]
     client: Client | None = None
     answered: bool = True
@@ -76,7 +76,7 @@ class _Store(Generic[Client]):
         try:
             if self.client is None:
                 self.client = self.make()
-            problem = self.ask(self.client, streams)
+            problem = self.call(self.client, streams)
         except Exception as failure:
             if not isinstance(failure, ExactlyOnceError):
                 log.exception("streams could not be measured in a way that should not be")
@@ -199,24 +199,24 @@ class Monitor:
     def _store_of(self, key: SourceKey | LedgerKey) -> _Store[Any]:
         if key not in self._stores:
             self._stores[key] = (
-                _Store("source", lambda: self.clients.source(key), ask_source, after_source_problem)
+                _Store("source", lambda: self.clients.source(key), query_source, after_source_problem)
                 if isinstance(key, SourceKey)
-                else _Store("ledger", lambda: self.clients.ledger(key), partial(self._ask_ledger, key), after_ledger)
+                else _Store("ledger", lambda: self.clients.ledger(key), partial(self._query_ledger, key), after_ledger)
             )
         return self._stores[key]
 
-    def _ask_ledger(self, key: LedgerKey, client: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
-        problem = ask_ledger(client, streams)
+    def _query_ledger(self, key: LedgerKey, client: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:
+        problem = query_ledger(client, streams)
         if problem is None:
             self.ledgers.measure(key, client, {watched.target.ledger_space for watched in streams})
         return problem
 
     def _asked(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> asyncio.Task[None]:
         if store.asking is None or store.asking.done():
-            store.asking = asyncio.create_task(self._ask(store, streams, first))
+            store.asking = asyncio.create_task(self._query(store, streams, first))
         return store.asking
 
-    async def _ask(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> None:
+    async def _query(self, store: _Store[Any], streams: list[Watched], first: list[asyncio.Task[None]]) -> None:
         if first:
             await asyncio.wait(set(first), timeout=_LEDGER_FIRST_SECONDS)
         if self._executor is None or self._silent is None:

@@ -151,7 +151,7 @@ class Endings(PassStep):
     def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | None:
         """Look at the ledger, without which a stream rests and a driver that was asked to end has ended well all the same."""
         try:
-            return self.context.stores.ledger.look(self.stream.stream_id)
+            return self.context.stores.ledger.view(self.stream.stream_id)
         except ExactlyOnceError:
             words = ending.words if isinstance(ending, Ended) else None
             has_drained = words is not None and words.ending is Ending.DRAINED

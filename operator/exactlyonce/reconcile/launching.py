@@ -45,7 +45,7 @@ class Launching(PassStep):
         context.attempts.check()
         context.attempts.rehearse()
         context.stores.ledger.prepare()
-        before = context.stores.ledger.look(stream_id)
+        before = context.stores.ledger.view(stream_id)
         if before is not None:
             row, request = before.stream, request_of(self.stream, context.place.owner)
             is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
@@ -163,7 +163,7 @@ def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launch
         return NoPredecessor()
     if row.writer_released:
         return ProvenDead(f"the driver of attempt {row.writer} said that it has stopped")
-    state = launcher.look(row.writer)
+    state = launcher.state_of(row.writer)
     if isinstance(state, Ended):
         return ProvenDead(state.proof)
     known = status.driver

@@ -95,7 +95,7 @@ class StreamLoop:
         if status.phase is Phase.COMPLETED:
             return Done(completed=True)
         attempt = Epoch(status.attempt)
-        state = self._step.context.attempts.launcher.look(attempt) if attempt else NeverStarted()
+        state = self._step.context.attempts.launcher.state_of(attempt) if attempt else NeverStarted()
         self._is_over = not isinstance(state, Running)
         match state:
             case Running():
@@ -178,9 +178,9 @@ class StreamLoop:
         if status.driver is not None and status.driver.attempt == status.attempt:
             shown = with_pod(status.driver, state.pod)
             changes["driver"] = shown.model_copy(update={"idle_because": state.idle_because})
-        if self._step.context.timing.look_is_due():
+        if self._step.context.timing.view_is_due():
             try:
-                view = (self._step.context.timing.glance or self._step.context.stores.ledger.look)(
+                view = (self._step.context.timing.glance or self._step.context.stores.ledger.view)(
                     self._step.stream.stream_id
                 )
             except ExactlyOnceError:

@@ -16,7 +16,7 @@ from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import (
     Generation,
-    look_around,
+    contents_of,
     parse_generation,
     read_marker,
 )
@@ -100,8 +100,8 @@ def observe(
         Unreachable: if a store does not answer; then nothing is known and nothing may be decided.
         Refused: if a store refuses, or a start position cannot be resolved.
     """
-    ledger = stores.ledger.look(request.stream_id)
-    location, states = _look_at_location(stores, ledger)
+    ledger = stores.ledger.view(request.stream_id)
+    location, states = _observe_location(stores, ledger)
     checkpoint = _checkpoint(stores.checkpoints, ledger, location, states)
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
     if isinstance(checkpoint, Readable):
@@ -173,13 +173,13 @@ def _may_start_over(seen: Observation) -> bool:
     return seen.request.fresh in {seen.ledger.stream.token, None if marker is None else marker.token} - {None}
 
 
-def _look_at_location(
+def _observe_location(
     stores: Stores, ledger: LedgerView | None
 ) -> tuple[LocationView, dict[Generation, CheckpointState]]:
     """Read the published generation and all later ones; the numbers of earlier ones are below its seed's."""
     published = 0 if ledger is None else ledger.stream.generation or 0
     store, codec = stores.checkpoints, stores.source.codec
-    seen = look_around(store)
+    seen = contents_of(store)
     states = {
         generation: read_generation(store, codec, generation.folder)
         for generation in seen.generations

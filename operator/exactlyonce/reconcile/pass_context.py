@@ -124,7 +124,7 @@ class Timing:
     """
 
     now: Callable[[], datetime]
-    look_is_due: Callable[[], bool] = lambda: False
+    view_is_due: Callable[[], bool] = lambda: False
     glance: Callable[[str], LedgerView | None] | None = None
 
 

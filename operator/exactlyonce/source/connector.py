@@ -67,7 +67,7 @@ class SourceCheck(Source, Protocol):
         """Return the earliest offset of each partition, the id of each origin, and the leaders' epochs."""
         ...
 
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+    def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs as of now; the answer is awaited where it is called for."""
         ...
 

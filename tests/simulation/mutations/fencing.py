@@ -58,7 +58,7 @@ def decided_before_the_raise() -> Iterator[None]:
     seen: dict[Epoch, LedgerView | None] = {}
 
     def look_first(ledger: Ledger, stream: fence.NewStream, epoch: Epoch, *rest: Any) -> fence.Raised:
-        seen[epoch] = ledger.look(stream.stream_id)
+        seen[epoch] = ledger.view(stream.stream_id)
         return raised(ledger, stream, epoch, *rest)
 
     def observe_what_was(stores: observe.Stores, request: Any, epoch: Epoch, *rest: Any) -> Observation:
@@ -87,7 +87,7 @@ class _Stale:
         self._view = view
         self._stores = stores
 
-    def look(self, stream_id: str) -> LedgerView:
+    def view(self, stream_id: str) -> LedgerView:
         return self._view
 
     def __getattr__(self, name: str) -> Any:

@@ -130,7 +130,7 @@ def unknown_commit_settled_by_a_plain_read() -> Iterator[None]:
     """After a lost COMMIT the ledger is read without the lock, while the COMMIT may still be pending."""
 
     def plain(ledger: Ledger, permit: Permit, planned: planned_batch.PlannedBatch) -> bool:
-        view = ledger.look(permit.stream_id)
+        view = ledger.view(permit.stream_id)
         return view is not None and view.stream.landed_batch == planned.number
 
     with mock.patch.object(landing, "_has_landed", plain), a_second_landing_is_let_through():

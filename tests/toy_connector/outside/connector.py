@@ -85,7 +85,7 @@ class ToyBounds:
         identity, bounds = self._asked.bounds()
         return SourceNow(Positions({key: bounds[key].earliest for key in partitions}), {ORIGIN: identity}, {})
 
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+    def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Return nothing: a memory has no leader."""
         return dict
 

@@ -94,7 +94,7 @@ def address_of(sink: FilesSink, path: str) -> str:
 
 
 def _require_known(ledger: Ledger, stream_id: str) -> None:
-    if ledger.look(stream_id) is None:
+    if ledger.view(stream_id) is None:
         raise StreamUnknown(
             f"The ledger does not know {stream_id}: the stream has never run, or this is not its ledger; compare "
             "spec.ledger and spec.streamId with those of the stream that runs."

@@ -80,7 +80,7 @@ def find_orphans(
         LogUnfit: if readers are shown batches that this ledger does not know.
     """
     listed = dict(store.walk(""))
-    if ledger.look(stream_id) is None:
+    if ledger.view(stream_id) is None:
         raise StreamUnknown(
             f"The ledger does not know {stream_id}, so it cannot say which files in {store.location} count."
         )

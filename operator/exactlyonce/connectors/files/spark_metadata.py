@@ -60,7 +60,7 @@ class SparkMetadata:
         Raises:
             LogUnfit: if the log knows more than the ledger, or something else.
         """
-        latest = self._look()
+        latest = self._latest_shown()
         if self._doubted is not None:
             self._require_fit(*self._doubted, manifests)
         require_not_ahead(latest, landed)
@@ -76,13 +76,13 @@ class SparkMetadata:
         Raises:
             LogUnfit: if an entry holds something else than the ledger says.
         """
-        latest = self._latest if self._is_known else self._look()
+        latest = self._latest if self._is_known else self._latest_shown()
         for batch in missing_entries(latest, manifests):
             self._write(batch, manifests)
             self._latest = batch
         self._clean_up()
 
-    def _look(self) -> BatchNumber | None:
+    def _latest_shown(self) -> BatchNumber | None:
         self._latest, self._is_known = latest_shown(self._store), True
         return self._latest
 

@@ -85,7 +85,7 @@ class KafkaAdmin:
         """Await one answer; raises as `named`."""
         return self.named(lambda: future.result(self.timeout_seconds + 1))
 
-    def named(self, ask: Callable[[], Result]) -> Result:
+    def named(self, call: Callable[[], Result]) -> Result:
         """Ask, and turn what goes wrong into an error named by situation.
 
         Raises:
@@ -93,7 +93,7 @@ class KafkaAdmin:
                 if anything.
         """
         try:
-            answer = ask()
+            answer = call()
         except FutureTimeoutError as problem:
             raise self._unreachable("no answer in time") from problem
         except KafkaException as problem:

@@ -91,7 +91,7 @@ class KafkaBounds:
         asked = sorted(selected | (also & existing))
         first = {partition: OffsetSpec.earliest() for partition in asked}
         last = {partition: OffsetSpec.latest() for partition in asked}
-        first_asked, last_asked = self._ask_offsets(first), self._ask_offsets(last)
+        first_asked, last_asked = self._request_offsets(first), self._request_offsets(last)
         earliest, latest = self._offsets(first_asked, first), self._offsets(last_asked, last)
         bounds = {key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked}
         held = {
@@ -158,7 +158,7 @@ class KafkaBounds:
         topics = sorted({partition.origin for partition in partitions})
         wanted = {partition: OffsetSpec.earliest() for partition in partitions}
         last = {partition: OffsetSpec.latest() for partition in partitions}
-        asked, last_asked = self._ask_offsets(wanted), self._ask_offsets(last)
+        asked, last_asked = self._request_offsets(wanted), self._request_offsets(last)
         described = self._describe(topics)
         for topic in topics:
             if topic not in described:
@@ -169,10 +169,10 @@ class KafkaBounds:
             epochs_in(self._answers(last_asked, last)),
         )
 
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+    def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs as of now; the answer is awaited where it is called for, and raises as `now`."""
         last = {partition: OffsetSpec.latest() for partition in partitions}
-        asked = self._ask_offsets(last)
+        asked = self._request_offsets(last)
         return lambda: epochs_in(self._answers(asked, last))
 
     def records_at(self, offsets: Mapping[Partition, int]) -> dict[Partition, Fingerprint | None]:
@@ -248,7 +248,7 @@ class KafkaBounds:
         return found
 
     def _list_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, int]:
-        return self._offsets(self._ask_offsets(wanted), wanted)
+        return self._offsets(self._request_offsets(wanted), wanted)
 
     def _offsets(self, asked: Mapping[Partition, Future[Any]], wanted: Mapping[Partition, Any]) -> dict[Partition, int]:
         """Await the answers, and return the offset in each."""
@@ -276,10 +276,10 @@ class KafkaBounds:
             elif again:
                 self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
                 renewed = True
-            asked = self._ask_offsets(again)
+            asked = self._request_offsets(again)
         return found
 
-    def _ask_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, Future[Any]]:
+    def _request_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, Future[Any]]:
         if not wanted:
             return {}
         asked = {confluent_kafka.TopicPartition(key.origin, key.key): spec for key, spec in wanted.items()}

@@ -71,7 +71,7 @@ class ConsumerGroup:
         asked = [TopicPartition(key.origin, key.key) for key in sorted(partitions)]
         request = [ConsumerGroupTopicPartitions(self._name, asked)]
 
-        def ask() -> Any:
+        def call() -> Any:
             answers = self._admin.client.list_consumer_group_offsets(
                 request, require_stable=True, request_timeout=self._left()
             )
@@ -83,7 +83,7 @@ class ConsumerGroup:
 
         return {
             Partition(entry.topic, entry.partition): Committed(entry.offset, entry.metadata or "")
-            for entry in self._settled(ask)
+            for entry in self._settled(call)
             if entry.offset >= 0
         }
 
@@ -98,13 +98,13 @@ class ConsumerGroup:
         asked = [TopicPartition(key.origin, key.key, offset, metadata) for key, offset in sorted(offsets.items())]
         request = [ConsumerGroupTopicPartitions(self._name, asked)]
 
-        def ask() -> None:
+        def call() -> None:
             answers = self._admin.client.alter_consumer_group_offsets(request, request_timeout=self._left())
             for entry in self._admin.answer(next(iter(answers.values()))).topic_partitions:
                 if entry.error is not None:
                     self._passing_over_missing(entry.error)
 
-        self._settled(ask)
+        self._settled(call)
 
     def _passing_over_missing(self, error: Any) -> None:
         try:
@@ -115,11 +115,11 @@ class ConsumerGroup:
     def _left(self) -> float:
         return min(self._admin.timeout_seconds, max(self._deadline - time.monotonic(), 0.5))
 
-    def _settled(self, ask: Callable[[], Result]) -> Result:
+    def _settled(self, call: Callable[[], Result]) -> Result:
         """Ask until the group's coordinator can tell, within the time limit."""
         while True:
             try:
-                return ask()
+                return call()
             except CoordinatorMoves:
                 if time.monotonic() > self._deadline:
                     raise

@@ -100,7 +100,7 @@ class KinesisBounds:
         known = frozenset(str(key.key) for key in also if key.origin == self._stream)
         kept = {str(key.key): offset for key, offset in (offsets or {}).items() if key.origin == self._stream}
         listed = frozenset(shard.id for shard in shards)
-        looks = each(lambda shard: self._look(shard, listed, positions, kept.get(shard.id), deadline), shards)
+        looks = each(lambda shard: self._examine(shard, listed, positions, kept.get(shard.id), deadline), shards)
         bounds: dict[Partition, Bounds] = {}
         found: dict[Partition, Fingerprint | None] = {}
         for shard, (earliest, is_kept) in zip(shards, looks, strict=True):
@@ -154,7 +154,7 @@ class KinesisBounds:
             Positions(dict.fromkeys(partitions, TRIM_HORIZON)), {self._stream: created}, _epochs(partitions)
         )
 
-    def ask_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
+    def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Return the same epoch for ever; see `_NEVER_CHANGES`."""
         return lambda: _epochs(partitions)
 
@@ -193,7 +193,7 @@ class KinesisBounds:
     def _partition(self, shard: str) -> Partition:
         return Partition(self._stream, shard)
 
-    def _look(
+    def _examine(
         self,
         shard: Shard,
         listed: frozenset[str],

@@ -115,7 +115,7 @@ class KinesisFleet:
         self,
         turns: _Turns[Key],
         keys: Collection[Key],
-        ask: Callable[[Key], Told],
+        call: Callable[[Key], Told],
     ) -> dict[Key, Told | ExactlyOnceError]:
         """Ask for each while there is time; a problem of one does not stand in the way of the others."""
         found: dict[Key, Told | ExactlyOnceError] = {}
@@ -125,7 +125,7 @@ class KinesisFleet:
                     return found
                 turns.was_asked(key)
                 try:
-                    found[key] = ask(key)
+                    found[key] = call(key)
                 except ExactlyOnceError as problem:
                     found[key] = problem
         return found

@@ -55,8 +55,8 @@ class Deadline:
             raise SourceUnreachable(f"Kinesis took too long to answer: {what}. It is asked again in the next pass.")
 
 
-def surely(clock: Clock, ask: Callable[[], _Answer]) -> _Answer:
-    """Return what `ask` returns; that something is missing is believed once it has been the answer for `MISSING_SECONDS`.
+def surely(clock: Clock, call: Callable[[], _Answer]) -> _Answer:
+    """Return what `call` returns; that something is missing is believed once it has been the answer for `MISSING_SECONDS`.
 
     Raises:
         OriginMissing: if it is missing.
@@ -64,25 +64,25 @@ def surely(clock: Clock, ask: Callable[[], _Answer]) -> _Answer:
     believed_at = clock.elapsed_seconds() + MISSING_SECONDS
     while True:
         try:
-            return ask()
+            return call()
         except OriginMissing:
             if clock.elapsed_seconds() >= believed_at:
                 raise
             clock.sleep(_PAUSE_SECONDS)
 
 
-def each(ask: Callable[[_Asked], _Answer], asked: Iterable[_Asked]) -> Iterator[_Answer]:
+def each(call: Callable[[_Asked], _Answer], asked: Iterable[_Asked]) -> Iterator[_Answer]:
     """Yield the answers for many shards in their order, asked for by a few threads at once.
 
     Raises:
-        Whatever `ask` raises: what was not begun by then is not asked for.
+        Whatever `call` raises: what was not begun by then is not asked for.
     """
     items = list(asked)
     if len(items) < 2:
-        yield from map(ask, items)
+        yield from map(call, items)
         return
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(items)), thread_name_prefix="kinesis-bounds")
     try:
-        yield from pool.map(ask, items)
+        yield from pool.map(call, items)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -180,12 +180,12 @@ def _at_or_behind(
 def _first(
     client: KinesisClient, stream: str, shard_id: str, start: dict[str, str], deadline: Deadline | None
 ) -> RawRecord | None:
-    def ask() -> RawRecord | None:
+    def call() -> RawRecord | None:
         iterator = client.iterator(stream, shard_id, **start)
         page = first_page(client, stream, shard_id, iterator, most=1, deadline=deadline)
         return page.records[0] if page.records else None
 
     try:
-        return surely(client.clock, ask)
+        return surely(client.clock, call)
     except ShardMissing:
         return None

@@ -80,17 +80,17 @@ def _found(
 def in_order(
     shards: Sequence[Shard],
     start_of: Callable[[Shard], int],
-    ask: Callable[[Callable[[Shard], int], Sequence[Shard]], Iterable[int]] = map,
+    call: Callable[[Callable[[Shard], int], Sequence[Shard]], Iterable[int]] = map,
 ) -> dict[str, int]:
     """Return the start of each shard whose listed parents all start at their ends; the others follow. Performs no I/O itself.
 
-    `ask` applies `start_of` to shards that do not wait for each other.
+    `call` applies `start_of` to shards that do not wait for each other.
     """
     followers, waits = children_of(shards), listed_parents(shards)
     found: dict[str, int] = {}
     ready = [shard for shard in shards if not waits[shard.id]]
     while ready:
-        starts = dict(zip((shard.id for shard in ready), ask(start_of, ready), strict=True))
+        starts = dict(zip((shard.id for shard in ready), call(start_of, ready), strict=True))
         found |= starts
         ready = [
             child

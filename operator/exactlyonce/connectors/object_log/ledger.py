@@ -46,7 +46,7 @@ class ObjectLogLedger:
             with self._named():
                 self._log.append(fold, transaction.changes)
 
-    def look(self, stream_id: str) -> LedgerView | None:
+    def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream; None also where there is no log yet, which a look does not make."""
         with self._named():
             try:

@@ -92,7 +92,7 @@ class PostgresLedger:
             raise
         self._commit(connection)
 
-    def look(self, stream_id: str) -> LedgerView | None:
+    def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream, in one query."""
 
         def question(cursor: psycopg2.extensions.cursor) -> tuple[Any, ...] | None:
@@ -102,7 +102,7 @@ class PostgresLedger:
                 return None  # no stream has ever been run against this database
             return cursor.fetchone()
 
-        row = self._pool.ask(question)
+        row = self._pool.query(question)
         return None if row is None else view_from(row)
 
     def database_identity(self) -> DatabaseIdentity:
@@ -115,7 +115,7 @@ class PostgresLedger:
             )
             return only_row(cursor)
 
-        return DatabaseIdentity(*self._pool.ask(question))
+        return DatabaseIdentity(*self._pool.query(question))
 
     def identity(self) -> str:
         """Return the database and the schema."""
@@ -142,7 +142,7 @@ class PostgresLedger:
         """
         if not is_latest(self._installed_version()):
             self._make_or_migrate()
-        passing = self._pool.ask(lambda cursor: find_passing(cursor, self.schema))
+        passing = self._pool.query(lambda cursor: find_passing(cursor, self.schema))
         if passing is not None:
             raise LedgerRefused(f"The ledger at {self.address} may lose what has landed: {passing}.")
 
@@ -200,7 +200,7 @@ class PostgresLedger:
                 return 0
             return int(only_row(cursor)[0])
 
-        return self._pool.ask(question)
+        return self._pool.query(question)
 
     def _begin(self, lasting: bool) -> psycopg2.extensions.connection:
         connection = self._pool.idle()

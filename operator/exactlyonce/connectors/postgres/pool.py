@@ -51,7 +51,7 @@ class ConnectionPool:
         """Open a new connection."""
         return connect(self._address, self._limits, self._application)
 
-    def ask(self, question: Callable[[psycopg2.extensions.cursor], Answer]) -> Answer:
+    def query(self, question: Callable[[psycopg2.extensions.cursor], Answer]) -> Answer:
         """Ask outside of any transaction, each statement on its own and within its time; `question` is safe to repeat.
 
         A connection that was idle may have died without a sign; then it is asked once more on a fresh one.

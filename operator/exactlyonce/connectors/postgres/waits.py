@@ -58,7 +58,7 @@ class _Watch:
         with self._guard:
             self._waited.add(waited)
             if self._thread is None or not self._thread.is_alive():  # it is not taken along by a fork
-                self._thread = threading.Thread(target=self._look, name="waits", daemon=True)
+                self._thread = threading.Thread(target=self._examine, name="waits", daemon=True)
                 self._thread.start()
 
     def end(self, waited: _Waited) -> None:
@@ -66,7 +66,7 @@ class _Watch:
         with self._guard:
             self._waited.discard(waited)
 
-    def _look(self) -> None:
+    def _examine(self) -> None:
         idle_looks = 0
         while True:
             time.sleep(_LOOK_SECONDS)
