@@ -50,7 +50,7 @@ def what_was_not_shown_stays_so() -> Iterator[None]:
     """A driver does not show readers what its predecessor landed and died before showing."""
 
     def only_looks(self: SparkMetadata, manifests: Any, landed: Any) -> None:
-        self._look()
+        self._latest_shown()
 
     with mock.patch.object(SparkMetadata, "recover", only_looks):
         yield
