@@ -32,8 +32,9 @@ import software.amazon.kinesis.retrieval.KinesisClientRecord;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
 /**
- * An application of the Kinesis Client Library: it writes down each user record that it is given, checkpoints it, and ends after
- * so many of them. Without a lease in the table it would start with what arrives next, and so give nothing.
+ * An application of the Kinesis Client Library: it writes down each user record that it has checkpointed, and ends after so many
+ * of them. A machine that is busy costs it leases; what it is given again for that is written down once. Without a lease in the
+ * table it would start with what arrives next, and so give nothing.
  *
  * Arguments: endpoint, region, stream, table, file to write to, how many user records, seconds until it gives up.
  */
@@ -79,7 +80,7 @@ public final class KclConsumer {
                         .parentShardPollIntervalMillis(200L)
                         .shardConsumerDispatchPollIntervalMillis(100L)
                         .clientVersionConfig(CoordinatorConfig.ClientVersionConfig.CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X),
-                configs.leaseManagementConfig().failoverTimeMillis(3000L).shardSyncIntervalMillis(2000L)
+                configs.leaseManagementConfig().failoverTimeMillis(6000L).shardSyncIntervalMillis(2000L)
                         .cleanupLeasesUponShardCompletion(false),
                 configs.lifecycleConfig(),
                 configs.metricsConfig().metricsFactory(new NullMetricsFactory()),
@@ -103,23 +104,22 @@ public final class KclConsumer {
         @Override
         public void processRecords(ProcessRecordsInput input) {
             synchronized (KclConsumer.this) {
-                KinesisClientRecord last = null;
-                for (KinesisClientRecord record : input.records()) {
-                    if (left.get() <= 0) {
-                        break;
-                    }
+                int most = (int) Math.min(left.get(), input.records().size());
+                if (most <= 0) {
+                    return;
+                }
+                List<KinesisClientRecord> records = input.records().subList(0, most);
+                KinesisClientRecord last = records.get(most - 1);
+                try {
+                    input.checkpointer().checkpoint(last.sequenceNumber(), last.subSequenceNumber());
+                } catch (Exception problem) {
+                    return; // the lease is lost: whoever has it next is given them again, so they are not written down here
+                }
+                for (KinesisClientRecord record : records) {
                     written.println(shard + " " + record.sequenceNumber() + " " + record.subSequenceNumber() + " "
                             + StandardCharsets.UTF_8.decode(record.data().duplicate()));
-                    last = record;
-                    left.decrementAndGet();
                 }
-                try {
-                    if (last != null) {
-                        input.checkpointer().checkpoint(last.sequenceNumber(), last.subSequenceNumber());
-                    }
-                } catch (Exception problem) {
-                    throw new IllegalStateException(problem);
-                }
+                left.addAndGet(-most);
                 if (left.get() <= 0) {
                     enough.countDown();
                 }
