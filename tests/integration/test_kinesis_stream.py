@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import pytest
 
 from exactlyonce.reconcile.loop import Done
+from testbed import kcl
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
-from tests.combinations import in_full
+from tests.combinations import in_full, only_in_full
 from tests.kinesis_in_memory import aggregated
 from tests.rig import Rig
 
@@ -65,7 +68,8 @@ class KinesisRig(Rig):
             first = len(self.produced)
             ids = list(range(first, first + (10 if number % 4 == 0 else 1)))
             texts = [json.dumps({"id": each, "customer": f"customer {each % 7}"}) for each in ids]
-            sent.append((str(first), aggregated(texts) if len(texts) > 1 else texts[0].encode()))
+            key = str(first)
+            sent.append((key, aggregated(texts, key) if len(texts) > 1 else texts[0].encode()))
             self.produced += ids
         self.kinesis.put(self.name, *sent)
 
@@ -95,3 +99,48 @@ def test_every_id_lands_once_though_shards_are_split_and_merged_and_drivers_kill
     rig.put(40)
     assert isinstance(rig.run(), Done), rig.story()
     rig.assert_exactly_once()
+
+
+HANDED_OVER_RECORDS = int(os.environ.get("HANDED_OVER_RECORDS", "10260"))
+"""Before each handover; about 3.25 ids each, so 100,000 ids."""
+
+
+@only_in_full  # without Spark: tests/integration/test_kinesis_client_library.py
+def test_streams_and_a_kinesis_client_library_hand_a_data_stream_to_each_other_and_each_id_is_taken_once(
+    kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    table = {"tableName": "shop-orders", "endpoint": kinesis.endpoint}
+    shared = {
+        "spec.source.kinesis.streamName": name,
+        "spec.source.kinesis.leaseTable": table,
+        "spec.source.kinesis.maxRecordsPerTrigger": 8000,
+    }
+    first = KinesisRig(kinesis, postgres_18, tmp_path / "first", name, **shared)
+    start = {"spec.source.kinesis.start": {"from": "LeaseTable"}}
+    second = KinesisRig(kinesis, postgres_18, tmp_path / "second", f"{name}x", **shared, **start)
+    given: list[int] = []
+
+    def consume(most: int) -> None:
+        records = kcl.consume(kinesis, name, "shop-orders", tmp_path / "kcl", most, seconds=600)
+        given.extend(json.loads(record.data)["id"] for record in records)
+
+    def assert_each_once() -> None:
+        found = first.counts() + second.counts() + Counter(given)
+        assert found == Counter(range(len(first.produced))), f"{first.story()}\n{second.story()}"
+
+    first.put(HANDED_OVER_RECORDS)
+    kinesis.split(name, shard(0))
+    first.put(4)
+    assert isinstance(first.run(), Done), first.story()
+    assert "LandedNotShown" not in [kind for kind, _ in first.events], first.story()
+    assert_each_once()
+    before = len(first.produced)
+    kinesis.merge(name, shard(2), shard(3))
+    first.put(HANDED_OVER_RECORDS)
+    consume(len(first.produced) - before - 7)  # somewhere, in an aggregate or not
+    first.put(HANDED_OVER_RECORDS)
+    assert isinstance(second.run(), Done), second.story()
+    assert_each_once()
+    first.put(40)
+    consume(len(first.produced) - first.landed() - second.landed() - len(given))
+    assert_each_once()
