@@ -24,8 +24,8 @@ cluster-tools: setup ## what the tests on a real Kubernetes need (Debian, root, 
 cluster: cluster-tools ## a real Kubernetes of two nodes, with kubectl and helm, until Ctrl-C
 	@$(RUN) -m testbed
 
-demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled; SINK=files: to Parquet
-	@$(RUN) -m demo $(if $(SINK),--sink $(SINK))
+demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled; SOURCE=kinesis, SINK=files
+	@$(RUN) -m demo $(if $(SOURCE),--source $(SOURCE)) $(if $(SINK),--sink $(SINK))
 
 test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
 	@$(RUN) scripts/run_parts.py lint unit simulation integration faults cluster

@@ -1,7 +1,7 @@
-"""`make demo`: 200,000 orders from Kafka to Postgres, or to files, through the local operator, while its drivers are killed.
+"""`make demo`: orders from a source to a sink through the local operator, while its drivers are killed.
 
 Prints each attempt with its verdict as it happens, and at the end what readers of the sink count against what was produced.
-Exit status 1 if a record is lost or doubled.
+Exit status 0 if every order took effect exactly once, 1 if one is lost or doubled or the demo did not get to its end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,35 @@ from demo.acts import Scene, acts_on
 from demo.orders import Orders
 from demo.screen import Screen
 from demo.sinks import SINKS, Count
-from demo.stage import PARTITIONS, TOPIC, Stage
-from testbed.kafka import Kafka
+from demo.sources import PARTITIONS, SOURCES, KafkaTopic, KinesisStream, Source
+from demo.stage import Stage
 from testbed.postgres import Postgres
 
-ORDERS = 200_000
-_PATIENCE_SECONDS = 90.0
+LEAST_ORDERS = 2_000
+HELP = f"""
+sources and sinks
+  kafka     a broker of its own, a topic with {PARTITIONS} partitions
+  kinesis   a data stream with {PARTITIONS} shards, of which one is split and two are merged while it is read. The service is a
+            stand-in on this machine, moto's server corrected to behave as Kinesis documents it; it asks for no
+            account and shows nothing about Amazon's limits or speed
+  postgres  a table without a key, so that an order that took effect twice is two rows
+  files     a folder of Parquet files, counted by pyarrow from `exactlyonce files` and by spark.read
+
+what you will see
+  seven acts: drivers killed at named points inside a batch and at random moments, one frozen and woken after its successor
+  took over, and the whole checkpoint deleted; after each, the operator's verdict on where the next driver starts, with the
+  reason. Then each reader's count: distinct ids, lost, doubled, and the sum of all amounts.
+
+exit status
+  0  every order took effect exactly once
+  1  an order is lost or doubled, or the demo did not get to its end
+
+examples
+  make demo                                             Kafka to Postgres
+  make demo SOURCE=kinesis SINK=files                   Kinesis' stand-in to Parquet files
+  .venv/bin/python -m demo --sink files --keep /tmp/d   look at the files, ledger and logs afterwards
+"""
+_PATIENCE_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
 _STYLES = {"Halted": "bold red", "BackingOff": "yellow"}
 
@@ -48,7 +71,7 @@ class Play:
         self._orders.start()
         launcher = self._stage.open().launcher
         attempt = 0
-        acts = acts_on(self._stage.sink)
+        acts = acts_on(self._stage.source, self._stage.sink)
         for number, act in enumerate(acts, 1):
             self._orders.allowed = self._orders.total * number // (len(acts) + 1)
             attempt = self._next_attempt(attempt)
@@ -74,6 +97,7 @@ class Play:
         while not condition():
             self._tell(_LOOK_SECONDS)
             self._screen.move(self._orders.produced, self._stage.landed())
+            self._orders.check()
             if time.monotonic() > deadline:
                 raise Stuck(f"It took longer than {_PATIENCE_SECONDS:.0f} s until {what}.")
 
@@ -113,28 +137,56 @@ class Play:
         return (lost, doubled, count.foreign) == (0, 0, 0) and count.amount == expected
 
 
+def arguments() -> argparse.ArgumentParser:
+    """Return the command line, whose help says what will be seen."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description="Runs a stream of orders through the local operator, kills and freezes its drivers on the way, and counts "
+        "every order at the end.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--source", choices=list(SOURCES), default="kafka", help="where orders come from (default: %(default)s)"
+    )
+    parser.add_argument("--sink", choices=list(SINKS), default="postgres", help="where they go (default: %(default)s)")
+    parser.add_argument(
+        "--orders",
+        type=_count_of_orders,
+        help=f"how many orders (default: {KafkaTopic.orders:,} from Kafka, {KinesisStream.orders:,} from Kinesis)",
+    )
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave logs and checkpoints in DIR (a new folder)")
+    return parser
+
+
+def _count_of_orders(text: str) -> int:
+    """Return the number of orders; too few would have landed before the last act."""
+    if not text.isdigit() or int(text) < LEAST_ORDERS:
+        raise argparse.ArgumentTypeError(f"give a whole number of at least {LEAST_ORDERS:,}")
+    return int(text)
+
+
 def main() -> int:
     """Put the stage up, play, and take it down."""
-    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.split("\n")[0])
-    parser.add_argument("--orders", type=int, default=ORDERS, help="how many orders (default: %(default)s)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave logs and checkpoints in DIR (a new folder)")
-    parser.add_argument("--sink", choices=list(SINKS), default="postgres", help="where they go (default: %(default)s)")
-    options = parser.parse_args()
+    options = arguments().parse_args()
     sink = SINKS[options.sink]()
+    opened = SOURCES[options.source]
+    total: int = options.orders or opened.orders
     with ExitStack() as stack:
-        screen = stack.enter_context(Screen(options.orders, sink.place))
+        screen = stack.enter_context(Screen(total, sink.place))
         if options.keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-demo-")))
         else:
             folder = options.keep.absolute()
             folder.mkdir(parents=True)
-        screen.say("Starting PostgreSQL and Kafka on this machine")
+        screen.say(f"Starting PostgreSQL and {opened.product} on this machine")
         postgres = stack.enter_context(Postgres(folder / "postgres"))
-        kafka = stack.enter_context(Kafka(folder / "kafka"))
-        stage = Stage(folder, kafka, postgres, sink)
+        source: Source = opened(folder)
+        stack.enter_context(source)
+        stage = Stage(folder, source, postgres, sink)
         stage.prepare()
         stack.callback(stage.end_everything)
-        orders = Orders(kafka.bootstrap_servers, TOPIC, PARTITIONS, options.orders)
+        orders = Orders(source, total)
         stack.callback(orders.stop)
         try:
             return 0 if Play(stage, orders, screen).run() else 1

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from demo.sinks import Sink
+from demo.sources import Source
 from demo.stage import UNRESPONSIVE_SECONDS, Stage
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.local import LocalLauncher
@@ -78,17 +79,33 @@ def freeze_and_wake(scene: Scene) -> None:
     scene.say(f"attempt {scene.attempt} {words.ending}: {words.message}")
 
 
-def acts_on(sink: Sink) -> tuple[Act, ...]:
-    """Return the acts, told in the words of a sink."""
+def reshard_and_kill(number: int) -> Callable[[Scene], None]:
+    """Return an act: change the source's shards while they are read, then SIGKILL at a moment drawn at random."""
+
+    def act(scene: Scene) -> None:
+        scene.say(scene.stage.source.reshard(number))
+        kill_at_random(scene)
+
+    return act
+
+
+def acts_on(source: Source, sink: Sink) -> tuple[Act, ...]:
+    """Return the acts, told in the words of a source and a sink."""
     return (
         Act(sink.after_commit, kill_at("batch.landed")),
-        Act("SIGKILL at a random moment", kill_at_random),
+        _random_kill(source, 0),
         Act("freeze the driver, let a successor take over, wake it", freeze_and_wake, kills=0),
         Act(sink.after_tasks, kill_at("batch.rows-written")),
         Act("delete the checkpoint, then SIGKILL", delete_checkpoint),
         Act(sink.before_commit, kill_at("land.before-commit")),
-        Act("SIGKILL at a random moment", kill_at_random),
+        _random_kill(source, 1),
     )
+
+
+def _random_kill(source: Source, number: int) -> Act:
+    if source.reshards is None:
+        return Act("SIGKILL at a random moment", kill_at_random)
+    return Act(f"{source.reshards[number]}, then SIGKILL at a random moment", reshard_and_kill(number))
 
 
 def _after(seconds: float) -> Callable[[], bool]:

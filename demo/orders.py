@@ -4,69 +4,75 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Producer
+if TYPE_CHECKING:
+    from demo.sources import Source
 
-ORDERS_A_SECOND = 4000
 _BURST = 200
+
+
+class NotAccepted(AssertionError):
+    """The source did not take an order, so that counting would say nothing of the stream."""
 
 
 @dataclass
 class Orders:
-    """Produces `total` orders over the partitions of a topic, never further than it is allowed.
+    """Puts `total` orders into a source, never further than it is allowed.
 
     What an order holds follows from its id, so that what was produced can be told without asking the stream.
     """
 
-    bootstrap_servers: str
-    topic: str
-    partitions: int
+    source: Source
     total: int
     allowed: int = 0
     produced: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "orders"))
+    _work: Future[None] | None = None
 
     def start(self) -> None:
-        """Produce in a thread until `stop`, or until all orders are with the broker."""
-        self._thread = threading.Thread(target=self._work, name="orders", daemon=True)
-        self._thread.start()
+        """Produce in a thread until `stop`, or until the source has all orders."""
+        self._work = self._thread.submit(self._produce)
+
+    def check(self) -> None:
+        """Raise NotAccepted if the source has not taken an order."""
+        problem = self._work.exception() if self._work is not None and self._work.done() else None
+        if problem is not None:
+            raise NotAccepted(f"The orders could not be produced: {problem}") from problem
 
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.shutdown()
 
     def amount_of_all(self) -> Decimal:
         """Return the sum of all orders."""
         return sum((_amount(number) for number in range(self.total)), Decimal(0))
 
-    def _work(self) -> None:
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 20, "enable.idempotence": True, "log_level": 2}
-        )
+    def _produce(self) -> None:
+        sender = self.source.sender()
         while self.produced < self.total and not self._stop.is_set():
             until = min(self.produced + _BURST, self.allowed, self.total)
-            for number in range(self.produced, until):
-                producer.produce(self.topic, _order(number), partition=number % self.partitions)
-            producer.poll(0)
+            sender.send(range(self.produced, until))
             self.produced = until
-            self._stop.wait(_BURST / ORDERS_A_SECOND)
-        producer.flush(30)
+            self._stop.wait(_BURST / self.source.orders_a_second)
+        sender.finish()
 
 
-def _amount(number: int) -> Decimal:
-    return Decimal(number % 100_000) / 100
-
-
-def _order(number: int) -> bytes:
-    order = {
+def order(number: int) -> bytes:
+    """Return the order with this id."""
+    fields = {
         "id": number,
         "customer": f"customer-{number % 997}",
         "amount": f"{_amount(number):.2f}",
         "ts": f"2026-01-02T03:{number // 60 % 60:02d}:{number % 60:02d}Z",
     }
-    return json.dumps(order).encode()
+    return json.dumps(fields).encode()
+
+
+def _amount(number: int) -> Decimal:
+    return Decimal(number % 100_000) / 100

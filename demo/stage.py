@@ -1,4 +1,4 @@
-"""What the demo plays on: its own Kafka and Postgres, the example's stream, and the local operator as a process."""
+"""What the demo plays on: its own source and Postgres, the example's stream, and the local operator as a process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ import psycopg2
 import yaml
 
 from demo.sinks import Sink
+from demo.sources import Source
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, open_stream
 from exactlyonce.launch.last_words import LastWords, parse_last_words
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.crash_points import VARIABLE
-from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "orders.yaml"
-TOPIC, PARTITIONS = "orders", 4
 UNRESPONSIVE_SECONDS = 8
 _DRAIN_SECONDS = 60
 
@@ -39,29 +38,36 @@ class Stage:
     """The servers, the stream's file, and `exactlyonce run` as a child process."""
 
     folder: Path
-    kafka: Kafka
+    source: Source
     postgres: Postgres
     sink: Sink
     lines: queue.Queue[tuple[str, str]] = field(default_factory=queue.Queue)
     operator: subprocess.Popen[str] | None = None
 
     def prepare(self) -> None:
-        """Make the topic, what the sink needs, the secret and the stream's file."""
-        self.kafka.create_topic(TOPIC, PARTITIONS)
+        """Make what the source and the sink need, the secrets and the stream's file."""
+        self.source.prepare()
         self.postgres.create_database("shop")
         self.sink.prepare(self)
-        home = self.folder / "secrets" / "warehouse"
-        home.mkdir(parents=True)
-        keys = {"host": "127.0.0.1", "port": self.postgres.port, "dbname": "shop", "user": "postgres"}
-        for key, value in {**keys, "password": self.postgres.password}.items():
-            (home / key).write_text(str(value))
-        document = yaml.safe_load(EXAMPLE.read_text())
-        document["spec"]["source"]["kafka"]["bootstrapServers"] = self.kafka.bootstrap_servers
-        document["spec"] |= self.sink.spec(self)
-        document["spec"]["checkpoint"] = {"local": {"path": str(self.location)}}
-        self.file.write_text(yaml.safe_dump(document))
+        login = {"host": "127.0.0.1", "port": str(self.postgres.port), "dbname": "shop", "user": "postgres"}
+        secrets = {"warehouse": {**login, "password": self.postgres.password}, **self.source.secrets()}
+        for name, keys in secrets.items():
+            home = self.folder / "secrets" / name
+            home.mkdir(parents=True)
+            for key, value in keys.items():
+                (home / key).write_text(value)
+        self.file.write_text(yaml.safe_dump(self.document()))
         for point in KILL_POINTS:
             self._fired(point).touch()
+
+    def document(self) -> dict[str, Any]:
+        """Return the example's resource with this source, this sink and a checkpoint in the demo's folder."""
+        document: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
+        spec = document["spec"]
+        spec["source"] = {"format": spec["source"]["format"], **self.source.spec()}
+        spec |= self.sink.spec(self)
+        spec["checkpoint"] = {"local": {"path": str(self.location)}}
+        return document
 
     @property
     def file(self) -> Path:

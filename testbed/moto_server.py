@@ -83,12 +83,14 @@ class MotoServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
-    def client(self, service: str | None = None, **login: str) -> Any:
-        """Return a client of the test's own."""
+    def client(self, service: str | None = None, *, config: Any = None, **login: str) -> Any:
+        """Return a client of the test's own; `config` is botocore's."""
         import boto3
 
         login = login or {"aws_access_key_id": self.access_key, "aws_secret_access_key": self.secret_key}
-        return boto3.client(service or self.service, endpoint_url=self.endpoint, region_name=self.region, **login)
+        return boto3.client(
+            service or self.service, endpoint_url=self.endpoint, region_name=self.region, config=config, **login
+        )
 
     def guard(self) -> None:
         """From now on check every login and its rights; until then any login is good."""
