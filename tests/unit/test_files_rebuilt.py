@@ -69,13 +69,13 @@ def test_a_file_that_readers_are_shown_and_that_is_gone_or_of_another_writer_is_
 
 def test_each_partition_goes_on_behind_its_last_row_whichever_file_holds_it() -> None:
     assert last((1, "a", [span(0, 4), span(0, 2, 1)]), (2, "b", [span(5, 6)]), (2, "c", [span(7, 9)])) == (
-        Rebuilt(Partition("orders", 0), 10, "c"),
-        Rebuilt(Partition("orders", 1), 3, "a"),
+        Rebuilt(Partition("orders", 0), 9, "c"),
+        Rebuilt(Partition("orders", 1), 2, "a"),
     )
 
 
 def test_a_merged_file_may_begin_before_a_file_of_an_earlier_batch() -> None:
-    assert last((3, "small", [span(5, 6)]), (5, "merged", [span(0, 9)]))[0].position == 10
+    assert last((3, "small", [span(5, 6)]), (5, "merged", [span(0, 9)]))[0].last == 9
 
 
 def test_a_later_batch_that_stands_before_an_earlier_one_tells_that_the_positions_are_of_two_lives() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.assembly import file_sink
+from exactlyonce.assembly import file_sink, source_address
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.files_compaction import show_compaction
@@ -23,6 +23,7 @@ from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.schema.model import field_name
 from exactlyonce.sink.files import LandedFile, Orphan, OutputFolder
+from exactlyonce.source.connector import SourceAddress
 
 _MOST_SHOWN = 10
 
@@ -42,6 +43,7 @@ class OpenedFiles:
     stream: Stream
     ledger: Ledger
     secret: Callable[[], Mapping[str, str]]
+    source: Callable[[], SourceAddress]
     in_pods: bool
 
     def landed(self) -> tuple[LandedFile, ...]:
@@ -150,19 +152,31 @@ def opened_files(target: str, options: Mapping[str, Any]) -> OpenedFiles:
 
 def _of_file(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     opened = looked_at(target, options)
-    secret = partial(read_secret, Path(options["secrets"]), opened.stream.spec.sink.spec.secret_ref)
-    return OpenedFiles(opened.stream, opened.ledger, secret, in_pods=False)
+    read = partial(read_secret, Path(options["secrets"]))
+    spec = opened.stream.spec
+    return OpenedFiles(
+        opened.stream,
+        opened.ledger,
+        partial(read, spec.sink.spec.secret_ref),
+        partial(source_address, spec.source, read),
+        in_pods=False,
+    )
 
 
 def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret
+    from exactlyonce.control.checkpoint_stores import source_in_reach
 
     cluster, namespace = cluster_of(options)
     stream = parse_stream(cluster.stream(namespace, target), f"{namespace}/{target}")
     sink = stream.spec.sink
     file_sink(stream.spec)  # what is no sink of files is told before any secret is read
     secret = partial(cluster_secret, cluster, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
-    return OpenedFiles(stream, cluster_ledger(cluster, stream), secret, in_pods=True)
+    source = stream.spec.source
+    of_source = partial(cluster_secret, cluster, stream, f"spec.source.{field_name(source.connector)}")
+    return OpenedFiles(
+        stream, cluster_ledger(cluster, stream), secret, partial(source_in_reach, source, of_source), in_pods=True
+    )
 
 
 def _require_agreement(found: Sequence[Orphan], folder: OutputFolder, *, agreed: bool) -> None:

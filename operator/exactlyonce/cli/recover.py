@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ from exactlyonce.cli.files import OpenedFiles, opened_files
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
 from exactlyonce.sink.files import OutputFolder, Rebuilt
+from exactlyonce.source.connector import GoesOn
 
 
 class NotRecoverable(Refused):
@@ -39,16 +40,19 @@ class NotRecoverable(Refused):
 def recover(target: str, output: str, **options: Any) -> None:
     """Find out where a stream stood whose ledger is lost, by the source positions in the rows of its files.
 
-    It takes a stream from Kafka to Parquet files with sink.files.includePositions. Suspend the stream first. Nothing is
-    changed: the command reads the positions in every file that readers are shown by _spark_metadata. For each partition it
-    prints the offset behind the last row and the file that holds that row, and then the spec.source.kafka.start of a new
-    stream. Describe that one with another metadata.name, sink.files.path and checkpoint, and with this start: each record then
-    takes effect once over both folders.
+    It takes a stream to Parquet files with sink.files.includePositions. Suspend the stream first. Nothing is changed: the
+    command reads the positions in every file that readers are shown by _spark_metadata. For each partition it prints the
+    position behind the last row and the file that holds that row, and then the start of a new stream's source. Describe that
+    one with another metadata.name, sink.files.path and checkpoint, and with this start: each record then takes effect once
+    over both folders.
+
+    For Kinesis the record of each shard's last row is read, since an aggregate of the Kinesis Producer Library may have more
+    user records than have landed. A shard of which a child has rows was read to its end.
 
     A file that is in place and not shown may have landed just before the ledger was lost, or not: such files are named, and
-    nothing is printed until they are moved away. A partition without a row is not printed; add it, with the offset at which
-    the stream began in it. Records that had no row, such as those that the transform leaves out, may be read again, and have
-    no row again.
+    nothing is printed until they are moved away. A partition without a row is not printed; add it, with the position at
+    which the stream began in it. Records that had no row, such as those that the transform leaves out, may be read again, and
+    have no row again.
 
     It is refused while the ledger still knows a batch of the stream, for then nothing is lost; where a later batch stands
     before an earlier one, because a topic was recreated or the stream started over; and where a file that readers are shown is
@@ -62,28 +66,26 @@ def recover(target: str, output: str, **options: Any) -> None:
         raise NotRecoverable(
             f"Readers of {folder.location} are shown no rows, so they tell no positions; start the stream as a new one."
         )
+    behind = opened.source().start_behind({it.partition: it.last for it in found})
+    for note in behind.notes:
+        click.echo(note, err=True)
     if output == "json":
-        click.echo(json.dumps([_document(it, folder) for it in found], indent=2))
+        click.echo(json.dumps([*_documents(found, behind, folder)], indent=2))
         return
-    table = Table("topic", "partition", "offset", "file", box=None, pad_edge=False)
-    for it in found:
-        table.add_row(it.partition.origin, str(it.partition.key), str(it.position), folder.address(it.path), style=None)
+    table = Table(*behind.columns, "file", box=None, pad_edge=False)
+    for document in _documents(found, behind, folder):
+        table.add_row(*map(str, document.values()), style=None)
     Console(soft_wrap=True).print(table)
-    click.echo(f"\n{_start(found)}", nl=False)
+    click.echo(f"\n{yaml.safe_dump({'start': dict(behind.start)}, sort_keys=False)}", nl=False)
 
 
 def _require_lost(opened: OpenedFiles) -> None:
-    """Require that the ledger is lost, and that positions are offsets.
+    """Require that the ledger is lost.
 
     Raises:
         NotRecoverable: if not.
     """
-    source, stream_id = opened.stream.spec.source, opened.stream.stream_id
-    if not source.spec.positions_count_records:
-        raise NotRecoverable(
-            f"{stream_id} reads spec.source.{source.connector}, whose positions are not rebuilt from rows; restore its "
-            " ledger from a backup."
-        )
+    stream_id = opened.stream.stream_id
     view = opened.ledger.view(stream_id)
     if view is not None and view.stream.landed_batch is not None:
         raise NotRecoverable(
@@ -92,16 +94,9 @@ def _require_lost(opened: OpenedFiles) -> None:
         )
 
 
-def _document(found: Rebuilt, folder: OutputFolder) -> dict[str, Any]:
-    return {
-        "topic": found.partition.origin,
-        "partition": found.partition.key,
-        "offset": found.position,
-        "file": folder.address(found.path),
-    }
-
-
-def _start(found: Sequence[Rebuilt]) -> str:
-    offsets = [{"topic": it.partition.origin, "partition": it.partition.key, "offset": it.position} for it in found]
-    start: str = yaml.safe_dump({"start": {"from": "Offsets", "offsets": offsets}}, sort_keys=False)
-    return start
+def _documents(found: Sequence[Rebuilt], behind: GoesOn, folder: OutputFolder) -> Iterator[dict[str, Any]]:
+    """Yield a row per partition that the source still tells of."""
+    for it in found:
+        if it.partition in behind.positions:
+            values = (it.partition.origin, it.partition.key, behind.positions[it.partition], folder.address(it.path))
+            yield dict(zip((*behind.columns, "file"), values, strict=True))

@@ -51,10 +51,10 @@ class SmallFiles:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Where a stream without a ledger goes on in a partition; `path` is the file, below the folder, whose rows tell."""
+    """The position of a partition's last row that readers are shown; `path` is the file, below the folder, that holds it."""
 
     partition: Partition
-    position: int
+    last: int
     path: str
 
 
@@ -80,7 +80,7 @@ class OutputFolder(Protocol):
         ...
 
     def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:
-        """Return where the stream stood, by the positions in the rows that readers are shown; the ledger is not asked.
+        """Return the last row of each partition that readers are shown; the ledger is not asked.
 
         Raises:
             Refused: if the folder belongs to somebody else, or the files do not tell.

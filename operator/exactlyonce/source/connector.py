@@ -84,6 +84,20 @@ class SourceCheck(Source, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class GoesOn:
+    """Where a new stream goes on behind the last row of each partition.
+
+    `columns` is what a person calls origin, partition and position, `positions` how each is read, `start` the `start` of the
+    new stream's source, and `notes` sentences of what the rows do not tell.
+    """
+
+    columns: tuple[str, str, str]
+    positions: Mapping[Partition, int | str]
+    start: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
 class SourceAddress(Protocol):
     """Where a stream's source is and how to log in; its text never shows a password.
 
@@ -118,6 +132,15 @@ class SourceAddress(Protocol):
 
         Raises:
             SourceRefused: if no client can be made.
+        """
+        ...
+
+    def start_behind(self, last: Mapping[Partition, int]) -> GoesOn:
+        """Return where a new stream goes on, by the position of the last row of each partition that has one.
+
+        Raises:
+            Refused: if the source does not tell what follows on a row.
+            SourceRefused, SourceUnreachable: by situation; a source that tells it without being asked raises neither.
         """
         ...
 

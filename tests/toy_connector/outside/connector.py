@@ -15,7 +15,7 @@ from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, digest_of
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
-from exactlyonce.source.connector import Answer
+from exactlyonce.source.connector import Answer, GoesOn
 from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
 
 
@@ -155,6 +155,10 @@ class ToyAddress:
 
     def client(self) -> None:
         """Return nothing: a connection is made for each question."""
+
+    def start_behind(self, last: Mapping[Partition, int]) -> GoesOn:
+        """Return nothing to start with: a memory is always read from its start."""
+        return GoesOn(("memory", "partition", "offset"), {key: position + 1 for key, position in last.items()}, {})
 
     def open(self, client: Any = None) -> ToyBounds:
         """Return the memory."""

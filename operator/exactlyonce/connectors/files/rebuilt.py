@@ -41,7 +41,7 @@ class _Last:
 
 
 def rebuilt_positions(store: OutputStore, stream_id: str, spans: Spans) -> tuple[Rebuilt, ...]:
-    """Return where the stream goes on in each partition of which readers are shown a row.
+    """Return the last row of each partition of which readers are shown one.
 
     Raises:
         PathOfAnother: if the folder is not this stream's.
@@ -103,7 +103,7 @@ def counted_files(
 
 
 def last_positions(files: Iterable[tuple[BatchNumber, str, Sequence[PositionSpan]]]) -> tuple[Rebuilt, ...]:
-    """Return where each partition goes on, by the batch, the path and the spans of each file. Performs no I/O.
+    """Return the last row of each partition, by the batch, the path and the spans of each file. Performs no I/O.
 
     Raises:
         PositionsUnclear: if a file tells no positions, or a later batch stands before an earlier one.
@@ -125,9 +125,7 @@ def last_positions(files: Iterable[tuple[BatchNumber, str, Sequence[PositionSpan
                     f"batch {batch} up to {span.last}. Its origin was recreated, or the stream started over; positions in "
                     "rows do not tell such lives apart. Compare the source by hand."
                 )
-    return tuple(
-        Rebuilt(key, last.position + 1, last.path) for key, last in sorted(found.items(), key=lambda it: it[0])
-    )
+    return tuple(Rebuilt(key, last.position, last.path) for key, last in sorted(found.items(), key=lambda it: it[0]))
 
 
 def _tenant(store: OutputStore, stream_id: str) -> Tenant:

@@ -11,6 +11,8 @@ from exactlyonce.connectors.kafka.fleet import KafkaFleet
 from exactlyonce.connectors.kafka.properties import canonical_servers, librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.specs import SourceSpec
+from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.connector import GoesOn
 
 _SHARED_SECONDS = 15.0
 
@@ -45,6 +47,12 @@ class KafkaAddress:
         """Return an admin client."""
         properties = dict(self.key)
         return KafkaAdmin(properties["bootstrap.servers"], properties, _SHARED_SECONDS)
+
+    def start_behind(self, last: Mapping[Partition, int]) -> GoesOn:
+        """Return the offset behind each last row; nothing is asked."""
+        behind = {key: position + 1 for key, position in sorted(last.items())}
+        offsets = [{"topic": key.origin, "partition": key.key, "offset": offset} for key, offset in behind.items()]
+        return GoesOn(("topic", "partition", "offset"), behind, {"from": "Offsets", "offsets": offsets})
 
     def open(self, client: KafkaAdmin | None = None) -> KafkaBounds:
         """Return the topics of the stream."""

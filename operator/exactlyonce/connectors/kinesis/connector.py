@@ -12,10 +12,13 @@ from exactlyonce.connectors.kinesis.fleet import KinesisFleet
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, seen_of
 from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
+from exactlyonce.connectors.kinesis.recovered_start import start_behind
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
+from exactlyonce.positions.ranges import Partition
 from exactlyonce.schema.aws_login import login_in
+from exactlyonce.source.connector import GoesOn
 
 
 def kinesis_address(spec: KinesisSource, secret: Mapping[str, str]) -> KinesisAddress:
@@ -65,6 +68,10 @@ class KinesisPlace:
     def client(self) -> KinesisClient:
         """Return a client; nothing is connected to yet."""
         return kinesis_client(self.reached)
+
+    def start_behind(self, last: Mapping[Partition, int]) -> GoesOn:
+        """Ask Kinesis for the records that the last rows are from, and whether they have more user records."""
+        return start_behind(self.client(), self.spec, last)
 
     def open(self, client: KinesisClient | None = None) -> KinesisBounds:
         """Return the data stream, with its lease table if it names one."""

@@ -29,7 +29,7 @@ def given(shards: Sequence[Shard], given_positions: Mapping[str, int], invalid: 
     by_id = {shard.id: shard for shard in shards}
     unknown = sorted(given_positions.keys() - by_id.keys())
     if unknown:
-        raise invalid(f"names {_some(unknown)}, which the stream does not list")
+        raise invalid(f"names {some(unknown)}, which the stream does not list")
     ancestors = ancestors_of(shards, given_positions) - given_positions.keys()
     positions = {**dict.fromkeys(ancestors, SHARD_END), **given_positions}
     for name, position in sorted(positions.items()):
@@ -41,11 +41,17 @@ def given(shards: Sequence[Shard], given_positions: Mapping[str, int], invalid: 
                 f"names {name} and its parent {early[0]} at {to_text(positions[early[0]])}; a shard is read once its parents "
                 f"are at SHARD_END, so leave {name} out"
             )
-    named = positions.keys() | _descendants(shards, given_positions)
-    lacking = [shard.id for shard in shards if shard.id not in named]
+    lacking = not_given(shards, given_positions)
     if lacking:
-        raise invalid(f"lacks {_some(lacking)}")
+        raise invalid(f"lacks {some(lacking)}")
     return positions
+
+
+def not_given(shards: Sequence[Shard], names: Iterable[str]) -> list[str]:
+    """Return the shards that neither are named, nor follow on those named, nor are their ancestors."""
+    given_names = frozenset(names)
+    named = given_names | ancestors_of(shards, given_names) | _descendants(shards, given_names)
+    return [shard.id for shard in shards if shard.id not in named]
 
 
 def require_within(shard: Shard, position: int, invalid: Invalid) -> None:
@@ -86,6 +92,7 @@ def one_less(waits: dict[str, int], shard_id: str) -> int:
     return waits[shard_id]
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """Return a list of names that a message has room for."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -47,6 +47,15 @@ class UserRecord:
         if not 0 <= self.sub_sequence_number <= _SUB_SEQUENCE_MASK:
             raise MalformedPosition(f"{self.sub_sequence_number} is not a sub-sequence number")
 
+    @classmethod
+    def at(cls, position: int) -> UserRecord:
+        """Return the user record of a row, by its position.
+
+        Raises:
+            MalformedPosition: if no user record is there.
+        """
+        return cls(position >> SUB_SEQUENCE_BITS, position & _SUB_SEQUENCE_MASK)
+
     @property
     def position(self) -> int:
         """The position at this user record: a read from there returns it first."""
