@@ -32,7 +32,8 @@ _FORM = TableForm("a lease table", ((LEASE_KEY, "HASH"),), f"the partition key {
 _MOST_ITEMS = 2 * MOST_SHARDS
 """Beside its leases, a table holds those of shards that expired lately, and what newer releases of KCL keep there."""
 
-_MOST_PAGES = 1000
+_LISTING_SECONDS = 30.0
+"""A server that sends empty pages for ever may be slow with each: a pass that goes on for too long ends the operator."""
 
 
 class LeaseTable:
@@ -62,11 +63,13 @@ class LeaseTable:
         Raises:
             TableUnfit: if something else is in the table.
             TableMissing: if there is no table.
+            StoreUnreachable: if the list has not ended in time.
         """
         found: dict[str, Lease] = {}
         asked: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
-        items = 0
-        for _ in range(_MOST_PAGES):
+        items, clock = 0, self._client.clock
+        give_up_at = clock.elapsed_seconds() + _LISTING_SECONDS
+        while True:
             answer = self._client.call("Scan", self._table, **asked)
             page = _items(answer)
             items += len(page)
@@ -79,8 +82,13 @@ class LeaseTable:
                     found[lease.key] = lease
             if not answer.get("LastEvaluatedKey"):
                 return found
+            if clock.elapsed_seconds() > give_up_at:
+                raise StoreUnreachable(
+                    f"{self._client.address.place} did not list the leases in table {self._table} within "
+                    f"{_LISTING_SECONDS:.0f} s; it named {items} and has more. If this goes on, correct "
+                    f"{NAMED_AT.table}.endpoint."
+                )
             asked["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-        raise StoreUnreachable(f"The list of the leases in {self.place} does not end.")
 
     def write(self, write: LeaseWrite) -> bool:
         """Write a lease; return whether its condition held: else somebody, maybe this process, has written it meanwhile."""
@@ -141,6 +149,6 @@ def _update(move: MoveLease) -> dict[str, Any]:
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     try:
-        return list(answer.get("Items") or ())
+        return [item or {} for item in answer.get("Items") or ()]
     except MALFORMED:
         return []
