@@ -140,3 +140,34 @@ def test_stores_that_no_stream_has_any_more_are_dropped(clock: Clock) -> None:
     for number in range(1000):
         made.belongs(ORDERS, f"warehouse {number}")
     assert len(made._stores) < 100
+
+
+def test_a_store_that_is_asked_at_this_moment_is_not_dropped_and_keeps_its_places(clock: Clock) -> None:
+    made = Bulkheads(4, clock)
+    with hanging(made.store("of no stream"), 2):
+        for number in range(1000):
+            made.belongs(ORDERS, f"warehouse {number}")
+        clock.now += 4
+        with pytest.raises(StoreBusy), made.store("of no stream").entered():
+            pass
+
+
+def test_whatever_streams_of_all_namespaces_show_takes_half_of_the_workers_and_one_namespace_half_of_these(
+    clock: Clock,
+) -> None:
+    made = Bulkheads(8, clock)
+    with ExitStack() as held:
+        for namespace in ("shop", "shop", "web", "web"):
+            held.enter_context(made.shown(namespace).entered())
+        clock.now += 4
+        for namespace in ("shop", "other"):
+            with pytest.raises(StoreBusy), made.shown(namespace).entered():
+                pass
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(made.shown("shop").entered())
+        clock.now += 4
+        with pytest.raises(StoreBusy), made.shown("shop").entered():
+            pass
+        with made.shown("other").entered():
+            pass

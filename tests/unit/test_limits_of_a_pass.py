@@ -82,7 +82,7 @@ def test_a_pass_whose_stores_are_slow_all_the_time_is_given_up_between_two_quest
         ask_for_ever()
     assert clock.now - begun <= PASS_SECONDS + 60
     with pytest.raises(PassTooLong):
-        GuardedSource("kafka:9092", opening, bulkheads.store("three")).view()
+        GuardedSource("kafka:9092", opening, bulkheads.shown("shop")).view()
     next_pass = GuardedLedger(Opening.for_a_pass(lambda: opened, clock))
     asked.clear()
     next_pass.view("shop/orders")

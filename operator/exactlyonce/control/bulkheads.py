@@ -59,6 +59,12 @@ class Store:
                 self._changed.notify()
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a call is at it at this moment."""
+        with self._changed:
+            return bool(self._begun)
+
+    @property
     def hangs(self) -> bool:
         """Whether every place is taken, and at least one by a call that does not return."""
         with self._changed:
@@ -80,6 +86,29 @@ class Store:
         return self.clock() - min(self._begun.values(), default=float("inf"))
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Where the streams of one namespace show what has landed: a call takes a place of the namespace's, and one of all.
+
+    No pass is held back for such a server, so nothing else would keep the tenants of two namespaces from taking all workers.
+    """
+
+    bulkheads: Bulkheads
+    namespace: str
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Take both places for one call.
+
+        Raises:
+            StoreBusy: as `Store.entered`.
+        """
+        share = self.bulkheads.share
+        own = self.bulkheads.store(f"What streams of namespace {self.namespace} show", max(share // 2, 1))
+        with own.entered(), self.bulkheads.store("What streams show", share).entered():
+            yield
+
+
 @dataclass
 class Bulkheads:
     """The stores of all streams, by name; safe to use from several threads. `workers` is how many passes may run at once."""
@@ -96,13 +125,17 @@ class Bulkheads:
         """How many passes may be at one store, and how many of streams with a slow store may run, at once."""
         return max(self.workers // 2, 1)
 
-    def store(self, name: str) -> Store:
-        """Return the store of that name."""
+    def store(self, name: str, places: int | None = None) -> Store:
+        """Return the store of that name; one that is new has so many `places`, by default `share`."""
         with self._guard:
             found = self._stores.get(name)
             if found is None:
-                found = self._stores[name] = Store(name, self.share, self.clock, self.hangs_seconds)
+                found = self._stores[name] = Store(name, places or self.share, self.clock, self.hangs_seconds)
             return found
+
+    def shown(self, namespace: str) -> Shown:
+        """Return where streams of a namespace show what has landed, which is not among the stores that a stream has."""
+        return Shown(self, namespace)
 
     def belongs(self, key: Key, *names: str) -> None:
         """Note which stores a stream has."""
@@ -126,7 +159,7 @@ class Bulkheads:
         return sum(1 for other in in_hand if any(store.is_slow for store in self._of.get(other, ()))) < self.share
 
     def _drop_unused(self) -> None:
-        """Stores come and go with resources; what none names any more is dropped when there are many."""
+        """Stores come and go with resources; what none names any more, and no call is at, is dropped when there are many."""
         if len(self._stores) > 2 * len(self._of) + 64:
             used = {store.name for stores in self._of.values() for store in stores}
-            self._stores = {name: store for name, store in self._stores.items() if name in used}
+            self._stores = {name: store for name, store in self._stores.items() if name in used or store.is_asked}

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.checkpoint.store import CreateOutcome, Entry, LogStore
-from exactlyonce.control.bulkheads import Store
+from exactlyonce.control.bulkheads import Shown, Store
 from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
@@ -161,7 +161,7 @@ class GuardedSource:
 
     address: str
     opening: Opening
-    at_shown: Store
+    at_shown: Shown
 
     @property
     def codec(self) -> PositionCodec:

@@ -117,7 +117,7 @@ class StreamAssembly:
         """
         spec, metadata = stream.spec, document["metadata"]
         key, uid = Key(stream.metadata.namespace, stream.metadata.name), metadata["uid"]
-        at_shown = self.shared.bulkheads.store(f"What streams of namespace {key.namespace} show")
+        at_shown = self.shared.bulkheads.shown(key.namespace)
         opening = Opening.for_a_pass(functools.partial(self._opened, stream, document), self.clock)
         stores = Stores(
             GuardedLedger(opening),
