@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
+from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.kafka.start import Group, where_group_stands
 from exactlyonce.errors import GroupUnfit, SourceRefused
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import Bounds
+from exactlyonce.source.port import Bounds, SourceView
 
 ZERO, ONE, TWO = (Partition("orders", number) for number in range(3))
 
@@ -84,3 +88,15 @@ def test_a_login_that_may_not_see_the_group_is_told_which_right_is_missing() -> 
         SourceRefused, match=r"Kafka at kafka:9092 refuses: .*grant it DESCRIBE on the consumer group\."
     ):
         admin.named(refused)
+
+
+def test_a_changed_resource_that_adds_no_partition_needs_the_group_no_more() -> None:
+    brokers: Any = object()  # nothing is asked
+    document = {
+        "bootstrapServers": "kafka:9092",
+        "topics": ["orders"],
+        "start": {"from": "ConsumerGroup", "group": "billing"},
+    }
+    source = KafkaBounds(KafkaSource.model_validate(document), {}, admin=brokers)
+    view = SourceView({ZERO: Bounds(0, 9)}, {"orders": "id"}, frozenset({ZERO}))
+    assert source.start(view, frozenset()) == Positions()

@@ -208,3 +208,11 @@ def test_after_a_takeover_the_leases_of_workers_that_are_gone_are_moved_at_once(
     source.start(source.view())
     source.show_landed("shop/orders", at(SHARD, position_after_record(second)))
     assert table.held[SHARD].checkpoint == Checkpoint(str(second), EVERY_USER_RECORD)
+
+
+def test_a_changed_resource_that_adds_no_shard_needs_the_table_no_more() -> None:
+    def fail() -> None:
+        raise StoreUnreachable("there is no answer in time.")
+
+    source = bounds(KinesisApi(), LeasesInMemory(before_look=fail), "LeaseTable")
+    assert source.start(source.view(), frozenset()) == Positions()

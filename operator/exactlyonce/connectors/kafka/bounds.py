@@ -138,6 +138,8 @@ class KafkaBounds:
             case StartFrom.TIMESTAMP:
                 return self._at_moment(bounds)
             case StartFrom.CONSUMER_GROUP:
+                if not bounds:  # nothing was added, and the group that the stream took over from may be gone by now
+                    return Positions()
                 group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
                 return where_group_stands(group, bounds, self.address)
 

@@ -124,6 +124,8 @@ class KinesisBounds:
             raise OriginMissing(
                 f"Kinesis in {self.address} has no stream {self._stream}; create it, or correct source.kinesis."
             )
+        if only is not None and not only:
+            return Positions()  # a lease table that the stream took over from may be gone by now
         listed = (
             self._listed[1]
             if self._listed is not None and self._listed[0] is view
@@ -133,7 +135,7 @@ class KinesisBounds:
         positions = {self._partition(shard): position for shard, position in found.items()}
         if only is None:
             return Positions(positions)
-        return Positions({key: at for key, at in positions.items() if key in only or (only and key not in view.bounds)})
+        return Positions({key: at for key, at in positions.items() if key in only or key not in view.bounds})
 
     def show_landed(self, stream_id: str, landed: Positions) -> str | None:
         """Write what has landed to the lease table, if the stream names one; return what somebody should be told."""
