@@ -52,6 +52,7 @@ class LeasesInMemory(LeaseTable):
             counter=lease.counter + 1,
             owner=None,
             is_pending=False,
+            is_prepared=False,
             children=write.children or lease.children,
         )
         return True

@@ -189,6 +189,15 @@ def test_leases_that_do_not_fit_the_stream_are_refused_in_one_sentence(
     assert table.writes == []
 
 
+def test_a_lease_with_a_prepared_checkpoint_is_refused_because_its_records_may_have_taken_effect() -> None:
+    api = KinesisApi()
+    first, _ = api.put(b"1", b"2")
+    table = LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint(str(first), 0), is_pending=True, is_prepared=True)})
+    with pytest.raises(StartInvalid, match=r"has a prepared checkpoint of shardId-000000000000"):
+        started(api, table)
+    assert table.writes == []
+
+
 def test_a_lease_behind_the_end_of_its_shard_is_of_another_stream() -> None:
     api = KinesisApi()
     api.put(b"1")

@@ -38,7 +38,14 @@ def test_a_lease_that_kcl_has_written_is_read_as_what_it_says() -> None:
         frozenset({"shardId-000000000002", "shardId-000000000003"}),
         (0, (1 << 127) - 1),
         is_pending=True,
+        is_prepared=True,
     )
+
+
+def test_a_lease_that_one_worker_hands_to_another_is_pending_and_has_no_prepared_checkpoint() -> None:
+    lease = lease_of({**ITEMS["free"], "checkpointOwner": {"S": "worker-1"}})
+    assert lease is not None
+    assert (lease.is_pending, lease.is_prepared) == (True, False)
 
 
 def test_a_lease_that_nobody_holds_is_written_as_kcl_itself_writes_it() -> None:

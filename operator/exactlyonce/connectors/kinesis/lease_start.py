@@ -5,12 +5,12 @@ Nothing is written, and nobody is taken anything from: while a worker renews a l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.kinesis.aggregation import user_record_count
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.given_positions import given, require_within
+from exactlyonce.connectors.kinesis.given_positions import Invalid, given, require_within
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS, Holder, sightings_of
 from exactlyonce.connectors.kinesis.leases import (
@@ -58,6 +58,7 @@ def taken_over(
     missing = [lease.key for lease in kept if lease.key not in by_id]
     if missing:
         return given(shards, dict.fromkeys(missing, TRIM_HORIZON), invalid)  # which names them
+    _require_none_prepared(kept, invalid)
 
     def position_of(lease: Lease) -> int:
         shard = by_id[lease.key]
@@ -81,6 +82,15 @@ def taken_over(
 
     positions = dict(zip((lease.key for lease in kept), each(position_of, kept), strict=True))
     return given(shards, _without_followers(positions, by_id), invalid)
+
+
+def _require_none_prepared(leases: Iterable[Lease], invalid: Invalid) -> None:
+    prepared = [lease.key for lease in leases if lease.is_prepared and not lease.checkpoint.is_end]
+    if prepared:
+        raise invalid(
+            f"has a prepared checkpoint of {prepared[0]}, and the application alone knows whether the records up to there have "
+            "taken effect: start it again, and have it checkpoint before it stops"
+        )
 
 
 def _without_followers(positions: Mapping[str, int], shards: Mapping[str, Shard]) -> dict[str, int]:

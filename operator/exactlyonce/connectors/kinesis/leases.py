@@ -39,8 +39,9 @@ LEASE_KEY, OWNER, COUNTER = "leaseKey", "leaseOwner", "leaseCounter"
 CHECKPOINT, SUB_SEQUENCE = "checkpoint", "checkpointSubSequenceNumber"
 SWITCHES, PARENTS, CHILDREN = "ownerSwitchesSinceCheckpoint", "parentShardId", "childShardIds"
 FIRST_HASH_KEY, LAST_HASH_KEY = "startingHashKey", "endingHashKey"
+_PREPARED = "pendingCheckpoint"
 OF_A_WORKER = (
-    "pendingCheckpoint",
+    _PREPARED,
     "pendingCheckpointSubSequenceNumber",
     "pendingCheckpointState",
     "checkpointOwner",
@@ -90,6 +91,8 @@ class Lease:
     hash_keys: tuple[int, int] | None = None
     is_pending: bool = field(default=False)
     """Whether it holds an attribute of a worker that is in the middle of something."""
+    is_prepared: bool = False
+    """Whether the application has prepared a checkpoint further on: what it did up to there may have taken effect."""
 
 
 def checkpoint_at(position: int) -> Checkpoint:
@@ -184,6 +187,7 @@ def lease_of(item: Mapping[str, Any]) -> Lease | None:
         _texts(item, CHILDREN),
         (int(keys[0]), int(keys[1])) if all(_is_number(one, 39) for one in keys) else None,
         any(name in item for name in OF_A_WORKER if name != OWNER),
+        _PREPARED in item,
     )
 
 
