@@ -85,6 +85,11 @@ def test_a_later_batch_that_stands_before_an_earlier_one_tells_that_the_position
         last((1, "a", [span(0, 9)]), (2, "b", [span(0, 3)]))
 
 
+def test_a_merged_file_whose_latest_batch_has_no_row_of_a_partition_is_not_told_as_two_lives_for_certain() -> None:
+    with pytest.raises(PositionsUnclear, match=r"or b is a merged file, whose rows of orders-0 are of earlier batches"):
+        last((3, "a", [span(5, 9)]), (5, "b", [span(0, 4), span(0, 7, 1)]))
+
+
 def test_a_file_without_positions_is_named() -> None:
     with pytest.raises(PositionsUnclear, match="The rows of a carry no source positions"):
         last((1, "a", []))

@@ -52,11 +52,12 @@ def recover(target: str, output: str, **options: Any) -> None:
     A file that is in place and not shown may have landed just before the ledger was lost, or not: such files are named, and
     nothing is printed until they are moved away. A partition without a row is not printed; add it, with the position at
     which the stream began in it. Records that had no row, such as those that the transform leaves out, may be read again, and
-    have no row again.
+    have no row again. What the state of a query held, such as an aggregation, a join or dropDuplicates, is not recovered: the
+    new stream begins without it.
 
     It is refused while the ledger still knows a batch of the stream, for then nothing is lost; where a later batch stands
-    before an earlier one, because a topic was recreated or the stream started over; and where a file that readers are shown is
-    missing. It needs pyarrow, and fetches files from S3 one at a time.
+    before an earlier one, because a topic was recreated, the stream started over, or files were merged; and where a file that
+    readers are shown is missing. It needs pyarrow, and fetches files from S3 one at a time.
     """
     opened = opened_files(target, options)
     _require_lost(opened)

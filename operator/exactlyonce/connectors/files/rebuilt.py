@@ -122,8 +122,9 @@ def last_positions(files: Iterable[tuple[BatchNumber, str, Sequence[PositionSpan
             elif batch > before.batch:
                 raise PositionsUnclear(
                     f"{key} went back: {before.path} of batch {before.batch} has it up to {before.position}, and {path} of "
-                    f"batch {batch} up to {span.last}. Its origin was recreated, or the stream started over; positions in "
-                    "rows do not tell such lives apart. Compare the source by hand."
+                    f"batch {batch} up to {span.last}. Its origin was recreated, or the stream started over, or {path} is a "
+                    f"merged file, whose rows of {key} are of earlier batches; positions in rows do not tell these apart. "
+                    "Compare the source by hand."
                 )
     return tuple(Rebuilt(key, last.position, last.path) for key, last in sorted(found.items(), key=lambda it: it[0]))
 
