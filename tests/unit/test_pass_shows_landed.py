@@ -89,3 +89,17 @@ def test_nothing_that_fails_there_stops_a_pass(machine: Machine, problem: Except
     machine.end(FIRST)
     machine.run_pass()
     assert machine.run_until_a_driver_runs() == SECOND
+
+
+def test_a_failure_that_nobody_foresaw_is_told_in_one_short_line(machine: Machine) -> None:
+    def fail() -> str | None:
+        raise ValueError("what a server said\n" + 10_000 * "x")
+
+    assert isinstance(machine.topic, ShownTopic)
+    machine.topic.answer = fail
+    machine.looks = True
+    machine.run_pass()
+    ((reason, told),) = machine.reports
+    assert reason == "LandedNotShown"
+    assert told.startswith("What has landed could not be shown (ValueError: what a server said x")
+    assert len(told) < 300

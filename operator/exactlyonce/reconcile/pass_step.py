@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import StreamStatus
+from exactlyonce.bounded_text import one_line
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
@@ -50,6 +51,6 @@ class PassStep:
         except ExactlyOnceError:
             return  # those who show something are held up: a later pass shows it
         except Exception as problem:
-            told = f"What has landed could not be shown: {problem}"
+            told = f"What has landed could not be shown ({type(problem).__name__}: {one_line(str(problem))})."
         if told is not None:
             self.context.telling.report(NOT_SHOWN, told)
