@@ -12,6 +12,7 @@ from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
 from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.spec import KinesisSource
+from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StartInvalid, StoreUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of
@@ -97,6 +98,23 @@ def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
     api, table = KinesisApi(), LeasesInMemory(before_look=fail)
     told = bounds(api, table).show_landed("shop/orders", at(SHARD, position_after_record(9)))
     assert told == "The lease table does not show what has landed: there is no answer in time."
+
+
+def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    source = bounds(api, table)
+    source.show_landed("shop/orders", at(SHARD, position_after_record(7)))
+    table.held, table.is_there = {}, False
+
+    def require_there() -> None:
+        if not table.is_there:
+            raise TableMissing("there is no table app in eu-west-1.")
+
+    table.before_look = require_there
+    told = source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
+    assert told == "The lease table does not show what has landed: there is no table app in eu-west-1."
+    assert source.show_landed("shop/orders", at(SHARD, position_after_record(9))) is None
+    assert table.held[SHARD].checkpoint.sequence_number == "9"
 
 
 def test_a_stream_goes_on_behind_the_record_that_a_lease_names() -> None:

@@ -15,6 +15,7 @@ from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.lease_plan import LeasePlan, Sighting, plan_leases, sightings_of
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.patience import Deadline, each
+from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import ExactlyOnceError
 
 _ROUND_SECONDS = 10.0
@@ -71,6 +72,8 @@ class LeaseMirror:
         try:
             told = self._show(landed)
         except ExactlyOnceError as problem:
+            if isinstance(problem, TableMissing):
+                self._seen.is_fit = False  # somebody deleted it: the next look makes it again
             told = f"The lease table does not show what has landed: {problem}"
         now = self._client.clock.elapsed_seconds()
         if told == self._seen.told and now < self._seen.told_at_seconds + _TOLD_AGAIN_SECONDS:
