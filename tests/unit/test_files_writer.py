@@ -82,6 +82,25 @@ def test_a_disk_that_takes_no_file_is_an_outage_and_no_failure_of_the_batch(
     )
 
 
+@pytest.mark.parametrize(
+    "problem", [PermissionError(errno.EACCES, "Permission denied"), OSError(errno.EIO, "I/O error")]
+)
+def test_a_folder_that_cannot_be_listed_is_an_outage_and_its_rows_are_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: OSError
+) -> None:
+    scan = os.scandir
+
+    def fail(place: str | Path) -> object:
+        if Path(place).name == "day=2":
+            raise problem
+        return scan(place)
+
+    folder = written(tmp_path, "day=1/part-0.json", "day=2/part-0.json")
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(FolderUnwritable), told_if_unwritable():
+        files_of(tmp_path, folder)
+
+
 @pytest.mark.parametrize("file_format", [FileFormat.PARQUET, FileFormat.ORC])
 def test_a_file_on_a_disk_says_how_many_rows_it_holds(tmp_path: Path, file_format: FileFormat) -> None:
     table = pyarrow.table({"id": list(range(1234))})

@@ -22,10 +22,14 @@ class LocalFolder:
 
     def files_below(self, folder: str) -> Iterator[FileFound]:
         """Yield each file below a folder, by path; checksums of Hadoop's, which are hidden files, are left out."""
-        places = sorted(place for place in (self._root / folder).rglob("*") if place.is_file())
-        for place in places:
-            if not _is_checksum(place):
-                yield self._found(place)
+        found = [
+            Path(above, name)
+            for above, _, names in os.walk(self._root / folder, onerror=_raise)
+            for name in names
+            if not _is_checksum(name)
+        ]
+        for place in sorted(found):
+            yield self._found(place)
 
     def footer(self, file: FileFound) -> tuple[int | None, Spans]:
         """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
@@ -72,5 +76,10 @@ def _checksum(place: Path) -> Path:
     return place.with_name(f".{place.name}.crc")
 
 
-def _is_checksum(place: Path) -> bool:
-    return place.name.startswith(".") and place.name.endswith(".crc")
+def _is_checksum(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".crc")
+
+
+def _raise(problem: OSError) -> None:
+    """A folder that cannot be listed holds rows: text formats do not tell how many, so nobody would miss them."""
+    raise problem
