@@ -79,6 +79,7 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
     return lambda name: pending[name].result()
 
 
+@pytest.mark.timeout(1800 + SEEDS + 10 * SEEDS_OF_OBJECT_LOGS + 10 * SEEDS_OF_KINESIS)  # as many as were asked for
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [(SimulatedWorld, SEEDS), (LogWorld, SEEDS_OF_OBJECT_LOGS), (KinesisWorld, SEEDS_OF_KINESIS)],
