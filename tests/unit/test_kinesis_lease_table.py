@@ -43,3 +43,22 @@ def test_a_list_of_leases_that_comes_slowly_and_does_not_end_is_given_up_long_be
 def test_an_item_that_is_null_is_told_as_what_no_lease_table_has() -> None:
     with pytest.raises(TableUnfit, match=r"Table app of DynamoDB in eu-west-1 is no lease table of one stream"):
         table_of(Api(0.0, lambda _: {"Items": [None]})).leases()
+
+
+@pytest.mark.parametrize("name", ["leaseOwner", "parentShardId"])
+def test_leases_of_endless_texts_are_given_up_before_they_fill_the_memory(name: str) -> None:
+    text = 1_000_000 * "w"
+
+    def page(asked: int) -> dict[str, Any]:
+        lease = {
+            "leaseKey": {"S": f"shardId-{asked:012}"},
+            "checkpoint": {"S": "TRIM_HORIZON"},
+            "leaseCounter": {"N": "1"},
+            name: {"SS": [text]} if name == "parentShardId" else {"S": text},
+        }
+        return {"Items": [lease], "LastEvaluatedKey": {"leaseKey": lease["leaseKey"]}}
+
+    api = Api(0.01, page)
+    with pytest.raises(TableUnfit, match=r"more than 8,388,608 characters of workers and shards in its leases"):
+        table_of(api).leases()
+    assert api.asked == 9

@@ -32,6 +32,9 @@ _FORM = TableForm("a lease table", ((LEASE_KEY, "HASH"),), f"the partition key {
 _MOST_ITEMS = 2 * MOST_SHARDS
 """Beside its leases, a table holds those of shards that expired lately, and what newer releases of KCL keep there."""
 
+_MOST_CHARACTERS = 8 << 20
+"""Of the workers and shards in all leases together, which the operator keeps: twice what KCL writes for MOST_SHARDS of them."""
+
 _LISTING_SECONDS = 30.0
 """A server that sends empty pages for ever may be slow with each: a pass that goes on for too long ends the operator."""
 
@@ -67,7 +70,7 @@ class LeaseTable:
         """
         found: dict[str, Lease] = {}
         asked: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
-        items, clock = 0, self._client.clock
+        items, characters, clock = 0, 0, self._client.clock
         give_up_at = clock.elapsed_seconds() + _LISTING_SECONDS
         while True:
             answer = self._client.call("Scan", self._table, **asked)
@@ -80,6 +83,12 @@ class LeaseTable:
             for lease in map(self._lease, page):
                 if lease is not None:
                     found[lease.key] = lease
+                    characters += _characters_in(lease)
+            if characters > _MOST_CHARACTERS:
+                raise TableUnfit(
+                    f"T{self.place[1:]} has more than {_MOST_CHARACTERS:,} characters of workers and shards in its leases, "
+                    f"which no lease table has; {_ANOTHER}"
+                )
             if not answer.get("LastEvaluatedKey"):
                 return found
             if clock.elapsed_seconds() > give_up_at:
@@ -145,6 +154,11 @@ def _update(move: MoveLease) -> dict[str, Any]:
             ":end": {"S": "SHARD_END"},
         },
     }
+
+
+def _characters_in(lease: Lease) -> int:
+    """Return how long the texts are whose length is up to whoever wrote the lease."""
+    return sum(map(len, (lease.owner or "", *lease.parents, *lease.children)))
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
