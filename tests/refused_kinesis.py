@@ -84,6 +84,7 @@ REFUSED_KINESIS = (
         _kinesis(leaseTable={"region": "eu-central-1"}),
         "leaseTable.tableName",
         "required",
+        on_server="Required value",
     ),
     Refused(
         "a lease table with a slash",
