@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.bounded_text import one_line
-from exactlyonce.connectors.kinesis.aggregation import user_record_count
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.given_positions import Invalid, given, require_within
+from exactlyonce.connectors.kinesis.following import position_behind
+from exactlyonce.connectors.kinesis.given_positions import Invalid, given
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS, Holder, sightings_of
 from exactlyonce.connectors.kinesis.leases import (
@@ -24,7 +24,6 @@ from exactlyonce.connectors.kinesis.leases import (
 from exactlyonce.connectors.kinesis.look_back import tip_of
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
-from exactlyonce.connectors.kinesis.reading import record_numbered
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StartInvalid
@@ -70,15 +69,13 @@ def taken_over(
             case StartsAtUnknownMoment():
                 raise invalid(f"has the lease of {shard.id} at AT_TIMESTAMP, a moment that the application alone knows")
             case StartsBehind(last) as behind:
-                require_within(shard, last.position, invalid)
-                deadline.require(f"what follows on the lease of shard {shard.id} of stream {stream} is not known")
-                record = record_numbered(client, stream, shard.id, last.sequence_number, deadline)
-                if record is None:
+                following = position_behind(client, stream, shard, behind, deadline, invalid)
+                if following is None:
                     raise invalid(
                         f"has the lease of {shard.id} behind record {last.sequence_number}, which has passed its retention or "
                         "is of another stream, so nobody can tell whether records behind it are lost"
                     )
-                return behind.position(user_record_count(record))
+                return following
 
     positions = dict(zip((lease.key for lease in kept), each(position_of, kept), strict=True))
     return given(shards, _without_followers(positions, by_id), invalid)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from exactlyonce.connectors.kinesis.aggregation import user_record_count
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.given_positions import given, not_given, require_within, some
+from exactlyonce.connectors.kinesis.following import position_behind
+from exactlyonce.connectors.kinesis.given_positions import given, not_given, some
 from exactlyonce.connectors.kinesis.leases import StartsBehind
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, to_text
-from exactlyonce.connectors.kinesis.reading import record_numbered
 from exactlyonce.connectors.kinesis.shards import Shard, ancestors_of, require_whole_map
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.errors import StartInvalid
@@ -56,16 +55,17 @@ def start_behind(client: KinesisClient, spec: KinesisSource, last: Mapping[Parti
 
 
 def _behind(client: KinesisClient, spec: KinesisSource, shard: Shard, last: UserRecord, deadline: Deadline) -> int:
-    require_within(shard, last.position, lambda what: StartInvalid(f"The last row of stream {spec.stream} {what}."))
-    deadline.require(f"what follows on the last row of shard {shard.id} of stream {spec.stream} is not known")
-    record = record_numbered(client, spec.named, shard.id, last.sequence_number, deadline)
-    if record is None:
+    def invalid(what: str) -> StartInvalid:
+        return StartInvalid(f"The last row of stream {spec.stream} {what}.")
+
+    position = position_behind(client, spec.named, shard, StartsBehind(last), deadline, invalid)
+    if position is None:
         raise StartInvalid(
             f"Record {last.sequence_number} of shard {shard.id} of stream {spec.stream}, which the last row of the shard is "
             "from, has passed its retention, or the stream was recreated: nobody can tell whether records behind it are lost. "
             "Start the new stream from TrimHorizon or Timestamp, and compare what it lands with these files by hand."
         )
-    return StartsBehind(last).position(user_record_count(record))
+    return position
 
 
 def _notes(
