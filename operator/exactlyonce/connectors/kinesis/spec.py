@@ -165,8 +165,9 @@ class KinesisSource(Model):
         None,
         description="A lease table that shows where the stream has landed, so that a KCL application goes on exactly there "
         "once the stream is suspended. It is written before each launch, now and then while the driver runs, and when the "
-        "driver ends; it is made where it is missing. Leases that a KCL worker renews are left to it, which is told. The login "
-        "is that of secretRef.",
+        "driver ends; it is made where it is missing. Leases that a KCL worker renews are left to it, which is told; all "
+        "others are overwritten. So name the table of a KCL application that has stopped only with start: {from: LeaseTable}: "
+        "else its checkpoints are lost. The login is that of secretRef.",
     )
     outside_shard_range: OutsideShardRange = Field(
         OutsideShardRange.KEEP,
