@@ -54,5 +54,6 @@ class LeasesInMemory(LeaseTable):
             is_pending=False,
             is_prepared=False,
             children=write.children or lease.children,
+            mark=write.mark,
         )
         return True

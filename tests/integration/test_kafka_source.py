@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from exactlyonce.connectors.kafka.properties import librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.errors import GroupUnfit, OriginMissing, SourceUnreachable, StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import Bounds
+from exactlyonce.source.port import Bounds, ShownStream
 from testbed.kafka import Kafka
 from tests.rig import eventually
 from tests.topics import bounds_of, made, open_transaction, produced, source
@@ -319,25 +320,26 @@ def test_a_consumer_group_shows_where_a_stream_has_landed_unless_it_has_members(
     asked = source(kafka.bootstrap_servers, topics=[name], mirrorOffsets={"group": name})
     zero, one, gone = Partition(name, 0), Partition(name, 1), Partition(f"{name}-gone", 0)
     reader = Consumer(own)
+    stream = ShownStream(name, "system 7 database 5", "0123456789abcdef")
 
     def shown() -> list[int]:
         found = reader.committed([TopicPartition(name, 0), TopicPartition(name, 1)], timeout=30)
         return [entry.offset for entry in found]
 
-    assert asked.show_landed(name, Positions({zero: 3, one: 0, gone: 8})) is None
+    assert asked.show_landed(stream, Positions({zero: 3, one: 0, gone: 8})) is None
     assert shown() == [3, 0], "as a consumer of the group reads them; a topic that was deleted is passed over"
-    told = asked.show_landed(f"{name}-other", Positions({zero: 4}))
+    told = asked.show_landed(replace(stream, stream_id=f"{name}-other"), Positions({zero: 4}))
     assert told is not None
     assert f"it shows where another stream has landed in {name}-0" in told
     consumer = Consumer({**own, "enable.auto.commit": False})
     consumer.subscribe([name])
     eventually(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == 2, "the consumer has joined")
-    told = asked.show_landed(name, Positions({zero: 5, one: 0}))
+    told = asked.show_landed(stream, Positions({zero: 5, one: 0}))
     assert told is not None
     assert told.startswith(f"Consumer group {name} does not show what has landed: it has 1 member (billing at ")
     assert shown() == [3, 0]
     consumer.close()
-    assert asked.show_landed(name, Positions({zero: 5, one: 0})) is None
+    assert asked.show_landed(stream, Positions({zero: 5, one: 0})) is None
     assert shown() == [5, 0]
     reader.close()
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import user_records
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
+from exactlyonce.connectors.kinesis.lease_marks import name_of
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
 from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
@@ -23,6 +24,7 @@ from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.schema.aws_login import AwsLogin
+from exactlyonce.source.port import ShownStream
 from testbed import kcl
 from testbed.kinesis import Kinesis
 from tests.kinesis_api import ManualTime, client_of
@@ -50,21 +52,26 @@ class Stream:
     positions: dict[str, int] = field(default_factory=dict)
     sent: int = 0
     landed: list[str] = field(default_factory=list)
+    shown: ShownStream = field(default=ShownStream("tests/handed-over", "system 7 database 5", "first"))
 
     def __post_init__(self) -> None:
         login = AwsLogin(self.kinesis.access_key, self.kinesis.secret_key)
         time = ManualTime()
         self.client = client_of(self.kinesis.client(), time)  # it waits without letting time pass
         address = DynamoDbAddress(self.kinesis.region, self.kinesis.endpoint, login, NAMED_AT)
-        table = LeaseTable(dynamo_db_client(address), TABLE)
+        self.table = LeaseTable(dynamo_db_client(address), TABLE)
         document = {
             "streamName": self.name,
             "region": self.kinesis.region,
             "start": {"from": "LeaseTable"},
             "leaseTable": {"tableName": TABLE},
         }
-        spec = KinesisSource.model_validate(document)
-        self.source = KinesisBounds(spec, self.client, KnownTable(table, Seen()))
+        self.spec = KinesisSource.model_validate(document)
+        self.source = self.as_an_operator_that_has_just_started()
+
+    def as_an_operator_that_has_just_started(self) -> KinesisBounds:
+        """Return the source of one who has not looked at the leases yet."""
+        return KinesisBounds(self.spec, self.client, KnownTable(self.table, Seen()))
 
     def put(self, records: int) -> None:
         """Put records with new ids, every fourth of them an aggregate of five."""
@@ -94,13 +101,27 @@ class Stream:
             if fetched.at_end or not (fetched.records or fetched.milliseconds_behind):
                 return
 
+    def stands(self) -> Positions:
+        """Return where the stream stands in each shard."""
+        return Positions({Partition(self.name, shard_id): at for shard_id, at in self.positions.items()})
+
     def show(self) -> None:
         """Let the lease table show where the stream stands."""
-        positions = Positions({Partition(self.name, shard_id): at for shard_id, at in self.positions.items()})
-        assert self.source.show_landed("tests/handed-over", positions) is None
+        assert self.source.show_landed(self.shown, self.stands()) is None
+
+    def assert_left_to_the_library(self) -> None:
+        """Require that a stream which is resumed as it was leaves the leases alone, behind which the library has gone on."""
+        before = self.table.leases()
+        told = self.as_an_operator_that_has_just_started().show_landed(self.shown, self.stands())
+        assert told is not None
+        assert told.startswith("A KCL application has gone on behind the checkpoint that this stream wrote")
+        assert self.table.leases() == before
+        marks = [lease.mark for lease in before.values()]
+        assert all(mark is not None and mark.stream == name_of(self.shown) for mark in marks), "the library keeps marks"
 
     def take_over(self) -> None:
-        """Go on where the leases say."""
+        """Start over where the leases say."""
+        self.shown = replace(self.shown, life=f"{self.shown.life}, and another", took_over=True)
         found = self.source.start(self.source.view())
         self.positions = {str(key.key): position for key, position in found.items()}
 
@@ -132,6 +153,7 @@ def test_a_kinesis_client_library_and_a_stream_hand_a_data_stream_to_each_other_
     stream.show()
     consume(stream.sent - len(stream.landed))
     assert_each_once()
+    stream.assert_left_to_the_library()
     # After a split: one parent is at its end, its children are somewhere and at their starts; what is left is the library's.
     stream.take_over()
     kinesis.split(name, shard(0))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.connectors.kinesis.lease_marks import Mark
 from exactlyonce.connectors.kinesis.lease_plan import CreateLease, MoveLease
 from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
 from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease
@@ -24,7 +25,9 @@ LEASE = Lease(
     Checkpoint("49590338271490256608559692538361571095921575989136588898", 3),
     parents=frozenset({"shardId-000000000008", "shardId-000000000009"}),
     hash_keys=(0, (1 << 128) - 1),
+    mark=Mark(("shop/orders 7 1", "shop/orders 7 0"), "4959:3"),
 )
+NEXT = Mark(("shop/orders 7 1",), "4959:9")
 
 
 @pytest.fixture
@@ -63,9 +66,9 @@ def test_a_missing_table_is_made_and_leases_are_written_only_as_they_were_read(
     # A worker takes the lease, and then is gone: a stream moves what it has read.
     put(dynamo_db, table_name, leaseOwner={"S": "w"}, leaseCounter={"N": "4"}, pendingCheckpoint={"S": "LATEST"})
     put(dynamo_db, table_name, throughputKBps={"N": "0.5"})
-    ahead = MoveLease(SHARD, 3, Checkpoint("49590338271490256608559692538361571095921575989136588999", 0))
+    ahead = MoveLease(SHARD, 3, Checkpoint("49590338271490256608559692538361571095921575989136588999", 0), NEXT)
     assert not table.write(ahead), "the worker has renewed it since it was read"
-    assert table.write(MoveLease(SHARD, 4, Checkpoint("SHARD_END"), frozenset({"shardId-000000000011"})))
+    assert table.write(MoveLease(SHARD, 4, Checkpoint("SHARD_END"), NEXT, frozenset({"shardId-000000000011"})))
     (item,) = dynamo_db.items(table_name)
     assert item == {
         "leaseKey": {"S": SHARD},
@@ -78,8 +81,10 @@ def test_a_missing_table_is_made_and_leases_are_written_only_as_they_were_read(
         "startingHashKey": {"S": "0"},
         "endingHashKey": {"S": "340282366920938463463374607431768211455"},
         "throughputKBps": {"N": "0.5"},
+        "exactlyonceStreams": {"L": [{"S": "shop/orders 7 1"}]},
+        "exactlyonceCheckpoint": {"S": "4959:9"},
     }
-    assert not table.write(MoveLease(SHARD, 5, Checkpoint("TRIM_HORIZON"))), (
+    assert not table.write(MoveLease(SHARD, 5, Checkpoint("TRIM_HORIZON"), NEXT)), (
         "a lease is never moved from its shard's end"
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
+from exactlyonce.connectors.kinesis.lease_marks import Mark, name_of
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
 from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease
@@ -15,10 +16,12 @@ from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StartInvalid, StoreUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.source.port import ShownStream
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of
 from tests.kinesis_in_memory import aggregated
 from tests.lease_table_in_memory import LeasesInMemory
 
+STREAM_SHOWN = ShownStream("shop/orders", "system 7 database 5", "0123456789abcdef")
 LEFT, RIGHT = "shardId-000000000001", "shardId-000000000002"
 HALF = 1 << 127
 
@@ -53,42 +56,43 @@ def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     (number,) = api.put(b"1")
     source = bounds(api, table)
-    assert source.show_landed("shop/orders", at(SHARD, position_after_record(number))) is None
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(number))) is None
     assert table.held[SHARD].checkpoint == Checkpoint(str(number), EVERY_USER_RECORD)
-    source.show_landed("shop/orders", at(SHARD, position_after_record(number)))
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(number)))
     assert len(table.writes) == 1
-    source.show_landed("shop/orders", at(SHARD, SHARD_END))
+    source.show_landed(STREAM_SHOWN, at(SHARD, SHARD_END))
     assert (table.held[SHARD].checkpoint, table.held[SHARD].counter) == (Checkpoint("SHARD_END"), 1)
 
 
 def test_a_worker_that_took_a_lease_is_told_once_and_left_alone() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)
-    source.show_landed("shop/orders", at(SHARD, position_after_record(7)))
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held[SHARD] = taken = replace(table.held[SHARD], owner="worker-1", counter=5)
-    told = source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
+    told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
     assert told is not None
     assert told.startswith(
         "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
     )
-    assert source.show_landed("shop/orders", at(SHARD, position_after_record(9))) is None
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD] == taken
     api.time.seconds += UNMOVED_SECONDS
-    source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
     assert table.held[SHARD].checkpoint.sequence_number == "9"
     assert table.held[SHARD].owner is None
 
 
 def test_a_renewal_between_the_look_and_the_write_wins() -> None:
-    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("TRIM_HORIZON"), 4)})
+    api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
 
     def renew() -> None:
         table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
 
     table.before_write = renew
-    source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
-    assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON")
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert table.held[SHARD].checkpoint.sequence_number == "7"
 
 
 def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
@@ -96,14 +100,14 @@ def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
         raise StoreUnreachable("there is no answer in time.")
 
     api, table = KinesisApi(), LeasesInMemory(before_look=fail)
-    told = bounds(api, table).show_landed("shop/orders", at(SHARD, position_after_record(9)))
+    told = bounds(api, table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
     assert told == "The lease table does not show what has landed: there is no answer in time."
 
 
 def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)
-    source.show_landed("shop/orders", at(SHARD, position_after_record(7)))
+    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held, table.is_there = {}, False
 
     def require_there() -> None:
@@ -111,9 +115,9 @@ def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -
             raise TableMissing("there is no table app in eu-west-1.")
 
     table.before_look = require_there
-    told = source.show_landed("shop/orders", at(SHARD, position_after_record(9)))
+    told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
     assert told == "The lease table does not show what has landed: there is no table app in eu-west-1."
-    assert source.show_landed("shop/orders", at(SHARD, position_after_record(9))) is None
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD].checkpoint.sequence_number == "9"
 
 
@@ -233,7 +237,7 @@ def test_after_a_takeover_the_leases_of_workers_that_are_gone_are_moved_at_once(
     table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
     source = bounds(api, table, "LeaseTable")
     source.start(source.view())
-    source.show_landed("shop/orders", at(SHARD, position_after_record(second)))
+    source.show_landed(replace(STREAM_SHOWN, took_over=True), at(SHARD, position_after_record(second)))
     assert table.held[SHARD].checkpoint == Checkpoint(str(second), EVERY_USER_RECORD)
 
 
@@ -243,3 +247,53 @@ def test_a_changed_resource_that_adds_no_shard_needs_the_table_no_more() -> None
 
     source = bounds(KinesisApi(), LeasesInMemory(before_look=fail), "LeaseTable")
     assert source.start(source.view(), frozenset()) == Positions()
+
+
+# What a person did: the leases that are in the table, and what somebody is told of them.
+OTHERS = {
+    "the table of an application that is stopped for the night": (
+        Lease(SHARD, Checkpoint("5", 0), 17),
+        "The lease of shardId-000000000000 in table app of DynamoDB in eu-west-1 was written by a KCL application and not by",
+    ),
+    "the table of another stream": (
+        Lease(SHARD, Checkpoint("5", 0), 2, mark=Mark(("shop/returns 1 2",), "5:0")),
+        "The lease of shardId-000000000000 in table app of DynamoDB in eu-west-1 shows where another stream has landed",
+    ),
+    "the table from which another stream has started since": (
+        Lease(SHARD, Checkpoint("5", 0), 2, mark=Mark(("shop/returns 1 2", name_of(STREAM_SHOWN)), "5:0")),
+        "Another stream has taken over the lease of shardId-000000000000 in table app of DynamoDB in eu-west-1",
+    ),
+    "an application went on while the stream was suspended": (
+        Lease(SHARD, Checkpoint("5", 0), 9, mark=Mark((name_of(STREAM_SHOWN),), "3:0")),
+        "A KCL application has gone on behind the checkpoint that this stream wrote to the lease of shardId-000000000000 in "
+        "table app of DynamoDB in eu-west-1",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", OTHERS)
+def test_a_lease_that_is_not_the_streams_is_left_as_it_is_and_told_in_one_sentence_that_says_what_to_do(
+    mistake: str,
+) -> None:
+    lease, told = OTHERS[mistake]
+    table = LeasesInMemory(held={SHARD: lease})
+    words = bounds(KinesisApi(), table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert words is not None
+    assert words.startswith(told)
+    assert "so nothing is written to that table" in words
+    assert " in spec.source.kinesis.leaseTable" in words, "what to do"
+    assert table.writes == []
+
+
+def test_of_two_streams_that_name_one_new_table_the_second_is_told() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    one, other = bounds(api, table), bounds(api, table)
+    assert one.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7))) is None
+    second = ShownStream(
+        "shop/orders", "system 7 database 6", "fedcba9876543210"
+    )  # of the same name, in another cluster
+    words = other.show_landed(second, at(SHARD, position_after_record(9)))
+    assert words is not None
+    assert "shows where another stream has landed" in words
+    assert one.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(8))) is None
+    assert table.held[SHARD].checkpoint.sequence_number == "8"

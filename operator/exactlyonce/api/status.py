@@ -191,6 +191,11 @@ class StreamStatus(StatusModel):
         None,
         description="The requested change that could not be started; unset once it runs or the resource has changed.",
     )
+    took_over: str | None = Field(
+        None,
+        description="The lease table or consumer group from which the stream has started and in which it shows what has "
+        "landed; what it finds there is its own to go on with.",
+    )
     acted_on: str | None = Field(
         None, description="A hash of what a person last asked for; if it changes, a halted stream tries again."
     )

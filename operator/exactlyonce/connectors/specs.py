@@ -60,6 +60,14 @@ class SourceSpec(Protocol):
         ...
 
     @property
+    def takes_over(self) -> str | None:
+        """Where a new stream starts and then shows what has landed, such as in a lease table; None where these are not one.
+
+        The text is another one for each such place.
+        """
+        ...
+
+    @property
     def shows_landed(self) -> bool:
         """Whether landed positions are shown outside of the ledger (`ShowsLanded`), such as in a lease table."""
         ...

@@ -16,7 +16,7 @@ from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import ShowsLanded, Source, SourceView
+from exactlyonce.source.port import ShownStream, ShowsLanded, Source, SourceView
 
 PASS_SECONDS = 600.0
 """How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
@@ -185,10 +185,10 @@ class GuardedSource:
         with opened.at_source.entered():
             return opened.source.start(view, only)
 
-    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
         """Show where the stream has landed, if its source does that."""
         opened = self.opening.opened
         if not isinstance(opened.source, ShowsLanded):
             return None
         with self.at_shown.entered():
-            return opened.source.show_landed(stream_id, landed)
+            return opened.source.show_landed(stream, landed)

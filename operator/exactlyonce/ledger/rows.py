@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,11 @@ class StreamRow:
     generation: int | None = None
     checkpoint_path: str | None = None
     stateful: bool = False
+
+    @property
+    def life(self) -> str:
+        """What others may know of the token, which is a secret: a stream that starts over has another life."""
+        return hashlib.sha256(self.token.encode()).hexdigest()[:16]
 
     def raised_to(self, epoch: Epoch) -> StreamRow:
         """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""

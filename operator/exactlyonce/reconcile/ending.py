@@ -50,7 +50,7 @@ class Endings(PassStep):
             driver = status.driver
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
-        self.show_landed(view)
+        self.show_landed(view, status)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
         smaller = after_too_large(ending, view, limit, self.stream.spec, context.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""
@@ -115,7 +115,8 @@ class Endings(PassStep):
             return status, version
         word, kind = pod.word, pod.word.kind
         phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
-        changes = changes_by_word(status, word, self.context.timing.now())
+        takes_over = self.stream.spec.source.spec.takes_over
+        changes = changes_by_word(status, word, self.context.timing.now(), takes_over)
         written = self.write(status, version, **changes, phase=phase, message=word.reason)
         self.reached("pass.verdict-recorded")
         self.context.telling.report(kind, f"Attempt {status.attempt}: {word.reason}")

@@ -86,7 +86,7 @@ class Launching(PassStep):
         if gone_back is not None:
             context.telling.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
         starts_over = isinstance(decision.verdict, FirstStart)
-        life = life_after(decision, seen.ledger, status)
+        life = life_after(decision, seen.ledger, status, self.stream.spec.source.spec.takes_over)
         driver: dict[str, object] = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
             "checkpoint": checkpoint_after(decision, seen.ledger, context.stores.checkpoints.location),
@@ -105,7 +105,7 @@ class Launching(PassStep):
             return Halted(decision.verdict.reason)
         if not at_once:
             self.write(status, version, **driver)
-        self.show_landed(seen.ledger)
+        self.show_landed(seen.ledger, status)
         self.reached("pass.driver-recorded")
         context.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
         return Watching(attempt)

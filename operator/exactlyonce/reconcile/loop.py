@@ -185,7 +185,7 @@ class StreamLoop:
                 )
             except ExactlyOnceError:
                 return changes  # a driver that runs is not touched for what is only shown
-            self._step.show_landed(view)
+            self._step.show_landed(view, status)
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
             changes |= self._grown_back(status, view)
             driver = changes.get("driver")

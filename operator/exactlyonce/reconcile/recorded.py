@@ -28,8 +28,11 @@ def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStat
     )
 
 
-def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> dict[str, object]:
-    """Return what changes in the status with the word of a reconciliation in the driver's pod."""
+def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime, takes_over: str | None) -> dict[str, object]:
+    """Return what changes in the status with the word of a reconciliation in the driver's pod.
+
+    `takes_over` is what a new start of the stream takes over, if anything.
+    """
     changes: dict[str, object] = {}
     if word.kind is not None:
         changes["verdict"] = VerdictStatus(
@@ -42,7 +45,7 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
             evidence=tuple(dict(item) for item in word.evidence),
         )
     if word.kind == FirstStart.__name__ and word.outcome is Outcome.LAUNCHES:
-        changes["batch_limit"] = None
+        changes |= {"batch_limit": None, "took_over": takes_over}
     if word.landed is not None and word.outcome is Outcome.LAUNCHES:
         known = status.progress or Progress()
         at = known.committed_at if known.batch == word.landed else None
@@ -54,13 +57,15 @@ def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> di
     return changes
 
 
-def life_after(decision: Decision, ledger: LedgerView | None, status: StreamStatus) -> dict[str, object]:
-    """Return what changes in the status of what is known of the stream's life.
+def life_after(
+    decision: Decision, ledger: LedgerView | None, status: StreamStatus, takes_over: str | None
+) -> dict[str, object]:
+    """Return what changes in the status of what is known of the stream's life; `takes_over` is what a new start takes over.
 
     A new start forgets its numbers and positions before it is made: once it is, nothing tells them from its own.
     """
     if isinstance(decision.verdict, FirstStart):
-        return {"progress": progress_forgotten(status.progress), "batch_limit": None}
+        return {"progress": progress_forgotten(status.progress), "batch_limit": None, "took_over": takes_over}
     return {"progress": progress_decided(ledger, status.progress)}
 
 

@@ -102,6 +102,20 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ShownStream:
+    """Which stream it is that is shown in a place to which others may write: it changes nothing there that is not its own.
+
+    `ledger` says which ledger's stream it is, and `life` changes when it starts over; neither is a secret. `took_over`: the
+    stream has started where this very place stood.
+    """
+
+    stream_id: str
+    ledger: str
+    life: str
+    took_over: bool = False
+
+
 @runtime_checkable
 class ShowsLanded(Protocol):
     """A source that shows where a stream has landed in a place that others read, such as a lease table.
@@ -109,7 +123,7 @@ class ShowsLanded(Protocol):
     That place is never believed: the ledger alone says what has landed.
     """
 
-    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
         """Write the landed positions of a stream there; return a sentence where somebody should be told.
 
         What fails is such a sentence.

@@ -41,6 +41,11 @@ class ToySource(Model):
         return self.server
 
     @property
+    def takes_over(self) -> str | None:
+        """Nothing."""
+        return None
+
+    @property
     def shows_landed(self) -> bool:
         """Nowhere."""
         return False

@@ -6,7 +6,6 @@ rendered from it and follows it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -46,8 +45,8 @@ class Author:
 
     @classmethod
     def of(cls, stream: StreamRow) -> Author:
-        """Return the driver that has claimed a stream. Names of files are public and the token is not, so it is hashed."""
-        return cls(stream.epoch, hashlib.sha256(stream.token.encode()).hexdigest()[:16])
+        """Return the driver that has claimed a stream. Names of files are public."""
+        return cls(stream.epoch, stream.life)
 
 
 @dataclass(frozen=True, slots=True)

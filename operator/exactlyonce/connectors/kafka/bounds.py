@@ -23,7 +23,7 @@ from exactlyonce.connectors.kafka.start import given, where_group_stands
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
-from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
+from exactlyonce.source.port import Bounds, LeaderEpochs, ShownStream, SourceNow, SourceView
 
 _ASK_AGAIN_SECONDS = 0.1
 _CLEANUP_POLICY = "cleanup.policy"
@@ -143,12 +143,13 @@ class KafkaBounds:
                 group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
                 return where_group_stands(group, bounds, self.address)
 
-    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
         """Write what has landed to the consumer group that the stream names, if any; return what somebody should be told."""
         if self._spec.mirror_offsets is None:
             return None
-        group = self._spec.mirror_offsets.group
-        return OffsetMirror(self._admin, group, self._spec.start.group == group).show(stream_id, landed)
+        return OffsetMirror(self._admin, self._spec.mirror_offsets.group, stream.took_over).show(
+            stream.stream_id, landed
+        )
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return earliest offsets, topic ids and leader epochs, asked for at once: what a batch checks before it commits.

@@ -205,6 +205,12 @@ class KafkaSource(Model):
         return self.bootstrap_servers
 
     @property
+    def takes_over(self) -> str | None:
+        """The consumer group, if the stream starts from the one that it shows itself in."""
+        shown = None if self.mirror_offsets is None else self.mirror_offsets.group
+        return shown if self.start.group == shown else None
+
+    @property
     def shows_landed(self) -> bool:
         """Whether landed positions are written to a consumer group."""
         return self.mirror_offsets is not None

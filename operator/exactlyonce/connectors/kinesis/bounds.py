@@ -27,7 +27,7 @@ from exactlyonce.connectors.kinesis.start import starting_positions
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
-from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
+from exactlyonce.source.port import Bounds, LeaderEpochs, ShownStream, SourceNow, SourceView
 
 _VIEW_SECONDS = 120.0
 """How long all shards may be looked at: a pass of the operator has ten minutes."""
@@ -137,12 +137,12 @@ class KinesisBounds:
             return Positions(positions)
         return Positions({key: at for key, at in positions.items() if key in only or key not in view.bounds})
 
-    def show_landed(self, stream_id: str, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
         """Write what has landed to the lease table, if the stream names one; return what somebody should be told."""
         if self._leases is None:
             return None
         mirror = LeaseMirror(self._client, self._named, self._leases)
-        return mirror.show({str(key.key): at for key, at in landed.items() if key.origin == self._stream})
+        return mirror.show(stream, {str(key.key): at for key, at in landed.items() if key.origin == self._stream})
 
     def now(self, partitions: list[Partition]) -> SourceNow:
         """Return the stream's time of creation. What has expired is told by who reads: each read proves that it is whole.

@@ -9,14 +9,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.lease_plan import LeasePlan, Sighting, plan_leases, sightings_of
+from exactlyonce.connectors.kinesis.lease_rights import Other
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.source.port import ShownStream
 
 _ROUND_SECONDS = 10.0
 """How long one round may go on writing; what is left is written in the next one."""
@@ -67,10 +70,10 @@ class LeaseMirror:
         self._table = known.table
         self._seen = known.seen
 
-    def show(self, landed: Mapping[str, int]) -> str | None:
+    def show(self, stream: ShownStream, landed: Mapping[str, int]) -> str | None:
         """Write what has landed, by shard; return what somebody should be told, the same sentence at most every ten minutes."""
         try:
-            told = self._show(landed)
+            told = self._show(stream, landed)
         except ExactlyOnceError as problem:
             if isinstance(problem, TableMissing):
                 self._seen.is_fit = False  # somebody deleted it: the next look makes it again
@@ -81,7 +84,7 @@ class LeaseMirror:
         self._seen.told, self._seen.told_at_seconds = told, now
         return told
 
-    def _show(self, landed: Mapping[str, int]) -> str | None:
+    def _show(self, stream: ShownStream, landed: Mapping[str, int]) -> str | None:
         clock = self._client.clock
         deadline = Deadline.within(clock, _ROUND_SECONDS)
         if not self._seen.is_fit:
@@ -90,7 +93,7 @@ class LeaseMirror:
         shards = self._client.shards(self._stream)
         found = self._table.leases()
         self._seen.sightings = sightings_of(found, self._seen.sightings, clock.elapsed_seconds())
-        plan = plan_leases(landed, shards, found, self._seen.sightings)
+        plan = plan_leases(landed, shards, found, self._seen.sightings, stream)
         for _ in each(lambda write: deadline.has_passed or self._table.write(write), plan.writes):
             pass
         return words_of(plan, self._table.place)
@@ -105,12 +108,47 @@ def words_of(plan: LeasePlan, place: str) -> str | None:
             "this stream reads the same data stream; its leases are left to it. Stop one of the two, or name another table in "
             "spec.source.kinesis.leaseTable."
         )
+    for why in Other:
+        of_them = tuple(key for key, other in plan.others.items() if other is why)
+        if of_them:
+            return _left_alone(why, _some(of_them), place)
     if plan.ended:
         return (
             f"Two consumers: the lease of {_some(plan.ended)} in {place} is at SHARD_END, and this stream has not landed that "
             "shard to its end; such a lease is never moved back. Name another table in spec.source.kinesis.leaseTable."
         )
     return None
+
+
+def _left_alone(why: Other, shards: str, place: str) -> str:
+    """Return why nothing is written to a table that holds leases of somebody else."""
+    nothing = "so nothing is written to that table"
+    match why:
+        case Other.APPLICATION:
+            return (
+                f"The lease of {shards} in {place} was written by a KCL application and not by this stream, {nothing}: the "
+                "application would lose its checkpoints. Name another table in spec.source.kinesis.leaseTable, or delete this "
+                "one if nothing needs it."
+            )
+        case Other.STREAM:
+            return (
+                f"The lease of {shards} in {place} shows where another stream has landed, {nothing}. Name a table of this "
+                "stream alone in spec.source.kinesis.leaseTable, or delete this one if its stream is gone."
+            )
+        case Other.SUCCESSOR:
+            return (
+                f"Another stream has taken over the lease of {shards} in {place} from this one, {nothing}, and both read the "
+                "same records. Suspend one of the two, or name another table in spec.source.kinesis.leaseTable."
+            )
+        case Other.MOVED_ON:
+            return (
+                f"A KCL application has gone on behind the checkpoint that this stream wrote to the lease of {shards} in "
+                f"{place}, {nothing}, and what the application has processed since, this stream lands as well. Let the stream "
+                "start over from the table (start: {from: LeaseTable}), name another table in "
+                "spec.source.kinesis.leaseTable, or delete this one if nothing needs it."
+            )
+        case _:
+            assert_never(why)
 
 
 def _some(shards: tuple[str, ...]) -> str:

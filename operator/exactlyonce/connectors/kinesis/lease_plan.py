@@ -1,7 +1,8 @@
 """What is written to a lease table so that a KCL application goes on exactly where the stream has landed. Performs no I/O.
 
 A lease is moved only while nobody holds it, on the condition that its counter is still what was read, and never away from
-SHARD_END: KCL deletes such a lease, creates its children, and expects neither to be undone.
+SHARD_END: KCL deletes such a lease, creates its children, and expects neither to be undone. Nothing is written to a table that
+holds a lease which is not the stream's (`lease_rights`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from exactlyonce.connectors.kinesis.lease_marks import Mark, marked_by, name_of
+from exactlyonce.connectors.kinesis.lease_rights import Other, not_own
 from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease, checkpoint_at
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.shards import Shard, children_of
+from exactlyonce.source.port import ShownStream
 
 UNMOVED_SECONDS = 30.0
 """How long the counter of a lease has to stand still until its worker counts as gone. A worker renews what it holds in a third
@@ -51,6 +55,7 @@ class MoveLease:
     key: str
     counter: int
     checkpoint: Checkpoint
+    mark: Mark
     children: frozenset[str] = frozenset()
 
 
@@ -62,13 +67,15 @@ class LeasePlan:
     """What to write, parents before children; and why some leases are left alone, by shard.
 
     `held` are those of workers that live, with the worker: somebody else reads the stream. `unknown` are those with an owner
-    that may be gone. `ended` are at SHARD_END although the stream has not landed them to their ends.
+    that may be gone. `ended` are at SHARD_END although the stream has not landed them to their ends. `others` are not the
+    stream's; with any of them, nothing is written.
     """
 
     writes: tuple[LeaseWrite, ...] = ()
     held: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    others: Mapping[str, Other] = field(default_factory=dict)
 
 
 def sightings_of(
@@ -106,8 +113,9 @@ def plan_leases(
     shards: Sequence[Shard],
     found: Mapping[str, Lease],
     sightings: Mapping[str, Sighting],
+    stream: ShownStream,
 ) -> LeasePlan:
-    """Return what makes a table show the landed positions, by shard.
+    """Return what makes a table show the landed positions of a stream, by shard.
 
     `shards` are those that Kinesis lists. One that is not listed any more gets no lease: KCL would delete it. One that the
     stream has not come to yet gets a lease at TRIM_HORIZON once its parents have landed to their ends, as KCL itself makes it;
@@ -116,6 +124,8 @@ def plan_leases(
     listed = {shard.id: shard for shard in shards}
     positions = {**landed, **{shard.id: TRIM_HORIZON for shard in shards if _follows(shard, landed, listed)}}
     followers = {key: frozenset(child.id for child in children) for key, children in children_of(shards).items()}
+    name = name_of(stream)
+    others = not_own(found, landed, listed, name, took_over=stream.took_over)
     writes: list[LeaseWrite] = []
     held: dict[str, str] = {}
     unknown: list[str] = []
@@ -125,7 +135,7 @@ def plan_leases(
         children = followers.get(key, frozenset()) if checkpoint.is_end else frozenset()
         if lease is None:
             if key in listed:
-                writes.append(CreateLease(_new_lease(listed[key], checkpoint, children)))
+                writes.append(CreateLease(_new_lease(listed[key], checkpoint, children, name)))
             continue
         holder = sightings[key].holder
         if holder is Holder.WORKER and lease.owner is not None:
@@ -134,9 +144,16 @@ def plan_leases(
             ended += [] if checkpoint.is_end else [key]
         elif holder is Holder.UNKNOWN:
             unknown.append(key)
-        elif lease.checkpoint != checkpoint or lease.owner is not None or lease.is_pending:
-            writes.append(MoveLease(key, lease.counter, checkpoint, children))
-    return LeasePlan(tuple(writes), held, tuple(unknown), tuple(ended))
+        elif not _shows(lease, checkpoint, name):
+            mark = marked_by(name, lease.mark, checkpoint.text)
+            writes.append(MoveLease(key, lease.counter, checkpoint, mark, children))
+    return LeasePlan(() if others else tuple(writes), held, tuple(unknown), tuple(ended), others)
+
+
+def _shows(lease: Lease, checkpoint: Checkpoint, name: str) -> bool:
+    """Whether a lease that nobody holds is as the stream would write it."""
+    is_free = lease.owner is None and not lease.is_pending
+    return is_free and lease.checkpoint == checkpoint and lease.mark is not None and lease.mark.stream == name
 
 
 def _follows(shard: Shard, landed: Mapping[str, int], listed: Mapping[str, Shard]) -> bool:
@@ -145,11 +162,12 @@ def _follows(shard: Shard, landed: Mapping[str, int], listed: Mapping[str, Shard
     return shard.id not in landed and bool(owed) and all(landed.get(parent) == SHARD_END for parent in owed)
 
 
-def _new_lease(shard: Shard, checkpoint: Checkpoint, children: frozenset[str]) -> Lease:
+def _new_lease(shard: Shard, checkpoint: Checkpoint, children: frozenset[str], name: str) -> Lease:
     return Lease(
         shard.id,
         checkpoint,
         parents=frozenset(shard.parents),
         children=children,
         hash_keys=(shard.starting_hash_key, shard.ending_hash_key),
+        mark=marked_by(name, None, checkpoint.text),
     )

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.connectors.kinesis.client import MOST_SHARDS
+from exactlyonce.connectors.kinesis.lease_marks import attributes_of
 from exactlyonce.connectors.kinesis.lease_plan import CreateLease, LeaseWrite, MoveLease
 from exactlyonce.connectors.kinesis.leases import (
     CHECKPOINT,
@@ -137,6 +138,7 @@ def _update(move: MoveLease) -> dict[str, Any]:
         SUB_SEQUENCE: {"N": str(move.checkpoint.sub_sequence_number)},
         COUNTER: {"N": str(move.counter + 1)},
         SWITCHES: {"N": "0"},
+        **attributes_of(move.mark),
     }
     if move.children:
         values[CHILDREN] = {"SS": sorted(move.children)}
@@ -158,7 +160,8 @@ def _update(move: MoveLease) -> dict[str, Any]:
 
 def _characters_in(lease: Lease) -> int:
     """Return how long the texts are whose length is up to whoever wrote the lease."""
-    return sum(map(len, (lease.owner or "", *lease.parents, *lease.children)))
+    marks = () if lease.mark is None else lease.mark.streams
+    return sum(map(len, (lease.owner or "", *lease.parents, *lease.children, *marks)))
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

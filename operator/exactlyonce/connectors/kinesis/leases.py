@@ -10,6 +10,7 @@
     parentShardId, childShardIds  SS
     startingHashKey, endingHashKey  S
     pendingCheckpoint…, checkpointOwner, throughputKBps     what a worker is about to do, and KCL 3's own
+    exactlyonceStreams, exactlyonceCheckpoint               the mark of a stream, see lease_marks.py
 
 A checkpoint is the last record that was *processed*; a position of ours is where the next read *starts*.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exactlyonce.bounded_text import one_line
+from exactlyonce.connectors.kinesis.lease_marks import Mark, attributes_of, mark_in
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     SUB_SEQUENCE_BITS,
@@ -73,6 +75,11 @@ class Checkpoint:
     sub_sequence_number: int = 0
 
     @property
+    def text(self) -> str:
+        """Both as one text; equal checkpoints have equal texts."""
+        return f"{self.sequence_number}:{self.sub_sequence_number}"
+
+    @property
     def is_end(self) -> bool:
         """Whether the shard was processed to its end."""
         return self.sequence_number == "SHARD_END"
@@ -93,6 +100,8 @@ class Lease:
     """Whether it holds an attribute of a worker that is in the middle of something."""
     is_prepared: bool = False
     """Whether the application has prepared a checkpoint further on: what it did up to there may have taken effect."""
+    mark: Mark | None = None
+    """Which stream has written it; None where none has."""
 
 
 def checkpoint_at(position: int) -> Checkpoint:
@@ -188,6 +197,7 @@ def lease_of(item: Mapping[str, Any]) -> Lease | None:
         (int(keys[0]), int(keys[1])) if all(_is_number(one, 39) for one in keys) else None,
         any(name in item for name in OF_A_WORKER if name != OWNER),
         _PREPARED in item,
+        mark_in(item),
     )
 
 
@@ -199,6 +209,7 @@ def item_of(lease: Lease) -> dict[str, Any]:
         SWITCHES: {"N": "0"},
         CHECKPOINT: {"S": lease.checkpoint.sequence_number},
         SUB_SEQUENCE: {"N": str(lease.checkpoint.sub_sequence_number)},
+        **({} if lease.mark is None else attributes_of(lease.mark)),
     }
     sets = {PARENTS: lease.parents, CHILDREN: lease.children}
     item |= {name: {"SS": sorted(shards)} for name, shards in sets.items() if shards}  # DynamoDB has no empty sets

@@ -165,9 +165,9 @@ class KinesisSource(Model):
         None,
         description="A lease table that shows where the stream has landed, so that a KCL application goes on exactly there "
         "once the stream is suspended. It is written before each launch, now and then while the driver runs, and when the "
-        "driver ends; it is made where it is missing. Leases that a KCL worker renews are left to it, which is told; all "
-        "others are overwritten. So name the table of a KCL application that has stopped only with start: {from: LeaseTable}: "
-        "else its checkpoints are lost. The login is that of secretRef.",
+        "driver ends; it is made where it is missing. Each lease that is written carries a mark of the stream. A table in "
+        "which an application, or another stream, has written a lease is left alone, which is told, unless the stream has "
+        "started from it with start: {from: LeaseTable}. The login is that of secretRef.",
     )
     outside_shard_range: OutsideShardRange = Field(
         OutsideShardRange.KEEP,
@@ -236,6 +236,15 @@ class KinesisSource(Model):
     def address(self) -> str:
         """The region, and the service where it is not Amazon's."""
         return self.where if self.endpoint is None else f"{self.where} ({self.endpoint})"
+
+    @property
+    def takes_over(self) -> str | None:
+        """The lease table, if the stream starts from its leases."""
+        table = self.lease_table
+        if table is None or self.start.from_ is not StartFrom.LEASE_TABLE:
+            return None
+        place = table.region or self.where if table.endpoint is None else table.endpoint
+        return f"table {table.table_name} in {place}"
 
     @property
     def shows_landed(self) -> bool:
