@@ -103,12 +103,6 @@ REFUSED_KINESIS = (
         "source.format.onTombstone: Delete is for Kafka",
     ),
     Refused(
-        "dead letters from Kinesis",
-        {**_kinesis(), "spec.source.format.onMalformed": "DeadLetter"},
-        "spec",
-        "source.format.onMalformed: DeadLetter is for Kafka so far",
-    ),
-    Refused(
         "a transaction for each shard",
         {**_kinesis(), "spec.sink.postgres.commit": "Partition"},
         "spec",

@@ -108,7 +108,6 @@ def _cause(text: str) -> tuple[str, str] | None:
             advice = (
                 "Set source.format.onTombstone to Skip, or to Delete with write: Upsert; or onMalformed to DeadLetter."
             )
-        advice = next((told for one in failures_of_connectors() if (told := one.malformed(malformed[0]))), advice)
         return "MalformedRecord", f"{malformed[0].rstrip('.')}. {advice}"
     for connector in failures_of_connectors():
         recognised = connector.recognise(text)

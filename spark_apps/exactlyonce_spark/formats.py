@@ -88,13 +88,14 @@ def parsed(records: DataFrame, columns: RecordColumns, given: Format, schema: St
 
 
 def malformed_records(records: DataFrame, columns: RecordColumns, given: Format, schema: StructType) -> DataFrame:
-    """Return position, timestamp, key, value and reason of the records that are malformed."""
-    kept = ("_origin", "_partition", "_position", "_timestamp", "key", "value")
+    """Return position, timestamp, place, key, value and reason of the records that are malformed."""
+    kept = ("_origin", "_partition", "_position", "_timestamp", "_place", "key", "value")
     rows = records.selectExpr(
         f"{columns.origin} as _origin",
         f"{columns.partition} as _partition",
         f"{columns.position} as _position",
         f"concat(cast({columns.timestamp} as string), '+00') as _timestamp",
+        f"{columns.place or 'cast(null as string)'} as _place",
         f"{columns.key} as key",
         *_value(columns),
     ).withColumn("_parsed", _parse(given, schema))

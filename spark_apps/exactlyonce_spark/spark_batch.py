@@ -79,6 +79,7 @@ class SparkBatch:
                 None if row.key is None else bytes(row.key),
                 None if row.value is None else bytes(row.value),
                 row._why,
+                row._place,
             )
             for row in found
         ]

@@ -40,7 +40,7 @@ class TaskRange:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One malformed record."""
+    """One malformed record; `place` is a JSON object with where it is, if its source has more to say than `offset`."""
 
     partition: Partition
     offset: int
@@ -48,6 +48,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     error: str
+    place: str | None = None
 
 
 class Target(Protocol):

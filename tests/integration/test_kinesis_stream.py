@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,76 +15,25 @@ from testbed import kcl
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
-from tests.kinesis_in_memory import aggregated
-from tests.rig import Rig
-
-SHARDS = 4
+from tests.kinesis_rig import KinesisRig, shard
 
 
-def shard(number: int) -> str:
-    return f"shardId-{number:012}"
-
-
-@pytest.fixture
-def kinesis(tmp_path: Path) -> Iterator[Kinesis]:
-    with Kinesis(tmp_path / "stand-in") as server:
+@pytest.fixture(scope="module")
+def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
+    with Kinesis(tmp_path_factory.mktemp("stand-in")) as server:
         yield server
 
 
-class KinesisRig(Rig):
-    """A stream over Kinesis; every fourth record is an aggregate of ten user records."""
-
-    def __init__(self, kinesis: Kinesis, server: Postgres, folder: Path, name: str, **overrides: Any) -> None:
-        self.kinesis = kinesis
-        source = {
-            "kinesis": {
-                "streamName": name,
-                "region": "us-east-1",
-                "endpoint": kinesis.endpoint,
-                "secretRef": {"name": "aws"},
-                "maxRecordsPerTrigger": 400,
-            },
-            "format": {"schema": "id BIGINT, customer STRING"},
-        }
-        super().__init__(None, server, folder, name, {"spec.source": source, **overrides}, partitions=SHARDS)  # type: ignore[arg-type] # there is no Kafka
-
-    def __post_init__(self) -> None:
-        self.kinesis.create_stream(self.name, SHARDS)
-        self.postgres.create_database(self.name)
-        self.sql("create table orders (id bigint, customer text)")
-        self.write_secret()
-        self.write_login("aws", {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"})
-
-    def document(self, changes: Any = None) -> dict[str, Any]:
-        """Return the resource, whose source is not Kafka."""
-        self.kafka = _NoKafka()  # type: ignore[assignment] # named in what the overrides replace
-        return super().document(changes)
-
-    def put(self, records: int) -> None:
-        """Put records with new ids."""
-        sent = []
-        for number in range(records):
-            first = len(self.produced)
-            ids = list(range(first, first + (10 if number % 4 == 0 else 1)))
-            texts = [json.dumps({"id": each, "customer": f"customer {each % 7}"}) for each in ids]
-            key = str(first)
-            sent.append((key, aggregated(texts, key) if len(texts) > 1 else texts[0].encode()))
-            self.produced += ids
-        self.kinesis.put(self.name, *sent)
-
-
-class _NoKafka:
-    bootstrap_servers = ""
-
-
-def test_every_id_lands_once_though_shards_are_split_and_merged_and_drivers_killed(
+def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_change_and_drivers_are_killed(
     kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
-    rig = KinesisRig(kinesis, postgres_18, tmp_path, name)
+    rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **{"spec.source.format.onMalformed": "DeadLetter"})
     rig.put(300)
+    malformed = rig.put_malformed()
     kinesis.split(name, shard(0))
     kinesis.merge(name, shard(2), shard(3))
     rig.put(300)
+    malformed += rig.put_malformed()
     # A batch that has landed is recognised by the ledger alone, whatever the source is: tests/faults/test_crash_points.py.
     crash, verdicts = in_full(
         ("land.before-commit@2=kill-driver batch.landed@4=kill-driver", {"ReplayBatch", "SkipLanded"}),
@@ -94,6 +42,12 @@ def test_every_id_lands_once_though_shards_are_split_and_merged_and_drivers_kill
     result = rig.run(crash=crash)
     assert isinstance(result, Done), rig.story()
     rig.assert_exactly_once()
+    assert sorted(rig.letters()) == sorted(malformed)
+    counted = (
+        "select batch, dead_letters from exactlyonce.batches where status = 'Landed' and dead_letters > 0 order by 1"
+    )
+    of_each_batch = "select batch, count(*) from exactlyonce.dead_letters group by 1 order by 1"
+    assert rig.sql(counted) == rig.sql(of_each_batch), "each batch has counted its own, in its own transaction"
     assert verdicts <= set(rig.verdicts()), rig.story()
     # The stream goes on behind what landed, in the children too.
     rig.put(40)

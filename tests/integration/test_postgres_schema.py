@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION, Migration
+from exactlyonce.connectors.postgres.tables import MIGRATIONS, NAMED_LETTERS_SINCE, SCHEMA_VERSION, Migration
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
@@ -159,6 +160,66 @@ def test_a_driver_that_is_newer_than_the_ledger_loses_no_dead_letter_of_its_batc
         (1, 3),
         (2, 3),
     ]
+
+
+SHARD = Partition("clicks", "shardId-000000000000")
+SEQUENCE = 49590338271490256608559692538361571095921575989136588898
+FAR = 2**63 - 2
+"""Two positions so far apart are the same to whoever keeps 63 bits of them."""
+
+
+def test_dead_letters_of_shards_are_told_apart_by_the_whole_position_and_replaced_when_they_are_read_again(
+    server: Postgres, name: str
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    lander = take_effect(ledger, batch=1)
+    at = SEQUENCE << 32
+    lander.keep_letters(1, [at, at + 1, at + FAR], "made-1", SHARD)
+    lander.keep_letters(2, [0, 1], "id-1")
+    lander.keep_letters(7, [at + 1, at + 2], "made-1", SHARD)
+    lander.keep_letters(8, [at + 1], "made-2", SHARD)
+    question = (
+        "select topic, partition_name, topic_id, position, batch, place ->> 'offset' from exactlyonce.dead_letters "
+        "where position is not null order by topic_id, position"
+    )
+    told = [
+        ("made-1", at, 1),
+        ("made-1", at + 1, 7),
+        ("made-1", at + 2, 7),
+        ("made-1", at + FAR, 1),
+        ("made-2", at + 1, 8),
+    ]
+    assert server.execute(question, name) == [
+        (f"clicks/{SHARD.key}", SHARD.key, topic_id, position, batch, str(position))
+        for topic_id, position, batch in told
+    ]
+    plain = (
+        "select topic_id, record_offset, batch, place from exactlyonce.dead_letters where position is null order by 2"
+    )
+    assert server.execute(plain, name) == [("id-1", 0, 2, None), ("id-1", 1, 2, None)]
+    with ledger.transaction() as transaction:
+        assert transaction.delete_dead_letters(STREAM, timedelta(0), 1000) == 7, "the same retention takes both kinds"
+
+
+def test_a_ledger_that_was_not_migrated_refuses_dead_letters_of_shards_and_keeps_those_of_topics(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[: NAMED_LETTERS_SINCE - 1])
+    ledger = of_a_role_with_rights(server, name)
+    lander = take_effect(ledger, batch=1)
+    with pytest.raises(LedgerRefused) as caught:
+        lander.keep_letters(2, [SEQUENCE << 32], "made-1", SHARD)
+    assert str(caught.value) == (
+        f"The ledger's schema exactlyonce at {ledger.address} has version 8, and onMalformed: DeadLetter with named partitions "
+        "needs 9: upgrade the operator first, which migrates the schema before its next attempt."
+    )
+    lander.keep_letters(2, [4], "id-1")
+    monkeypatch.undo()
+    ledger.prepare()
+    lander.keep_letters(3, [4], "id-1")
+    lander.keep_letters(3, [SEQUENCE << 32], "made-1", SHARD)
+    found = "select topic_id, batch, position from exactlyonce.dead_letters order by 1"
+    assert server.execute(found, name) == [("id-1", 3, None), ("made-1", 3, SEQUENCE << 32)]
 
 
 def test_a_driver_that_knows_no_fingerprints_moves_positions_on_and_its_predecessors_no_longer_count(
@@ -392,11 +453,17 @@ class Lander:
         land_batch(self._ledger, self._permit, batch, write)
         self._target.clear_staging(batch.number)
 
-    def keep_letters(self, number: int, offsets: list[int], topic_id: str) -> None:
+    def keep_letters(self, number: int, offsets: list[int], topic_id: str, partition: Partition = P0) -> None:
         """Write malformed records of a batch."""
-        found = [DeadLetter(P0, offset, None, None, b"x", "malformed") for offset in offsets]
+        is_shard = isinstance(partition.key, str)
+        found = [
+            DeadLetter(
+                partition, offset, None, None, b"x", "malformed", f'{{"offset": {offset}}}' if is_shard else None
+            )
+            for offset in offsets
+        ]
         with self._ledger.transaction() as transaction:
-            self._target.write_dead_letters(transaction, BatchNumber(number), found, {"orders": topic_id})
+            self._target.write_dead_letters(transaction, BatchNumber(number), found, {partition.origin: topic_id})
 
 
 def take_effect(ledger: PostgresLedger, batch: int, epoch: int = 1) -> Lander:

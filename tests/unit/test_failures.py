@@ -36,17 +36,6 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
         assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
 
 
-def test_a_malformed_record_of_a_shard_is_not_told_to_become_a_dead_letter_which_kinesis_refuses() -> None:
-    said = (
-        "Malformed record in stream orders shard shardId-000000000000 sequence number 7 sub-sequence number 0: no JSON"
-    )
-    assert ending_of(RuntimeError(f"[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001"), in_batch=True) == (
-        Ending.BATCH_FAILED,
-        f"{said}. Mend the producer. A Kinesis source keeps no dead letters in this release: to pass over the record, make a "
-        "stream with another streamId that starts behind it (source.kinesis.start, from: Positions).",
-    )
-
-
 def test_a_tombstone_names_its_own_ways_out() -> None:
     raised = "Malformed record in topic t partition 2 offset 7: the value is null (a tombstone) SQLSTATE: P0001"
     assert ending_of(RuntimeError(raised), in_batch=True) == (

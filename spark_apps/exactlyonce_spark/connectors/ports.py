@@ -25,7 +25,8 @@ class RecordColumns:
     underscore; `view_key` is the one with the record's key. `where` says over these names which record it is, for a
     message. The others tell what a dead letter keeps; `value` is the column that the format parses. `position` is an integer,
     or the decimal text of one that no type of Spark holds. `malformed`, where the source has it, says why a record is
-    malformed whatever its format, and is NULL for the others.
+    malformed whatever its format, and is NULL for the others. `place`, where a person cannot read `position`, is a JSON object
+    that says where the record is, in the words of the source.
     """
 
     view: Mapping[str, str]
@@ -38,6 +39,7 @@ class RecordColumns:
     key: str
     value: str = "value"
     malformed: str | None = None
+    place: str | None = None
 
 
 class PositionPart(Enum):

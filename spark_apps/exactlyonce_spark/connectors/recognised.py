@@ -24,14 +24,12 @@ class Failures:
 
     `recognise` is given all that Spark tells. `outage` is asked where nothing else is known of what went wrong: a message, if
     the store did not answer. `told` is given the name and the words of an error in Python and all that Spark tells: a
-    message, if the error is one of the connector's client. `malformed` is given what says which record is malformed: what to do
-    about it, if that is different for this source.
+    message, if the error is one of the connector's client.
     """
 
     recognise: Callable[[str], Recognised | None] = lambda _text: None
     outage: Callable[[str], str | None] = lambda _text: None
     told: Callable[[str, str, str], str | None] = lambda _name, _said, _text: None
-    malformed: Callable[[str], str | None] = lambda _said: None
 
 
 def failures_of_connectors() -> Iterator[Failures]:

@@ -11,20 +11,11 @@ def _deletes_no_keys(spec: Any) -> bool:
     return spec.source.kinesis is None or spec.source.format.on_tombstone.value != "Delete"
 
 
-def _keeps_no_dead_letters(spec: Any) -> bool:
-    return spec.source.kinesis is None or spec.source.format.on_malformed.value != "DeadLetter"
-
-
 STREAM_RULES = (
     Rule(
         "!has(self.source.kinesis) || self.source.format.onTombstone != 'Delete'",
         _deletes_no_keys,
         "source.format.onTombstone: Delete is for Kafka: a Kinesis record always has data, so no record says that its key is "
         "to be deleted",
-    ),
-    Rule(
-        "!has(self.source.kinesis) || self.source.format.onMalformed != 'DeadLetter'",
-        _keeps_no_dead_letters,
-        "source.format.onMalformed: DeadLetter is for Kafka so far: the table of dead letters holds no position of a shard",
     ),
 )

@@ -52,4 +52,4 @@ delete from {schema}.dead_letters where ctid = any(array(
     where oldest.created_at < now() - %(age)s limit %(most)s
 ))
 """
-# Within a partition offsets are about in the order of time, and nothing else about this table is.
+# Within a partition offsets are about in the order of time, and so are those that are drawn for letters of shards.

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from exactlyonce.api.format import OnMalformed
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
 from exactlyonce.connectors.kinesis.spec import KinesisSource
-from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.kinesis.planner import HELD_BYTES, READING_SECONDS
 from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
@@ -31,10 +29,11 @@ _WHERE = (
     "concat(' in stream ', _stream, ' shard ', _shard, ' sequence number ', _sequence_number, "
     "' sub-sequence number ', _sub_sequence_number)"
 )
-
-
-class DeadLettersUnfit(Refused):
-    """Malformed records of shards cannot be kept yet."""
+_PLACE = (
+    "to_json(named_struct('stream', stream, 'shard', shard_id, 'sequenceNumber', "
+    "regexp_replace(sequence_number, '^0+(?=.)', ''), 'subSequenceNumber', sub_sequence_number))"
+)
+"""What GetRecords calls a record: its rows have the number in one width."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class KinesisRecords:
             "cast(partition_key as binary)",
             "data",
             "malformed",
+            _PLACE,
         )
 
     def stream(self, session: Any, partitions: int, most: int | None) -> Any:
@@ -125,11 +125,6 @@ class KinesisConnector:
         """Return the reader of a stream; a secret that lacks is told here, and not by Spark."""
         kinesis = spec.source.spec
         assert isinstance(kinesis, KinesisSource), "the registry gives each connector its own spec"
-        if spec.source.format.on_malformed is OnMalformed.DEAD_LETTER:
-            raise DeadLettersUnfit(
-                "source.format.onMalformed: DeadLetter is not there for a Kinesis source in this release: the ledger's table "
-                "of dead letters holds positions of 64 bits. Set it to Fail."
-            )
         secrets(kinesis.secret_ref)
         return KinesisRecords(kinesis, spec.trigger.interval)
 

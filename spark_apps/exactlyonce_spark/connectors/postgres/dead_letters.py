@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 from psycopg2.extras import execute_values
 
+from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
-_RECORD = ("stream_id", "topic", "topic_id", "partition", "record_offset")
+_PARTITION = ("stream_id", "topic", "topic_id", "partition")
 _SINCE = "created_at"  # the moment of the insert by default, from which its age counts
 _CONTENT = ("batch", "record_timestamp", "key", "value", "error")
+
+
+def is_plain_letter(letter: DeadLetter) -> bool:
+    """Whether the columns of the first release tell the record from every other one: its partition has a number."""
+    return is_plain(letter.partition, letter.offset)
 
 
 def write_letters(
@@ -28,31 +35,56 @@ def write_letters(
     """Write malformed records; what a stream that starts over reads again replaces what was written of it before.
 
     A topic recreated has another id, so its records never stand for those of the topic before. An older operator's schema
-    has no ids: there the latest record of an offset is kept, since it is the one that landed in this batch.
+    has no ids: there the latest record of an offset is kept, since it is the one that landed in this batch. Letters that are
+    not plain need the ledger's version `NAMED_LETTERS_SINCE`.
     """
-    record = _RECORD if _has_topic_ids(cursor, schema) else tuple(name for name in _RECORD if name != "topic_id")
-    names = (*record, *_CONTENT)
-    statement = sql.SQL("insert into {} ({}) values %s on conflict ({}) do update set {}").format(
-        sql.Identifier(schema, "dead_letters"),
+    table = sql.Identifier(schema, "dead_letters")
+    rows = [(is_plain_letter(letter), _row(letter, stream_id, batch, origin_ids)) for letter in letters]
+    plain = [row for is_plain_one, row in rows if is_plain_one]
+    if plain:
+        known = tuple(name for name in _PARTITION if name != "topic_id" or _has_topic_ids(cursor, schema))
+        _upsert(cursor, table, (*known, "record_offset"), _CONTENT, plain)
+    named = [row for is_plain_one, row in rows if not is_plain_one]
+    if named:
+        _upsert(cursor, table, (*_PARTITION, "position"), ("partition_name", "place", *_CONTENT), named)
+
+
+def _row(letter: DeadLetter, stream_id: str, batch: BatchNumber, origin_ids: Mapping[str, str]) -> dict[str, Any]:
+    topic, number, name = partition_columns(letter.partition)
+    return {
+        "stream_id": stream_id,
+        "topic": topic,
+        "topic_id": origin_ids.get(letter.partition.origin, ""),
+        "partition": number,
+        "partition_name": name,
+        "record_offset": letter.offset,
+        "position": letter.offset,
+        "place": letter.place,
+        "batch": batch,
+        "record_timestamp": letter.timestamp,
+        "key": None if letter.key is None else psycopg2.Binary(letter.key),
+        "value": None if letter.value is None else psycopg2.Binary(letter.value),
+        "error": letter.error,
+    }
+
+
+def _upsert(
+    cursor: psycopg2.extensions.cursor,
+    table: sql.Identifier,
+    record: Sequence[str],
+    content: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """Insert rows; where one is there of the same `record`, its `content` is replaced."""
+    names = (*record, *content)
+    only = " where position is not null" if "position" in record else ""
+    statement = sql.SQL("insert into {} ({}) values %s on conflict ({}){} do update set {}").format(
+        table,
         _listed(names),
         _listed(record),
-        sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*_CONTENT, _SINCE)),
+        sql.SQL(only),
+        sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*content, _SINCE)),
     )
-    rows = [
-        {
-            "stream_id": stream_id,
-            "topic": letter.partition.origin,
-            "topic_id": origin_ids.get(letter.partition.origin, ""),
-            "partition": letter.partition.key,
-            "record_offset": letter.offset,
-            "batch": batch,
-            "record_timestamp": letter.timestamp,
-            "key": None if letter.key is None else psycopg2.Binary(letter.key),
-            "value": None if letter.value is None else psycopg2.Binary(letter.value),
-            "error": letter.error,
-        }
-        for letter in letters
-    ]
     template = f"({', '.join(f'%({name})s' for name in names)})"
     execute_values(cursor, statement, rows, template, page_size=1000)
 

@@ -1,0 +1,131 @@
+"""A real stream from Kinesis for a test: its data stream with aggregates in it, and what is wrong with some records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exactlyonce.connectors.kinesis.aggregation import MAGIC
+from testbed.kinesis import Kinesis
+from testbed.postgres import Postgres
+from tests.kinesis_in_memory import aggregated
+from tests.rig import Rig
+
+SHARDS = 4
+
+
+def shard(number: int) -> str:
+    """Return the name of a shard."""
+    return f"shardId-{number:012}"
+
+
+class Letter(NamedTuple):
+    """What is kept of a malformed record."""
+
+    shard: str
+    sequence_number: int
+    sub_sequence_number: int
+    key: str
+    value: bytes
+    why: str
+
+
+class KinesisRig(Rig):
+    """A stream over Kinesis; every fourth record is an aggregate of ten user records.
+
+    `places` says of each id in which shard it is, its sequence number and its sub-sequence number, as Kinesis answered.
+    """
+
+    def __init__(self, kinesis: Kinesis, server: Postgres, folder: Path, name: str, **overrides: Any) -> None:
+        self.kinesis = kinesis
+        self.places: dict[int, tuple[str, int, int]] = {}
+        source = {
+            "kinesis": {
+                "streamName": name,
+                "region": "us-east-1",
+                "endpoint": kinesis.endpoint,
+                "secretRef": {"name": "aws"},
+                "maxRecordsPerTrigger": 400,
+            },
+            "format": {"schema": "id BIGINT, customer STRING"},
+        }
+        super().__init__(None, server, folder, name, {"spec.source": source, **overrides}, partitions=SHARDS)  # type: ignore[arg-type] # there is no Kafka
+
+    def __post_init__(self) -> None:
+        self.kinesis.create_stream(self.name, SHARDS)
+        self.postgres.create_database(self.name)
+        self.sql("create table orders (id bigint, customer text)")
+        self.write_secret()
+        self.write_login("aws", {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"})
+
+    def document(self, changes: Any = None) -> dict[str, Any]:
+        """Return the resource, whose source is not Kafka."""
+        self.kafka = _NoKafka()  # type: ignore[assignment] # named in what the overrides replace
+        return super().document(changes)
+
+    def put(self, records: int) -> None:
+        """Put records with new ids."""
+        sent, ids_of = [], []
+        for number in range(records):
+            first = len(self.produced)
+            ids = list(range(first, first + (10 if number % 4 == 0 else 1)))
+            texts = [json.dumps({"id": each, "customer": f"customer {each % 7}"}) for each in ids]
+            key = str(first)
+            sent.append((key, aggregated(texts, key) if len(texts) > 1 else texts[0].encode()))
+            ids_of.append(ids)
+            self.produced += ids
+        for ids, (shard_id, sequence_number) in zip(ids_of, self.kinesis.put(self.name, *sent), strict=True):
+            self.places |= {each: (shard_id, sequence_number, place) for place, each in enumerate(ids)}
+
+    def put_malformed(self) -> list[Letter]:
+        """Put records that no row comes of, one of them in an aggregate whose other two do land, and return them."""
+        good = aggregated(["damaged", "with another"])
+        first = len(self.produced)
+        texts = [json.dumps({"id": first}), "no JSON", json.dumps({"id": first + 1})]
+        self.produced += [first, first + 1]
+        malformed = [
+            (b'{"id": "seven"}', "the value does not fit the schema"),
+            (
+                good[:-1] + b"?",
+                "a KPL aggregate is malformed: its MD5 is not that of its content, so it was changed or cut",
+            ),
+            (MAGIC + b"cut", "a KPL aggregate is malformed: it is cut: 7 bytes are too few to end with an MD5"),
+            (_with_index(good, 5), "a KPL aggregate is malformed: user record 0 names partition key 5 of 1"),
+        ]
+        sent = [(f"key {number}", data) for number, (data, _) in enumerate(malformed)]
+        *put, inside = self.kinesis.put(self.name, *sent, ("key 4", aggregated(texts)))
+        letters = [
+            Letter(*place, 0, key, data, why) for place, (key, data), (_, why) in zip(put, sent, malformed, strict=True)
+        ]
+        return [*letters, Letter(*inside, 1, "k", b"no JSON", "the value does not fit the schema")]
+
+    def letters(self) -> list[Letter]:
+        """Return the dead letters; the number of each is in its position as well."""
+        rows = self.sql(
+            "select partition_name, div(position, 4294967296), mod(position, 4294967296), convert_from(key, 'UTF8'), value, "
+            "error, place from exactlyonce.dead_letters where topic = %s || '/' || partition_name",
+            self.name,
+        )
+        found = []
+        for shard_id, sequence_number, sub_sequence_number, key, value, why, place in rows:
+            letter = Letter(shard_id, int(sequence_number), int(sub_sequence_number), key, bytes(value), why)
+            assert place == {
+                "stream": self.name,
+                "shard": letter.shard,
+                "sequenceNumber": str(letter.sequence_number),
+                "subSequenceNumber": letter.sub_sequence_number,
+            }
+            found.append(letter)
+        return found
+
+
+def _with_index(aggregate: bytes, index: int) -> bytes:
+    """Let each user record of an aggregate name another partition key; its MD5 is right."""
+    message = aggregate[len(MAGIC) : -16].replace(b"\x08\x00", bytes([8, index]))
+    return MAGIC + message + hashlib.md5(message).digest()
+
+
+class _NoKafka:
+    bootstrap_servers = ""
