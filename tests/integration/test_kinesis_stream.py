@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
-from exactlyonce.reconcile.loop import Done
+from exactlyonce.cli.main import main
+from exactlyonce.reconcile.loop import Done, Halted
 from testbed import kcl
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
-from tests.kinesis_rig import KinesisRig, shard
+from tests.integration.test_files_stream import ids_in
+from tests.kinesis_rig import SHARDS, KinesisRig, shard
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,47 @@ def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_ch
     rig.put(40)
     assert isinstance(rig.run(), Done), rig.story()
     rig.assert_exactly_once()
+
+
+def test_a_stream_whose_ledger_is_lost_within_aggregates_goes_on_in_another_folder_behind_its_rows(
+    kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    former, later = tmp_path / "former", tmp_path / "later"
+    rig = KinesisRig(kinesis, postgres_18, tmp_path, name)
+    rig.overrides |= {
+        "spec.sink": {"files": {"path": str(former), "includePositions": True}},
+        "spec.ledger": {"objectLog": {"location": str(tmp_path / "ledger")}},
+        "spec.transform": {"sql": "select id, _stream, _shard, _position from source"},
+        "spec.source.kinesis.maxRecordsPerTrigger": 97,
+        "spec.recovery.maxFailuresPerBatch": 1,
+    }
+    rig.put(160)
+    kinesis.split(name, shard(0))
+    assert isinstance(rig.run(crash="batch.begun@4=raise"), Halted), rig.story()
+    assert len(ids_in([*former.glob("*.parquet")])) == 3 * 97, rig.story()
+    shutil.rmtree(tmp_path / "ledger")
+    description = tmp_path / "stream.yaml"
+    description.write_text(yaml.safe_dump(rig.document()))
+    folders = ["--state", str(tmp_path / "state"), "--secrets", str(rig.secrets)]
+    recovered = CliRunner().invoke(main, ["recover", str(description), *folders])
+    assert (recovered.exit_code, recovered.stderr) == (0, ""), recovered.output
+    start = yaml.safe_load(recovered.stdout[recovered.stdout.index("start:") :])["start"]
+    assert sorted(start["positions"]) == [shard(number) for number in range(SHARDS)]
+    assert any(":" in position for position in start["positions"].values()), "one is within an aggregate"
+
+    kinesis.merge(name, shard(2), shard(3))
+    rig.put(40)
+    rig.overrides |= {
+        "metadata.name": f"{name}-later",
+        "spec.sink": {"files": {"path": str(later), "includePositions": True}},
+        "spec.ledger": {"objectLog": {"location": str(tmp_path / "later-ledger")}},
+        "spec.checkpoint": {"local": {"path": str(tmp_path / "later-checkpoint")}},
+        "spec.source.kinesis.maxRecordsPerTrigger": 4000,
+        "spec.source.kinesis.start": start,
+    }
+    assert isinstance(rig.run(), Done), rig.story()
+    files = [path for folder in (former, later) for path in folder.glob("*.parquet")]
+    assert ids_in(files) == Counter(rig.produced), rig.story()
 
 
 HANDED_OVER_RECORDS = int(os.environ.get("HANDED_OVER_RECORDS", "10260"))
