@@ -29,6 +29,7 @@ INSTEAD = {
     r"\bthan before drains\b": "change this number to restart the driver",
     r"\b(is|are) waited for\b": "name who waits: the stream waits for …",
     r"\bis told once a\b": "is reported as soon as",
+    r"\bTrouble\b|(?i:enclosure)": "the problem itself, sandbox",
     r"\bPutOff\b|\b_?put_off\b": "BackingOff, back_off",
     r"\bdef _?(look|ask)\(|\.(look|ask)\(": "what is returned or done: view, state_of, query, request",
     rf"\b({_COUNTED}),? an? ({_UNIT})\b(?! ({_VERB_FOLLOWS})\b)": "per, as in `records per second`",

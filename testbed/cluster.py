@@ -1,6 +1,6 @@
 """A real Kubernetes on this machine, without Docker: etcd, the API server and the rest from source, containerd from Debian.
 
-Every process runs in an enclosure (namespaces of its own), so several clusters may run at once and nothing stays behind.
+Every process runs in a sandbox (namespaces of its own), so several clusters may run at once and nothing stays behind.
 Inside is no way out to the internet and no DNS server; NetworkPolicy is not enforced. Pod Security admission, RBAC, Node
 authorization and CEL validation are the real ones. Needs root and what `cluster_tools.missing` looks for.
 """
@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from testbed import cache, cluster_files, processes
 from testbed.containerd import Containerd
-from testbed.enclosure import INSIDE, Enclosure, Inside
 from testbed.image_layout import ImageLayout
 from testbed.programs import ensure_programs
+from testbed.sandbox import INSIDE, Inside, Sandbox
 
 _START_SECONDS = 180.0
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"  # without it no pod is admitted
@@ -52,7 +52,7 @@ class Cluster:
     nodes: int = 2
     store: Path | None = None
     _programs: Path = field(default_factory=ensure_programs)
-    _enclosure: Enclosure | None = None
+    _sandbox: Sandbox | None = None
     _servers: dict[str, Inside] = field(default_factory=dict)
     _containerds: dict[str, Containerd] = field(default_factory=dict)
     _undo: ExitStack = field(default_factory=ExitStack)
@@ -62,7 +62,7 @@ class Cluster:
         with ExitStack() as undo:
             undo.callback(self._remove_state)
             undo.enter_context(cache.in_use(self._programs, *filter(None, [self.store])))
-            self._enclosure = undo.enter_context(Enclosure(self.folder, self._programs / "pause"))
+            self._sandbox = undo.enter_context(Sandbox(self.folder, self._programs / "pause"))
             self._write_files()
             self._start()
             self._undo = undo.pop_all()
@@ -89,7 +89,7 @@ class Cluster:
     @property
     def host_address(self) -> str:
         """The host, as pods see it. Servers that they must reach listen here."""
-        return self._enclosed.host_address
+        return self._running_sandbox.host_address
 
     @property
     def node_names(self) -> list[str]:
@@ -162,19 +162,19 @@ class Cluster:
 
     def start_api_server(self) -> None:
         """Start the API server and wait until it is ready; what it knew it still knows."""
-        enclosed = self._enclosed
+        sandbox = self._running_sandbox
         pki = self.folder / "pki"
         options = {
             "etcd-servers": "http://127.0.0.1:2379",
             "cert-dir": pki,
-            "advertise-address": enclosed.address,
+            "advertise-address": sandbox.address,
             "secure-port": 6443,
             "token-auth-file": pki / "tokens.csv",
             "authorization-mode": "Node,RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": pki / "service-accounts.key",
             "service-account-signing-key-file": pki / "service-accounts.key",
-            "service-cluster-ip-range": enclosed.services,
+            "service-cluster-ip-range": sandbox.services,
             "kubelet-preferred-address-types": "InternalIP",
             # Off by default, on where clusters are strict: who names an owner must be allowed to delete what it makes.
             "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",
@@ -189,13 +189,13 @@ class Cluster:
         self.start_api_server()
 
     @property
-    def _enclosed(self) -> Enclosure:
-        assert self._enclosure is not None
-        return self._enclosure
+    def _running_sandbox(self) -> Sandbox:
+        assert self._sandbox is not None
+        return self._sandbox
 
     @property
     def _server_address(self) -> str:
-        return f"https://{self._enclosed.address}:6443"
+        return f"https://{self._running_sandbox.address}:6443"
 
     def _container(self, namespace: str, pod: str) -> tuple[Containerd, str]:
         shown = json.loads(self.kubectl("get", "pod", pod, f"--namespace={namespace}", "--output=json"))
@@ -225,7 +225,7 @@ class Cluster:
             text = cluster_files.kubeconfig(user, self._server_address, pki / "apiserver.crt")
             self._kubeconfig(user).write_text(text)
         for node in self.node_names[:1]:
-            proxy = cluster_files.proxy(self._kubeconfig("proxy"), self._enclosed.pods, node)
+            proxy = cluster_files.proxy(self._kubeconfig("proxy"), self._running_sandbox.pods, node)
             (self.folder / "proxy.yaml").write_text(proxy)
         pause = (self._programs / "pause").read_bytes()
         archive = cluster_files.image_of_program(pause, "pause", cluster_files.PAUSE_IMAGE)
@@ -265,7 +265,7 @@ class Cluster:
         )
 
     def _start_containerd(self, node: str) -> None:
-        containerd = Containerd(self._enclosed, node, self.folder / node, self._enclosed.pods)
+        containerd = Containerd(self._running_sandbox, node, self.folder / node, self._running_sandbox.pods)
         if self.store is not None:
             containerd.share(self.store)
         self._containerds[node] = containerd
@@ -273,7 +273,7 @@ class Cluster:
 
     def _start_kubelet(self, number: int, node: str) -> None:
         home = self.folder / node
-        cgroup = self._enclosed.make_cgroup(node)
+        cgroup = self._running_sandbox.make_cgroup(node)
         socket = self._containerds[node].socket
         configuration = cluster_files.kubelet(number, socket, home, cgroup, nobody=self.host_address)
         (home / "kubelet.yaml").write_text(configuration)
@@ -281,7 +281,7 @@ class Cluster:
             "config": home / "kubelet.yaml",
             "kubeconfig": self._kubeconfig(node),
             "hostname-override": node,
-            "node-ip": self._enclosed.address,
+            "node-ip": self._running_sandbox.address,
             "root-dir": INSIDE / node / "kubelet",
             "cert-dir": home / "pki",
         }
@@ -289,10 +289,10 @@ class Cluster:
 
     def _serve(self, name: str, program: str, options: dict[str, Any]) -> None:
         words = [f"--{option}={value}" for option, value in options.items()]
-        self._servers[name] = self._enclosed.start(name, [str(self._programs / program), *words])
+        self._servers[name] = self._running_sandbox.start(name, [str(self._programs / program), *words])
 
     def _await(self, name: str, is_ready: Callable[[], bool]) -> None:
-        log = self._enclosed.log_of(name)
+        log = self._running_sandbox.log_of(name)
         processes.wait_until_ready(self._servers[name].outer, is_ready, name, log, _START_SECONDS)
 
     def _node_is_ready(self, node: str) -> bool:

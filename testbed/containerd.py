@@ -1,4 +1,4 @@
-"""containerd inside an enclosure: it keeps the images of one node and runs its containers."""
+"""containerd inside a sandbox: it keeps the images of one node and runs its containers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import cluster_files, processes
-from testbed.enclosure import CommandFailed, Enclosure, Inside
+from testbed.sandbox import CommandFailed, Inside, Sandbox
 
 _START_SECONDS = 60.0
 _LOAD_SECONDS = 900.0
@@ -34,7 +34,7 @@ def network_plugins() -> Path:
 class Containerd:
     """The containerd of one node; its images are below `home`, and its pods get addresses from `pods`."""
 
-    enclosure: Enclosure
+    sandbox: Sandbox
     node: str
     home: Path
     pods: str
@@ -63,15 +63,15 @@ class Containerd:
         file = self.home / "containerd.toml"
         state = self.socket.with_suffix("")
         file.write_text(cluster_files.containerd(self.root, state, network, network_plugins()))
-        process = self.enclosure.start(self.name, ["containerd", "--config", str(file)])
-        log = self.enclosure.log_of(self.name)
+        process = self.sandbox.start(self.name, ["containerd", "--config", str(file)])
+        log = self.sandbox.log_of(self.name)
         processes.wait_until_ready(process.outer, self._answers, "containerd", log, _START_SECONDS)
         return process
 
     def ctr(self, *arguments: str, timeout_seconds: float = 60) -> str:
         """Run ctr in the namespace of Kubernetes' images and return what it printed."""
         command = ["ctr", f"--address={self.socket}", "--namespace=k8s.io", *arguments]
-        return self.enclosure.run(*command, timeout_seconds=timeout_seconds)
+        return self.sandbox.run(*command, timeout_seconds=timeout_seconds)
 
     def load(self, archive: Path) -> None:
         """Import an image archive; blobs that it lacks must be here already."""

@@ -27,7 +27,7 @@ class ImageLayout:
 
     def write_archive(self, file: Path, present: AbstractSet[str] = frozenset()) -> None:
         """Write all images into an archive for `ctr images import`, without the blobs whose SHA-256 is in `present`."""
-        index = self._index()
+        index = self.index()
         digests = dict.fromkeys(digest for entry in index["manifests"] for digest in self._digests_of(entry))
         for entry in index["manifests"]:
             entry["annotations"][_CONTAINERD_NAME] = entry["annotations"][_REFERENCE]
@@ -36,20 +36,34 @@ class ImageLayout:
             _add(archive, "index.json", index)
             for digest in digests:
                 if digest not in present:
-                    archive.add(self._blobs / digest, f"blobs/sha256/{digest}")
+                    archive.add(self.blobs / digest, f"blobs/sha256/{digest}")
 
     @property
-    def _blobs(self) -> Path:
+    def blobs(self) -> Path:
+        """The folder of the blobs."""
         return self.folder / "blobs" / "sha256"
 
-    def _index(self) -> Any:
+    def index(self) -> Any:
+        """Return what `index.json` says."""
         return json.loads((self.folder / "index.json").read_text())
+
+    def entry(self, name: str) -> Any:
+        """Return the entry of the index for the image of this name."""
+        (found,) = (entry for entry in self.index()["manifests"] if entry["annotations"][_REFERENCE] == name)
+        return found
+
+    def blob(self, descriptor: Any) -> Any:
+        """Return the document that a descriptor names: a manifest or a configuration."""
+        return json.loads((self.blobs / descriptor["digest"].removeprefix("sha256:")).read_text())
+
+    def named(self, name: str) -> dict[str, str]:
+        """Return the annotations that give an image this name."""
+        return {_REFERENCE: name}
 
     def _digests_of(self, entry: Any) -> Iterator[str]:
         """The digests of a manifest, its configuration and its layers, without the algorithm."""
-        digest = entry["digest"].removeprefix("sha256:")
-        yield digest
-        manifest = json.loads((self._blobs / digest).read_text())
+        yield entry["digest"].removeprefix("sha256:")
+        manifest = self.blob(entry)
         for part in [manifest["config"], *manifest["layers"]]:
             yield part["digest"].removeprefix("sha256:")
 

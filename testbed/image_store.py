@@ -9,9 +9,9 @@ from pathlib import Path
 
 from testbed import cache
 from testbed.containerd import BLOBS, DATABASES, SNAPSHOTS, Containerd
-from testbed.enclosure import Enclosure
 from testbed.images import Images
 from testbed.programs import ensure_programs
+from testbed.sandbox import Sandbox
 
 
 def ensure_store(images: Images, report: cache.Report = cache.silent) -> Path:
@@ -29,8 +29,8 @@ def _unpack(scratch: Path, images: Images, report: cache.Report) -> None:
     report("Unpacking the images as containerd keeps them")
     _start_from_the_last(scratch)
     archive = scratch / "images.tar"
-    with Enclosure(scratch, ensure_programs() / "pause") as enclosure:
-        containerd = Containerd(enclosure, "store", scratch, enclosure.pods)
+    with Sandbox(scratch, ensure_programs() / "pause") as sandbox:
+        containerd = Containerd(sandbox, "store", scratch, sandbox.pods)
         process = containerd.start()
         images.layout.write_archive(archive, containerd.digests())
         containerd.load(archive)

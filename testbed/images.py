@@ -15,12 +15,25 @@ from pathlib import Path
 
 from exactlyonce_spark.jars import cache_folder, ensure_jars
 from testbed import cache
+from testbed.code_layer import Copy, write_copies
 from testbed.image_layout import ImageLayout
 
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "bookworm"
 
 _TARGETS = ("operator", "spark")
+_NOT_CODE = (
+    "Dockerfile",
+    ".dockerignore",
+    "requirements/operator.txt",
+    "requirements/driver.txt",
+    "scripts/install_packages.sh",
+    "spark_apps/entrypoint",
+    "spark_apps/exactlyonce_spark/jars.py",
+    "spark_apps/exactlyonce_spark/jars.lock",
+    "spark_apps/exactlyonce_spark/class_archive.py",
+)
+"""What else goes into the images, relative to a tree."""
 # No manuals, no translations: what Debian's own slim images leave out.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -43,10 +56,37 @@ def ensure_images(report: cache.Report = cache.silent, root: Path = ROOT) -> Ima
     Raises:
         NotMade: with the last lines of the step that failed.
     """
-    files = _inputs(root)
-    key = cache.key_of(files, *(str(file.relative_to(root)) for file in sorted(files)))
+    key = _key(root)
     folder = cache.made_once("images", key, lambda scratch: _Build(scratch, root, key, report).run(), keep=3)
     return Images(_name("operator", key), _name("spark", key), ImageLayout(folder / "layout"))
+
+
+def images_of_other_code(images: Images, root: Path) -> Images:
+    """Return images of the tree of another commit at `root`: `images` with its code in them, if nothing else differs.
+
+    Where the Dockerfile, the packages or the jars differ, or `images` were made elsewhere, they are built, which takes minutes.
+    """
+    made_here = (images.layout.folder / "index.json").exists()
+    if not made_here or any(_content(root / name) != _content(ROOT / name) for name in _NOT_CODE):
+        return ensure_images(root=root)
+    key = _key(root)
+    operator = Copy(images.operator, _name("operator", key), ("operator/exactlyonce",))
+    spark = Copy(images.spark, _name("spark", key), ("operator/exactlyonce", "spark_apps/exactlyonce_spark"))
+
+    def make(folder: Path) -> None:
+        write_copies(images.layout, (operator, spark), root, folder)
+
+    folder = cache.made_once("images-of-other-code", cache.key_of([], images.spark, spark.name), make)
+    return Images(operator.name, spark.name, ImageLayout(folder))
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def _key(root: Path) -> str:
+    files = _inputs(root)
+    return cache.key_of(files, *(str(file.relative_to(root)) for file in sorted(files)))
 
 
 def _inputs(root: Path) -> list[Path]:

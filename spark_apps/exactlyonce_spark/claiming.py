@@ -21,7 +21,7 @@ from exactlyonce_spark.settings import DriverSpec
 
 
 @dataclass(frozen=True)
-class DriverParts:
+class DriverComponents:
     """What a driver has before Spark runs; `at_ledger` is where the ledger is."""
 
     driver: DriverSpec
@@ -34,13 +34,13 @@ class DriverParts:
     stream: StreamRow
 
 
-def claim(driver: DriverSpec, epoch: Epoch) -> DriverParts:
+def claim(driver: DriverSpec, epoch: Epoch) -> DriverComponents:
     """Take the epoch before anything else, and look at the target before Spark is started."""
     spec, secrets = driver.spec, functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
     at_ledger = ledger_address(spec, secrets)
     ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
     permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
     sink = sink_connector(spec).prepare(spec, secrets, ledger, permit, stream)
-    return DriverParts(
+    return DriverComponents(
         driver, secrets, at_ledger, ledger, source_address(spec.source, secrets).open(), sink, permit, stream
     )

@@ -16,7 +16,7 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.assembly import source_connector
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
-from exactlyonce_spark.claiming import DriverParts, claim
+from exactlyonce_spark.claiming import DriverComponents, claim
 from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
@@ -38,7 +38,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
     progress = ProgressFile.of(os.environ)
     progress.touch()
     watch(progress.passed)
-    parts: DriverParts | None = None
+    parts: DriverComponents | None = None
     loop: BatchLoop | None = None
 
     def keep(made: BatchLoop) -> None:
@@ -57,7 +57,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
 
 
 def _run_query(
-    parts: DriverParts, drain: Drain, keep: Callable[[BatchLoop], None], progress: ProgressFile
+    parts: DriverComponents, drain: Drain, keep: Callable[[BatchLoop], None], progress: ProgressFile
 ) -> LastWords:
     from exactlyonce_spark.query import streaming_rows
     from exactlyonce_spark.session import start_session

@@ -15,7 +15,7 @@ from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.batch import BatchLoop
-from exactlyonce_spark.claiming import DriverParts
+from exactlyonce_spark.claiming import DriverComponents
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader, TaskSink
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.drain import Drain
@@ -59,7 +59,7 @@ class Signals:
 class RunningQuery:
     """The running query: its batches come in on a thread of Spark's, its end is awaited on the main one."""
 
-    def __init__(self, parts: DriverParts, plan: QueryPlan, loop: BatchLoop, signals: Signals) -> None:
+    def __init__(self, parts: DriverComponents, plan: QueryPlan, loop: BatchLoop, signals: Signals) -> None:
         from exactlyonce_spark.worker import WorkerPlan
 
         self._parts = parts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cluster import Cluster
-from testbed.images import ROOT, Images, ensure_images
+from testbed.images import ROOT, Images, images_of_other_code
 from tests.cluster.charts import Helm, Release
 from tests.cluster.operators import WholeStream, watching_drivers
 from tests.rig import eventually
@@ -44,7 +44,7 @@ def previous_tree(tmp_path: Path) -> Path:
 def test_an_upgrade_from_the_previous_commit_restarts_no_driver_and_the_next_attempt_is_of_the_new_release(
     cluster: Cluster, images: Images, previous_tree: Path, stream: WholeStream, namespace: str, tmp_path: Path
 ) -> None:
-    old = ensure_images(root=previous_tree)
+    old = images_of_other_code(images, previous_tree)
     cluster.load_layout(old.layout)
     cluster.kubectl("create", "namespace", SYSTEM)
     helm = Helm(cluster.helm_program, tmp_path, cluster.kubeconfig)

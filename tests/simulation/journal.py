@@ -48,7 +48,7 @@ class Attempt:
 
 
 @dataclass(eq=False)
-class Trouble:
+class FailedPass:
     """An error that ended an operator's pass."""
 
     operator: Process
@@ -64,7 +64,7 @@ class Journal:
     now: Callable[[], int]
     faults: list[Fault] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    troubles: list[Trouble] = field(default_factory=list)
+    failed_passes: list[FailedPass] = field(default_factory=list)
 
     def strike(self, kind: str, whom: Process | None = None, *, lasts: bool = False) -> Fault:
         """Note a hazard that strikes now."""

@@ -53,7 +53,7 @@ from tests.simulation.world import SimulatedWorld
 
 def unexplained(world: SimulatedWorld) -> list[str]:
     """Return what happened in a run that nothing explains."""
-    return [*_endings(world), *_troubles(world), *_attempts(world), *_verdicts(world)]
+    return [*_endings(world), *_failed_passes(world), *_attempts(world), *_verdicts(world)]
 
 
 def explains_halt(world: SimulatedWorld) -> bool:
@@ -130,11 +130,11 @@ def _looked(world: SimulatedWorld, driver: Driver, epoch: int) -> int:
     return max((attempt.looked for attempt in attempts), default=0)
 
 
-def _troubles(world: SimulatedWorld) -> list[str]:
+def _failed_passes(world: SimulatedWorld) -> list[str]:
     return [
-        f"a pass of {trouble.operator.name} ended with {trouble.problem!r}, and nothing explains it"
-        for trouble in world.journal.troubles
-        if not _is_excused(world, trouble.problem, trouble.since, trouble.until, NEVER)
+        f"a pass of {failed.operator.name} ended with {failed.problem!r}, and nothing explains it"
+        for failed in world.journal.failed_passes
+        if not _is_excused(world, failed.problem, failed.since, failed.until, NEVER)
     ]
 
 
@@ -160,7 +160,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
-    return any(trouble.since <= earlier.began <= trouble.until for trouble in journal.troubles)
+    return any(failed.since <= earlier.began <= failed.until for failed in journal.failed_passes)
 
 
 def _drivers_of(world: SimulatedWorld, attempt: Attempt) -> list[Driver]:

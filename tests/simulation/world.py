@@ -30,7 +30,7 @@ from tests.simulation.causes import ERRORS
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore, highest_commit
-from tests.simulation.journal import Attempt, Journal, Trouble
+from tests.simulation.journal import Attempt, FailedPass, Journal
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
 from tests.simulation.resource import STREAM_ID, Asked, resource
@@ -343,9 +343,9 @@ class SimulatedWorld:
 
     def _note_problem(self, problem: Exception) -> None:
         operator = self.simulation.running
-        assert operator is not None, "an operator's pass is told of its trouble"
-        trouble = Trouble(operator, problem, self.pass_began[operator], self.simulation.steps)
-        self.journal.troubles.append(trouble)
+        assert operator is not None, "an operator's pass is told of its problem"
+        failed = FailedPass(operator, problem, self.pass_began[operator], self.simulation.steps)
+        self.journal.failed_passes.append(failed)
 
     def note_decision(self, seen: Observation, decision: Decision) -> None:
         """Note what an operator has seen and decided, and what the world was like."""

@@ -17,6 +17,7 @@ from scripts.check_words import problems_in
         "the next attempt is waited for",
         "how it ended is told once a spec is there",
         'world.report("PutOff", reason)',
+        "Every process runs in an enclosure",
         "at most 1,000 records a second",
         "One transaction a batch.",
         "Runs the drivers of one stream, one an attempt.",

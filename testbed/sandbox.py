@@ -1,8 +1,8 @@
 """Namespaces of its own for a test cluster: nothing that starts inside outlives them, and the host is left as it was.
 
-Process 1 of the enclosure is tied to this process's life; when it ends, the kernel ends every process inside, and with the
+Process 1 of the sandbox is tied to this process's life; when it ends, the kernel ends every process inside, and with the
 last one the mounts, the network devices and the packet filter rules are gone. All that is outside is one network device
-and one cgroup, both with the enclosure's number in their name.
+and one cgroup, both with the sandbox's number in their name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 from testbed import processes
 
 INSIDE = Path("/run/folder")
-"""The enclosure's folder as it is called inside: short enough for the names of sockets."""
+"""The sandbox's folder as it is called inside: short enough for the names of sockets."""
 
 _MOST_AT_ONCE = 60
 _END_SECONDS = 30.0
@@ -56,12 +56,12 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 
 
 class CommandFailed(RuntimeError):
-    """A command failed, inside or while the enclosure was made; the message has what it printed."""
+    """A command failed, inside or while the sandbox was made; the message has what it printed."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A process in the enclosure.
+    """A process in the sandbox.
 
     `outer` is the process that waits for it outside; their ends are one.
     """
@@ -86,7 +86,7 @@ class Inside:
 
 
 @dataclass
-class Enclosure:
+class Sandbox:
     """Network, mount and process namespaces; a context manager. Needs root.
 
     `init` is the program that becomes process 1: it waits, and buries orphans. Logs go below `folder`, which must not be
@@ -109,7 +109,7 @@ class Enclosure:
 
     @property
     def address(self) -> str:
-        """The enclosure as seen from the host."""
+        """The sandbox as seen from the host."""
         return f"10.213.{self.number}.2"
 
     @property
@@ -157,7 +157,7 @@ class Enclosure:
         return inside
 
     def make_cgroup(self, name: str) -> str:
-        """Make a cgroup of that name in each hierarchy and return its path there; it goes with the enclosure."""
+        """Make a cgroup of that name in each hierarchy and return its path there; it goes with the sandbox."""
         for folder in self._cgroup_folders():
             (folder / name).mkdir()
             _delegate(folder / name)
@@ -182,11 +182,11 @@ class Enclosure:
             "--",
             str(self.init),
         ]
-        self._holder = processes.start(command, self.log_of("enclosure"))
+        self._holder = processes.start(command, self.log_of("sandbox"))
         pid = self._init_pid = _child_of(self._holder)
         program = Path(f"/proc/{pid}/exe")
         processes.wait_until_ready(
-            self._holder, lambda: program.resolve() == self.init.resolve(), "unshare", self.log_of("enclosure"), 20
+            self._holder, lambda: program.resolve() == self.init.resolve(), "unshare", self.log_of("sandbox"), 20
         )
         self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
 
@@ -209,7 +209,7 @@ class Enclosure:
         self._holder = self._network = None
 
     def _connect(self) -> None:
-        """Lay a cable from the host to the enclosure; the name of the host's end is what claims the number."""
+        """Lay a cable from the host to the sandbox; the name of the host's end is what claims the number."""
         self.number = self._claim_number()
         _run(["ip", "address", "add", f"{self.host_address}/24", "dev", self.name])
         _run(["ip", "link", "set", self.name, "up"])
