@@ -85,7 +85,7 @@ def files_of(layout: ImageLayout) -> dict[str, str]:
 
 
 def content(layout: ImageLayout, descriptor: Any) -> bytes:
-    found = (layout.blobs / descriptor["digest"].removeprefix("sha256:")).read_bytes()
+    found: bytes = (layout.blobs / descriptor["digest"].removeprefix("sha256:")).read_bytes()
     assert descriptor["digest"] == f"sha256:{hashlib.sha256(found).hexdigest()}"
     assert descriptor["size"] == len(found)
     return found
