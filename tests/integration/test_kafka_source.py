@@ -17,7 +17,7 @@ from exactlyonce.connectors.kafka.properties import librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.errors import GroupUnfit, OriginMissing, SourceUnreachable, StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import Bounds, ShownStream
+from exactlyonce.source.port import Bounds, NotShownBecause, ShownStream
 from testbed.kafka import Kafka
 from tests.rig import eventually
 from tests.topics import bounds_of, made, open_transaction, produced, source
@@ -330,13 +330,15 @@ def test_a_consumer_group_shows_where_a_stream_has_landed_unless_it_has_members(
     assert shown() == [3, 0], "as a consumer of the group reads them; a topic that was deleted is passed over"
     told = asked.show_landed(replace(stream, stream_id=f"{name}-other"), Positions({zero: 4}))
     assert told is not None
-    assert f"it shows where another stream has landed in {name}-0" in told
+    assert told.because is NotShownBecause.OF_ANOTHER
+    assert f"it shows where another stream has landed in {name}-0" in told.words
     consumer = Consumer({**own, "enable.auto.commit": False})
     consumer.subscribe([name])
     eventually(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == 2, "the consumer has joined")
     told = asked.show_landed(stream, Positions({zero: 5, one: 0}))
     assert told is not None
-    assert told.startswith(f"Consumer group {name} does not show what has landed: it has 1 member (billing at ")
+    assert told.because is NotShownBecause.TWO_CONSUMERS
+    assert told.words.startswith(f"Consumer group {name} does not show what has landed: it has 1 member (billing at ")
     assert shown() == [3, 0]
     consumer.close()
     assert asked.show_landed(stream, Positions({zero: 5, one: 0})) is None

@@ -114,7 +114,7 @@ class Stream:
         before = self.table.leases()
         told = self.as_an_operator_that_has_just_started().show_landed(self.shown, self.stands())
         assert told is not None
-        assert told.startswith("A KCL application has gone on behind the checkpoint that this stream wrote")
+        assert told.words.startswith("A KCL application has gone on behind the checkpoint that this stream wrote")
         assert self.table.leases() == before
         marks = [lease.mark for lease in before.values()]
         assert all(mark is not None and mark.stream == name_of(self.shown) for mark in marks), "the library keeps marks"

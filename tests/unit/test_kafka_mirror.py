@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exactlyonce.connectors.kafka.groups import Committed
-from exactlyonce.connectors.kafka.mirror import ToldBefore, to_commit
+from exactlyonce.connectors.kafka.mirror import to_commit
 from exactlyonce.errors import GroupUnfit
 from exactlyonce.positions.ranges import Partition, Positions
 
@@ -41,21 +41,3 @@ def test_the_offsets_of_a_consumer_are_left_alone_unless_the_stream_has_taken_ov
     ):
         committed(found)
     assert committed(found, takes_over=True) == {ZERO: 7, ONE: 3}
-
-
-def test_the_same_sentence_is_told_again_after_ten_minutes_and_another_one_at_once() -> None:
-    now = [0.0]
-    before = ToldBefore(lambda: now[0])
-    group = ("kafka:9092", "shown", "shop/orders")
-
-    def told(sentence: str | None) -> str | None:
-        return before.news(group, sentence)
-
-    assert told("It has members.") == "It has members."
-    now[0] = 599.0
-    assert told("It has members.") is None
-    assert told("No right.") == "No right."
-    now[0] = 1199.0
-    assert told("No right.") == "No right."
-    assert told(None) is None
-    assert told("No right.") == "No right.", "it was well in between"

@@ -16,7 +16,7 @@ from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StartInvalid, StoreUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import ShownStream
+from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of
 from tests.kinesis_in_memory import aggregated
 from tests.lease_table_in_memory import LeasesInMemory
@@ -64,20 +64,21 @@ def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
     assert (table.held[SHARD].checkpoint, table.held[SHARD].counter) == (Checkpoint("SHARD_END"), 1)
 
 
-def test_a_worker_that_took_a_lease_is_told_once_and_left_alone() -> None:
+def test_a_worker_that_took_a_lease_is_told_as_long_as_it_lives_and_left_alone() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)
     source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held[SHARD] = taken = replace(table.held[SHARD], owner="worker-1", counter=5)
-    told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
-    assert told is not None
-    assert told.startswith(
-        "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
-    )
-    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
+    for _ in range(2):
+        told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+        assert told is not None
+        assert told.because is NotShownBecause.TWO_CONSUMERS
+        assert told.words.startswith(
+            "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
+        )
     assert table.held[SHARD] == taken
     api.time.seconds += UNMOVED_SECONDS
-    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD].checkpoint.sequence_number == "9"
     assert table.held[SHARD].owner is None
 
@@ -91,7 +92,9 @@ def test_a_renewal_between_the_look_and_the_write_wins() -> None:
         table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
 
     table.before_write = renew
-    source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert told is not None
+    assert told.because is NotShownBecause.PENDING
     assert table.held[SHARD].checkpoint.sequence_number == "7"
 
 
@@ -101,7 +104,8 @@ def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
 
     api, table = KinesisApi(), LeasesInMemory(before_look=fail)
     told = bounds(api, table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
-    assert told == "The lease table does not show what has landed: there is no answer in time."
+    words = "The lease table does not show what has landed: there is no answer in time."
+    assert told == NotShown(NotShownBecause.FAILED, words)
 
 
 def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -> None:
@@ -116,7 +120,8 @@ def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -
 
     table.before_look = require_there
     told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
-    assert told == "The lease table does not show what has landed: there is no table app in eu-west-1."
+    assert told is not None
+    assert told.words == "The lease table does not show what has landed: there is no table app in eu-west-1."
     assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD].checkpoint.sequence_number == "9"
 
@@ -277,11 +282,12 @@ def test_a_lease_that_is_not_the_streams_is_left_as_it_is_and_told_in_one_senten
 ) -> None:
     lease, told = OTHERS[mistake]
     table = LeasesInMemory(held={SHARD: lease})
-    words = bounds(KinesisApi(), table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
-    assert words is not None
-    assert words.startswith(told)
-    assert "so nothing is written to that table" in words
-    assert " in spec.source.kinesis.leaseTable" in words, "what to do"
+    found = bounds(KinesisApi(), table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert found is not None
+    assert found.because is NotShownBecause.OF_ANOTHER
+    assert found.words.startswith(told)
+    assert "so nothing is written to that table" in found.words
+    assert " in spec.source.kinesis.leaseTable" in found.words, "what to do"
     assert table.writes == []
 
 
@@ -292,8 +298,21 @@ def test_of_two_streams_that_name_one_new_table_the_second_is_told() -> None:
     second = ShownStream(
         "shop/orders", "system 7 database 6", "fedcba9876543210"
     )  # of the same name, in another cluster
-    words = other.show_landed(second, at(SHARD, position_after_record(9)))
-    assert words is not None
-    assert "shows where another stream has landed" in words
+    told = other.show_landed(second, at(SHARD, position_after_record(9)))
+    assert told is not None
+    assert "shows where another stream has landed" in told.words
     assert one.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(8))) is None
     assert table.held[SHARD].checkpoint.sequence_number == "8"
+
+
+def test_a_lease_whose_worker_may_be_gone_is_pending_until_its_counter_has_stood_still() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    bounds(api, table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
+    table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
+    source = bounds(api, table)  # of an operator that has just started
+    told = source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9)))
+    assert told is not None
+    assert told.because is NotShownBecause.PENDING
+    api.time.seconds += UNMOVED_SECONDS
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
+    assert table.held[SHARD].checkpoint.sequence_number == "9"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from datetime import timedelta
+from typing import Any, NoReturn
 
 import pytest
 
+from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.status import Phase
-from exactlyonce.errors import StoreBusy
+from exactlyonce.errors import LedgerUnreachable, StoreBusy
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.positions.ranges import Positions
-from exactlyonce.reconcile.loop import Done, Wanted, Watching
-from exactlyonce.source.port import ShownStream
+from exactlyonce.reconcile.loop import Done, PassResult, Waiting, Wanted, Watching
+from exactlyonce.reconcile.shown import MOST_TRIES
+from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 from tests.simulation.source import MemoryTopic
 from tests.unit.passes import FIRST, KEYS, SECOND, Machine
 
@@ -22,9 +25,9 @@ class ShownTopic(MemoryTopic):
 
     shown: list[tuple[int, ...]]
     streams: list[ShownStream]
-    answer: Callable[[], str | None]
+    answer: Callable[[], NotShown | None]
 
-    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         self.shown.append(tuple(landed.values()))
         self.streams.append(stream)
         return self.answer()
@@ -77,17 +80,155 @@ def test_it_is_shown_before_the_next_driver_starts(machine: Machine) -> None:
     assert shown(machine) == [(40, 30)]
 
 
-def test_what_somebody_should_know_is_told(machine: Machine) -> None:
-    machine.looks = True
+def answers(machine: Machine, because: NotShownBecause | None, words: str = "It says so.") -> None:
+    """Let the place that shows what has landed answer like that from now on."""
     assert isinstance(machine.topic, ShownTopic)
-    machine.topic.answer = lambda: "Two consumers: worker 'w' holds a lease."
-    assert machine.run_pass() == Watching(FIRST)
+    machine.topic.answer = lambda: None if because is None else NotShown(because, words)
+
+
+def condition(machine: Machine) -> tuple[str, str, str] | None:
+    """Return the condition that tells whether what has landed is shown: its status, reason and message."""
+    found = {each.type: each for each in conditions_of(machine.statuses.status, 1, machine.now)}
+    held = found.get("LandedShown")
+    return None if held is None else (str(held.status), held.reason, held.message)
+
+
+def test_what_somebody_should_know_is_one_event_and_a_condition_for_as_long_as_it_lasts(machine: Machine) -> None:
+    machine.looks = True
+    answers(machine, NotShownBecause.TWO_CONSUMERS, "Two consumers: worker 'w' holds a lease.")
+    for _ in range(3):
+        assert machine.run_pass() == Watching(FIRST)
+        assert condition(machine) == ("False", "TwoConsumers", "Two consumers: worker 'w' holds a lease.")
     assert machine.reports == [("LandedNotShown", "Two consumers: worker 'w' holds a lease.")]
+    answers(machine, None)
+    machine.run_pass()
+    shown_now = condition(machine)
+    assert shown_now is not None
+    assert shown_now[:2] == ("True", "Shown")
+    answers(machine, NotShownBecause.TWO_CONSUMERS, "Two consumers: worker 'w' holds a lease.")
+    machine.run_pass()
+    assert len(machine.reports) == 2, "it was well in between"
+
+
+def test_what_comes_of_itself_is_a_condition_and_no_event_and_a_failure_is_told_once(machine: Machine) -> None:
+    machine.looks = True
+    answers(machine, NotShownBecause.PENDING)
+    machine.run_pass()
+    assert (condition(machine), machine.reports) == (("False", "Pending", "It says so."), [])
+    for attempt in range(3):
+        answers(machine, NotShownBecause.FAILED, f"It failed, the {attempt}th time.")
+        machine.run_pass()
+        assert condition(machine) == ("False", "Failed", f"It failed, the {attempt}th time.")
+    assert machine.reports == [("LandedNotShown", "It failed, the 0th time.")]
+
+
+def test_a_stream_that_shows_itself_nowhere_has_no_such_condition(machine: Machine) -> None:
+    machine.looks = True
+    machine.run_pass()
+    assert condition(machine) is not None
+    del machine.spec["source"]["kinesis"]["leaseTable"]
+    machine.run_pass()
+    assert condition(machine) is None
+
+
+def suspended(machine: Machine, because: NotShownBecause | None) -> PassResult:
+    """Suspend a stream of a cluster whose last look comes to this."""
+    machine.asks_again = True
+    machine.end(FIRST, Ending.DRAINED)
+    answers(machine, because)
+    return machine.run_pass(Wanted.REST)
+
+
+@pytest.mark.parametrize("because", [NotShownBecause.FAILED, NotShownBecause.PENDING])
+def test_a_suspended_stream_tries_again_to_show_what_has_landed_last(
+    machine: Machine, because: NotShownBecause
+) -> None:
+    result = suspended(machine, because)
+    assert machine.statuses.status.phase is Phase.SUSPENDED
+    assert isinstance(result, Waiting)
+    assert result.until > machine.now
+    shown(machine).clear()
+    assert machine.run_pass(Wanted.REST) == result, "it is not due yet"
+    assert shown(machine) == []
+    machine.now = result.until
+    later = machine.run_pass(Wanted.REST)
+    assert isinstance(later, Waiting)
+    assert later.until - machine.now == timedelta(seconds=30), "the pauses grow"
+    machine.now = later.until
+    answers(machine, None)
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert shown(machine) == [(40, 30), (40, 30)]
+    assert condition(machine) == (
+        "True",
+        "Shown",
+        "The place that the resource names shows where the stream has landed.",
+    )
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert len(shown(machine)) == 2, "nothing is owed any more"
+
+
+def test_it_is_not_tried_again_for_ever_and_a_stream_that_runs_again_starts_over_with_that(machine: Machine) -> None:
+    result, tries = suspended(machine, NotShownBecause.FAILED), 0
+    while isinstance(result, Waiting):
+        machine.now, tries = result.until, tries + 1
+        assert tries < 100
+        result = machine.run_pass(Wanted.REST)
+    assert result == Done(completed=False)
+    assert tries == MOST_TRIES
+    assert condition(machine) == ("False", "Failed", "It says so."), "and it stays told"
+    machine.run_until_a_driver_runs()
+    machine.end(SECOND, Ending.DRAINED)
+    assert isinstance(machine.run_pass(Wanted.REST), Waiting)
+
+
+@pytest.mark.parametrize("because", [NotShownBecause.TWO_CONSUMERS, NotShownBecause.OF_ANOTHER, None])
+def test_what_a_person_has_to_change_is_not_tried_again(machine: Machine, because: NotShownBecause | None) -> None:
+    assert suspended(machine, because) == Done(completed=False)
+    shown(machine).clear()
+    machine.now += timedelta(hours=1)
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert shown(machine) == []
+
+
+def test_a_stream_whose_ledger_did_not_answer_when_it_was_suspended_shows_later_what_has_landed(
+    machine: Machine,
+) -> None:
+    machine.end(FIRST, Ending.DRAINED)
+    machine.asks_again = True
+    view, machine.ledger.view = machine.ledger.view, unreachable  # type: ignore[method-assign] # for as long as it is silent
+    result = machine.run_pass(Wanted.REST)
+    assert isinstance(result, Waiting)
+    assert shown(machine) == []
+    machine.ledger.view, machine.now = view, result.until  # type: ignore[method-assign]
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert shown(machine) == [(40, 30)]
+
+
+def unreachable(stream_id: str) -> NoReturn:
+    raise LedgerUnreachable("the ledger is silent")
+
+
+def test_a_stream_that_has_completed_tries_again_as_well(machine: Machine) -> None:
+    machine.asks_again = True
+    machine.end(FIRST, Ending.COMPLETED)
+    answers(machine, NotShownBecause.FAILED)
+    result = machine.run_pass()
+    assert machine.statuses.status.phase is Phase.COMPLETED
+    assert isinstance(result, Waiting)
+    machine.now = result.until
+    answers(machine, None)
+    assert machine.run_pass() == Done(completed=True)
+
+
+def test_nobody_waits_at_a_terminal_for_what_is_shown(machine: Machine) -> None:
+    machine.end(FIRST, Ending.DRAINED)
+    answers(machine, NotShownBecause.FAILED)
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
 
 
 @pytest.mark.parametrize("problem", [StoreBusy("it does not answer"), ValueError("a mistake of ours")])
 def test_nothing_that_fails_there_stops_a_pass(machine: Machine, problem: Exception) -> None:
-    def fail() -> str | None:
+    def fail() -> NotShown | None:
         raise problem
 
     assert isinstance(machine.topic, ShownTopic)
@@ -101,7 +242,7 @@ def test_nothing_that_fails_there_stops_a_pass(machine: Machine, problem: Except
 
 
 def test_a_failure_that_nobody_foresaw_is_told_in_one_short_line(machine: Machine) -> None:
-    def fail() -> str | None:
+    def fail() -> NotShown | None:
         raise ValueError("what a server said\n" + 10_000 * "x")
 
     assert isinstance(machine.topic, ShownTopic)

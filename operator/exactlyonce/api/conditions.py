@@ -10,6 +10,9 @@ stream has been measured, or could not be.
 BatchLimited stands beside them, too: whether batches are held smaller than the resource says, because one was too large. It is
 there once that has happened.
 
+LandedShown stands beside them as well: whether the lease table or the consumer group that the stream names shows where it has
+landed, and if not, why. It is there once that was looked at, for as long as the resource names one.
+
 Source: the conditions of sigs.k8s.io/cli-utils, pkg/kstatus/README.md.
 """
 
@@ -25,6 +28,7 @@ from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStat
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 MEASURED = "Measured"
 BATCH_LIMITED = "BatchLimited"
+LANDED_SHOWN = "LandedShown"
 
 SPEC_INVALID = "SpecInvalid"
 NO_EXECUTOR = "NoExecutor"
@@ -72,7 +76,7 @@ def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple
     ]
     since = {condition.type: condition for condition in status.conditions}
     made = []
-    for kind, holds, reason, message in [*wanted, *_measured(status), *_batch_limited(status)]:
+    for kind, holds, reason, message in [*wanted, *_measured(status), *_batch_limited(status), *_landed_shown(status)]:
         so = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
         before = since.get(kind)
         unchanged = before is not None and before.status is so
@@ -153,6 +157,16 @@ def _batch_limited(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
             (BATCH_LIMITED, False, "Landed", "What was too large has landed; the resource's own limit holds again.")
         ]
     return []
+
+
+def _landed_shown(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
+    """Return whether what has landed is shown where the resource asks for it, as a condition; none where no one has looked."""
+    shown = status.landed_shown
+    if shown is None:
+        return []
+    if shown.reason is not None:
+        return [(LANDED_SHOWN, False, shown.reason, shown.message or "")]
+    return [(LANDED_SHOWN, True, "Shown", "The place that the resource names shows where the stream has landed.")]
 
 
 def _reason(status: StreamStatus) -> str | None:

@@ -148,6 +148,15 @@ class Progress(StatusModel):
     )
 
 
+class LandedShown(StatusModel):
+    """Whether the lease table or consumer group that the stream names shows where it has landed."""
+
+    reason: str | None = Field(None, description="Why it does not, as one word; unset while it does.")
+    message: str | None = Field(None, description="Why it does not, and what to do, in one sentence.")
+    tries: int = Field(0, description="How many times a stream at rest has tried it again.")
+    retry_at: datetime | None = Field(None, description="When a stream at rest tries it again.")
+
+
 class ConditionStatus(StrEnum):
     """Whether a condition holds."""
 
@@ -159,7 +168,7 @@ class ConditionStatus(StrEnum):
 class Condition(StatusModel):
     """One condition, in the form of Kubernetes' own (metav1.Condition)."""
 
-    type: str = Field(description="Ready, Reconciling, Stalled, Measured or BatchLimited.")
+    type: str = Field(description="Ready, Reconciling, Stalled, Measured, BatchLimited or LandedShown.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, in one CamelCase word.")
     message: str = Field(description="Why, in one sentence.")
@@ -191,6 +200,10 @@ class StreamStatus(StatusModel):
         None,
         description="The requested change that could not be started; unset once it runs or the resource has changed.",
     )
+    landed_shown: LandedShown | None = Field(
+        None,
+        description="Whether the place that shows where the stream has landed does so; unset where the resource names none.",
+    )
     took_over: str | None = Field(
         None,
         description="The lease table or consumer group from which the stream has started and in which it shows what has "
@@ -205,5 +218,6 @@ class StreamStatus(StatusModel):
     conditions: Annotated[tuple[Condition, ...], Unique(("type",))] = Field(
         (),
         description="Ready, Reconciling and Stalled, as kstatus reads them, and Measured: whether the lag is known now; "
-        "BatchLimited: whether batches are kept smaller than the resource allows, because one was too large.",
+        "BatchLimited: whether batches are kept smaller than the resource allows, because one was too large; LandedShown: "
+        "whether the lease table or consumer group that the stream names shows where it has landed.",
     )

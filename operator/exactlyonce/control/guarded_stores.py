@@ -16,7 +16,7 @@ from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
-from exactlyonce.source.port import ShownStream, ShowsLanded, Source, SourceView
+from exactlyonce.source.port import NotShown, ShownStream, ShowsLanded, Source, SourceView
 
 PASS_SECONDS = 600.0
 """How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
@@ -185,7 +185,7 @@ class GuardedSource:
         with opened.at_source.entered():
             return opened.source.start(view, only)
 
-    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
+    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Show where the stream has landed, if its source does that."""
         opened = self.opening.opened
         if not isinstance(opened.source, ShowsLanded):

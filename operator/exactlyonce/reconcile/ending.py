@@ -11,10 +11,10 @@ from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.reconcile.at_rest import AtRest
 from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
 from exactlyonce.reconcile.pass_context import (
-    Done,
     Halted,
     PassResult,
     Waiting,
@@ -32,6 +32,7 @@ from exactlyonce.reconcile.recorded import (
     with_pod,
 )
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure, after_shrinking
+from exactlyonce.reconcile.shown import tried
 
 
 class Endings(PassStep):
@@ -50,7 +51,7 @@ class Endings(PassStep):
             driver = status.driver
         landed_at_start = driver.landed_at_start
         view = self._ledger_after(ending, wanted)
-        self.show_landed(view, status)
+        shown = self.landed_shown(view, status, is_last=True)
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
         smaller = after_too_large(ending, view, limit, self.stream.spec, context.timing.now())
         note = smaller.why if isinstance(smaller, AsItIs) else ""
@@ -72,7 +73,7 @@ class Endings(PassStep):
         ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
         goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        known = {"progress": progress_of(view, status.progress), "batch_limit": limit}
+        known = {"progress": progress_of(view, status.progress), "batch_limit": limit, "landed_shown": shown}
         status = status.model_copy(update={**known, **after_end(status, driver, ending, view, context.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
             step, told = after_shrinking(status.consecutive_failures, context.timing.now()), f"{told} {smaller.why}"
@@ -92,9 +93,12 @@ class Endings(PassStep):
                 return Waiting(context.timing.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
+                changes = {"landed_shown": tried(shown, 0, context.timing.now()), "driver": driver}
                 none = ConsecutiveFailures()
-                self.write(status, version, phase=phase, message=told, driver=driver, consecutive_failures=none)
-                return Done(completed)
+                status, version = self.write(
+                    status, version, phase=phase, message=told, consecutive_failures=none, **changes
+                )
+                return AtRest(self.stream, context).rest(status, version, completed=completed)
             case HaltStream(reason=reason, consecutive_failures=failures):
                 self.write(
                     status, version, phase=Phase.HALTED, message=reason, driver=driver, consecutive_failures=failures

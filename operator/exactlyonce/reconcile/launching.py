@@ -104,8 +104,8 @@ class Launching(PassStep):
             self.write(status, version, phase=Phase.HALTED)
             return Halted(decision.verdict.reason)
         if not at_once:
-            self.write(status, version, **driver)
-        self.show_landed(seen.ledger, status)
+            status, version = self.write(status, version, **driver)
+        self.write_changed(status, version, {"landed_shown": self.landed_shown(seen.ledger, status)})
         self.reached("pass.driver-recorded")
         context.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
         return Watching(attempt)

@@ -18,6 +18,7 @@ from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import PositionsMoved
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
+from exactlyonce.reconcile.at_rest import AtRest
 from exactlyonce.reconcile.bad_update import after_refusal, after_running, was_up
 from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings
@@ -60,6 +61,7 @@ class StreamLoop:
     def __init__(self, stream: Stream, context: PassContext) -> None:
         self._step = PassStep(stream, context)
         self._launching, self._endings = Launching(stream, context), Endings(stream, context)
+        self._resting = AtRest(stream, context)
         self._is_over = False
 
     @property
@@ -93,7 +95,7 @@ class StreamLoop:
         if status.phase is Phase.HALTED:
             return Halted(status.message)
         if status.phase is Phase.COMPLETED:
-            return Done(completed=True)
+            return self._resting.rest(status, version, completed=True)
         attempt = Epoch(status.attempt)
         state = self._step.context.attempts.launcher.state_of(attempt) if attempt else NeverStarted()
         self._is_over = not isinstance(state, Running)
@@ -111,10 +113,9 @@ class StreamLoop:
                 assert_never(state)
         if wanted is Wanted.REST:
             if status.phase is not Phase.SUSPENDED:
-                self._step.write(
-                    status, version, phase=Phase.SUSPENDED, message="The stream is at rest, as it is asked to be."
-                )
-            return Done(completed=False)
+                at_rest = "The stream is at rest, as it is asked to be."
+                status, version = self._step.write(status, version, phase=Phase.SUSPENDED, message=at_rest)
+            return self._resting.rest(status, version, completed=False)
         retry_at = status.consecutive_failures.retry_at
         if retry_at is not None and retry_at > self._step.context.timing.now():
             return Waiting(retry_at, status.message)
@@ -185,7 +186,7 @@ class StreamLoop:
                 )
             except ExactlyOnceError:
                 return changes  # a driver that runs is not touched for what is only shown
-            self._step.show_landed(view, status)
+            changes["landed_shown"] = self._step.landed_shown(view, status)
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
             changes |= self._grown_back(status, view)
             driver = changes.get("driver")

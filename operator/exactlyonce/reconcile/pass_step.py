@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from exactlyonce.api.phases import Writer, require_transition
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import StreamStatus
+from exactlyonce.api.status import LandedShown, StreamStatus
 from exactlyonce.bounded_text import one_line
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.reconcile.pass_context import PassContext
-from exactlyonce.source.port import ShownStream, ShowsLanded
+from exactlyonce.reconcile.shown import is_news, owed, shown_of
+from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream, ShowsLanded
 
 NOT_SHOWN = "LandedNotShown"
 """Of the event that tells why the place where landed positions are shown is not as it should be."""
@@ -41,21 +42,34 @@ class PassStep:
         if any(getattr(status, name) != value for name, value in changes.items()):
             self.write(status, version, **changes)
 
-    def show_landed(self, view: LedgerView | None, status: StreamStatus) -> None:
-        """Show outside of the ledger where the stream has landed, if it asks for that; what fails there stops no pass."""
-        source, is_asked_for = self.context.stores.source, self.stream.spec.source.spec.shows_landed
-        if view is None or not view.landed.positions or not is_asked_for or not isinstance(source, ShowsLanded):
-            return
-        try:
-            told = source.show_landed(self._shown(view, status), view.landed.positions)
-        except ExactlyOnceError:
-            return  # those who show something are held up: a later pass shows it
-        except Exception as problem:
-            told = f"What has landed could not be shown ({type(problem).__name__}: {one_line(str(problem))})."
-        if told is not None:
-            self.context.telling.report(NOT_SHOWN, told)
+    def landed_shown(
+        self, view: LedgerView | None, status: StreamStatus, *, is_last: bool = False
+    ) -> LandedShown | None:
+        """Show outside of the ledger where the stream has landed, if it asks for that; what fails there stops no pass.
 
-    def _shown(self, view: LedgerView, status: StreamStatus) -> ShownStream:
+        Return what the status tells of it from now on. Where it `is_last`, no later look comes of itself, so what could not be
+        shown now is owed; `view` is None where the ledger did not answer.
+        """
+        unseen = owed() if is_last else status.landed_shown
+        source = self.context.stores.source
+        if not self.stream.spec.source.spec.shows_landed or not isinstance(source, ShowsLanded):
+            return None
+        if view is None:
+            return unseen
+        if not view.landed.positions:
+            return status.landed_shown
+        try:
+            problem = source.show_landed(self._stream_of(view, status), view.landed.positions)
+        except ExactlyOnceError:
+            return unseen  # those who show something are held up: a later pass shows it
+        except Exception as mistake:
+            told = f"What has landed could not be shown ({type(mistake).__name__}: {one_line(str(mistake))})."
+            problem = NotShown(NotShownBecause.FAILED, told)
+        if problem is not None and is_news(problem, status.landed_shown):
+            self.context.telling.report(NOT_SHOWN, problem.words)
+        return shown_of(problem)
+
+    def _stream_of(self, view: LedgerView, status: StreamStatus) -> ShownStream:
         """Return by what the stream is told from others where it is shown."""
         row, takes_over = view.stream, self.stream.spec.source.spec.takes_over
         took_over = takes_over is not None and takes_over == status.took_over

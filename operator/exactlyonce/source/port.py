@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from exactlyonce.checkpoint.codec import PositionCodec
@@ -116,6 +117,32 @@ class ShownStream:
     took_over: bool = False
 
 
+class NotShownBecause(StrEnum):
+    """Why a place does not show where a stream has landed."""
+
+    TWO_CONSUMERS = "TwoConsumers"
+    """Somebody else reads the source and keeps the positions there."""
+    OF_ANOTHER = "OfAnother"
+    """The place, or a part of it, is somebody else's."""
+    FAILED = "Failed"
+    """It could not be written."""
+    PENDING = "Pending"
+    """A part of it is written later."""
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether nobody has to act: the next look may find it otherwise."""
+        return self in (NotShownBecause.FAILED, NotShownBecause.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class NotShown:
+    """A place does not show where the stream has landed; `words` are a sentence for whoever named it."""
+
+    because: NotShownBecause
+    words: str
+
+
 @runtime_checkable
 class ShowsLanded(Protocol):
     """A source that shows where a stream has landed in a place that others read, such as a lease table.
@@ -123,9 +150,6 @@ class ShowsLanded(Protocol):
     That place is never believed: the ledger alone says what has landed.
     """
 
-    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
-        """Write the landed positions of a stream there; return a sentence where somebody should be told.
-
-        What fails is such a sentence.
-        """
+    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
+        """Write the landed positions of a stream there; return why the place does not show them, None where it does."""
         ...

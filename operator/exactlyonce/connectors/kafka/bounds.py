@@ -23,7 +23,7 @@ from exactlyonce.connectors.kafka.start import given, where_group_stands
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
-from exactlyonce.source.port import Bounds, LeaderEpochs, ShownStream, SourceNow, SourceView
+from exactlyonce.source.port import Bounds, LeaderEpochs, NotShown, ShownStream, SourceNow, SourceView
 
 _ASK_AGAIN_SECONDS = 0.1
 _CLEANUP_POLICY = "cleanup.policy"
@@ -143,8 +143,8 @@ class KafkaBounds:
                 group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
                 return where_group_stands(group, bounds, self.address)
 
-    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
-        """Write what has landed to the consumer group that the stream names, if any; return what somebody should be told."""
+    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
+        """Write what has landed to the consumer group that the stream names, if any; return why it does not show it."""
         if self._spec.mirror_offsets is None:
             return None
         return OffsetMirror(self._admin, self._spec.mirror_offsets.group, stream.took_over).show(

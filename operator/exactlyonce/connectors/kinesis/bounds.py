@@ -27,7 +27,7 @@ from exactlyonce.connectors.kinesis.start import starting_positions
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
-from exactlyonce.source.port import Bounds, LeaderEpochs, ShownStream, SourceNow, SourceView
+from exactlyonce.source.port import Bounds, LeaderEpochs, NotShown, ShownStream, SourceNow, SourceView
 
 _VIEW_SECONDS = 120.0
 """How long all shards may be looked at: a pass of the operator has ten minutes."""
@@ -137,8 +137,8 @@ class KinesisBounds:
             return Positions(positions)
         return Positions({key: at for key, at in positions.items() if key in only or key not in view.bounds})
 
-    def show_landed(self, stream: ShownStream, landed: Positions) -> str | None:
-        """Write what has landed to the lease table, if the stream names one; return what somebody should be told."""
+    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
+        """Write what has landed to the lease table, if the stream names one; return why it does not show it."""
         if self._leases is None:
             return None
         mirror = LeaseMirror(self._client, self._named, self._leases)

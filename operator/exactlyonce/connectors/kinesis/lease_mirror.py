@@ -13,29 +13,26 @@ from typing import assert_never
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.lease_plan import LeasePlan, Sighting, plan_leases, sightings_of
+from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS, LeasePlan, Sighting, plan_leases, sightings_of
 from exactlyonce.connectors.kinesis.lease_rights import Other
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.source.port import ShownStream
+from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 
 _ROUND_SECONDS = 10.0
 """How long one round may go on writing; what is left is written in the next one."""
 
-_TOLD_AGAIN_SECONDS = 600.0
 _SHOWN = 3
 
 
 @dataclass
 class Seen:
-    """What this process knows of a table from its earlier looks, and what it has told of it, and when."""
+    """What this process knows of a table from its earlier looks."""
 
     is_fit: bool = False
     sightings: Mapping[str, Sighting] | None = None
-    told: str | None = None
-    told_at_seconds: float = 0.0
 
 
 _MOST_KEPT = 10_000
@@ -70,21 +67,17 @@ class LeaseMirror:
         self._table = known.table
         self._seen = known.seen
 
-    def show(self, stream: ShownStream, landed: Mapping[str, int]) -> str | None:
-        """Write what has landed, by shard; return what somebody should be told, the same sentence at most every ten minutes."""
+    def show(self, stream: ShownStream, landed: Mapping[str, int]) -> NotShown | None:
+        """Write what has landed, by shard; return why the table does not show it, None where it does."""
         try:
-            told = self._show(stream, landed)
+            return self._show(stream, landed)
         except ExactlyOnceError as problem:
             if isinstance(problem, TableMissing):
                 self._seen.is_fit = False  # somebody deleted it: the next look makes it again
             told = f"The lease table does not show what has landed: {problem}"
-        now = self._client.clock.elapsed_seconds()
-        if told == self._seen.told and now < self._seen.told_at_seconds + _TOLD_AGAIN_SECONDS:
-            return None
-        self._seen.told, self._seen.told_at_seconds = told, now
-        return told
+            return NotShown(NotShownBecause.FAILED, told)
 
-    def _show(self, stream: ShownStream, landed: Mapping[str, int]) -> str | None:
+    def _show(self, stream: ShownStream, landed: Mapping[str, int]) -> NotShown | None:
         clock = self._client.clock
         deadline = Deadline.within(clock, _ROUND_SECONDS)
         if not self._seen.is_fit:
@@ -94,33 +87,44 @@ class LeaseMirror:
         found = self._table.leases()
         self._seen.sightings = sightings_of(found, self._seen.sightings, clock.elapsed_seconds())
         plan = plan_leases(landed, shards, found, self._seen.sightings, stream)
-        for _ in each(lambda write: deadline.has_passed or self._table.write(write), plan.writes):
-            pass
-        return words_of(plan, self._table.place)
+        written = list(each(lambda write: not deadline.has_passed and self._table.write(write), plan.writes))
+        left = left_alone(plan, self._table.place)
+        if left is None and not all(written):
+            told = f"Not all leases in {self._table.place} are written yet; the next look goes on."
+            return NotShown(NotShownBecause.PENDING, told)
+        return left
 
 
-def words_of(plan: LeasePlan, place: str) -> str | None:
-    """Return the sentence about leases that are left alone; None where there is nothing to tell. Performs no I/O."""
+def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
+    """Return why leases are left alone, None where none is. Performs no I/O."""
     if plan.held:
         shards, worker = _some(tuple(plan.held)), next(iter(plan.held.values()))
-        return (
+        told = (
             f"Two consumers: worker {one_line(worker, 80)!r} of a KCL application holds the lease of {shards} in {place}, and "
             "this stream reads the same data stream; its leases are left to it. Stop one of the two, or name another table in "
             "spec.source.kinesis.leaseTable."
         )
+        return NotShown(NotShownBecause.TWO_CONSUMERS, told)
     for why in Other:
         of_them = tuple(key for key, other in plan.others.items() if other is why)
         if of_them:
-            return _left_alone(why, _some(of_them), place)
+            return NotShown(NotShownBecause.OF_ANOTHER, _others_told(why, _some(of_them), place))
     if plan.ended:
-        return (
+        told = (
             f"Two consumers: the lease of {_some(plan.ended)} in {place} is at SHARD_END, and this stream has not landed that "
             "shard to its end; such a lease is never moved back. Name another table in spec.source.kinesis.leaseTable."
         )
+        return NotShown(NotShownBecause.TWO_CONSUMERS, told)
+    if plan.unknown:
+        told = (
+            f"The lease of {_some(plan.unknown)} in {place} has a worker that may be gone; it is written once its counter has "
+            f"stood still for {UNMOVED_SECONDS:.0f} s."
+        )
+        return NotShown(NotShownBecause.PENDING, told)
     return None
 
 
-def _left_alone(why: Other, shards: str, place: str) -> str:
+def _others_told(why: Other, shards: str, place: str) -> str:
     """Return why nothing is written to a table that holds leases of somebody else."""
     nothing = "so nothing is written to that table"
     match why:

@@ -1,0 +1,52 @@
+"""What a status tells of the place where landed positions are shown, and when that is tried again. Performs no I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from exactlyonce.api.status import LandedShown
+from exactlyonce.source.port import NotShown, NotShownBecause
+
+MOST_TRIES = 12
+"""How often a stream at rest tries again to show where it has landed: for an hour and a quarter."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=10)
+
+
+def shown_of(problem: NotShown | None) -> LandedShown:
+    """Return what the status tells after a look; None where the place shows what has landed."""
+    if problem is None:
+        return LandedShown()
+    return LandedShown(reason=problem.because, message=problem.words)
+
+
+def is_news(problem: NotShown | None, before: LandedShown | None) -> bool:
+    """Whether somebody should be told of a problem: of another one, and not of what comes of itself."""
+    if problem is None or problem.because is NotShownBecause.PENDING:
+        return False
+    if before is None or before.reason != problem.because:
+        return True
+    return problem.because is not NotShownBecause.FAILED and before.message != problem.words
+
+
+def is_owed(shown: LandedShown | None) -> bool:
+    """Whether a stream at rest still has to show where it has landed, and nobody has to act for that."""
+    if shown is None or shown.reason is None or shown.tries >= MOST_TRIES:
+        return False
+    return shown.reason in {because.value for because in NotShownBecause if because.is_tried_again}
+
+
+def owed() -> LandedShown:
+    """Return what the status tells where the last look could not be made."""
+    return shown_of(NotShown(NotShownBecause.PENDING, "What has landed last is still to be shown; it is tried again."))
+
+
+def tried(shown: LandedShown | None, tries: int, now: datetime) -> LandedShown | None:
+    """Return what the status tells of a stream at rest that has tried so often, and when it tries again."""
+    if shown is None:
+        return None
+    counted = shown.model_copy(update={"tries": tries, "retry_at": None})
+    if not is_owed(counted):
+        return counted
+    pause = min(_FIRST_PAUSE * 2 ** min(tries, 10), _LONGEST_PAUSE)
+    return counted.model_copy(update={"retry_at": now + pause})
