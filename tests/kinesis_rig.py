@@ -33,7 +33,7 @@ class Letter(NamedTuple):
 
 
 class KinesisRig(Rig):
-    """A stream over Kinesis; every fourth record is an aggregate of ten user records.
+    """A stream over Kinesis; some records are aggregates of ten user records.
 
     `places` says of each id in which shard it is, its sequence number and its sub-sequence number, as Kinesis answered.
     """
@@ -65,12 +65,12 @@ class KinesisRig(Rig):
         self.kafka = _NoKafka()  # type: ignore[assignment] # named in what the overrides replace
         return super().document(changes)
 
-    def put(self, records: int) -> None:
+    def put(self, records: int, *, aggregate_each: int = 4) -> None:
         """Put records with new ids."""
         sent, ids_of = [], []
         for number in range(records):
             first = len(self.produced)
-            ids = list(range(first, first + (10 if number % 4 == 0 else 1)))
+            ids = list(range(first, first + (10 if number % aggregate_each == 0 else 1)))
             texts = [json.dumps({"id": each, "customer": f"customer {each % 7}"}) for each in ids]
             key = str(first)
             sent.append((key, aggregated(texts, key) if len(texts) > 1 else texts[0].encode()))

@@ -17,7 +17,7 @@ from typing import Any
 from exactlyonce.source.port import ShownStream
 
 STREAMS, WRITTEN = "exactlyonceStreams", "exactlyonceCheckpoint"
-MOST_STREAMS = 16
+MOST_STREAMS = 4
 """How many streams a lease names: those that took it over from each other longest ago are forgotten."""
 
 _MOST_CHARACTERS = 300
