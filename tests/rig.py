@@ -129,7 +129,7 @@ class Rig:
     def verdicts(self) -> list[str]:
         """Return the kinds of verdict so far, in order."""
         kinds = {
-            "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch",
+            "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch", "FinishCommit",
             "RebuildFromSink", "RewindToSink", "SourceTruncated", "SourceReplaced", "Contradiction",
         }  # fmt: skip
         return [kind for kind, _ in self.events if kind in kinds]

@@ -29,12 +29,12 @@ from exactlyonce_spark.batch_settings import (
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.landing_checks import require_completed
+from exactlyonce_spark.landing_elsewhere import Elsewhere, land_elsewhere
 from exactlyonce_spark.log_watch import LogWatch
-from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, Written, planned_row, require_staged
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
-from exactlyonce_spark.target import DeadLetter, ManifestTarget, Staged, Target, clear_staging_if_possible
+from exactlyonce_spark.target import DeadLetter, Staged, Target, clear_staging_if_possible
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 
@@ -45,14 +45,14 @@ class BatchLoop:
         self,
         ledger: Ledger,
         permit: Permit,
-        target: Target | ManifestTarget,
+        target: Target | Elsewhere,
         source: SourceCheck,
         settings: BatchSettings,
     ) -> None:
         self._ledger = ledger
         self._permit = permit
-        self._manifest = target if isinstance(target, ManifestTarget) else None
-        self._rows_target = None if isinstance(target, ManifestTarget) else target
+        self._elsewhere = target if isinstance(target, Elsewhere) else None
+        self._rows_target = None if isinstance(target, Elsewhere) else target
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
@@ -65,7 +65,9 @@ class BatchLoop:
 
     @property
     def _target(self) -> Target:
-        assert self._rows_target is not None, "a batch whose sink is a manifest lands by that alone"
+        assert self._rows_target is not None, (
+            "a batch whose rows are in no transaction of the ledger lands by its sink alone"
+        )
         return self._rows_target
 
     def check_still_valid(self) -> None:
@@ -116,14 +118,14 @@ class BatchLoop:
         unread = {key: span for key, span in plan.ranges.items() if key not in begun.finished}
         self._log.begin(Ranges(unread), planned.origin_ids, begun.fingerprints, epochs())
         self._land_rows(batch, plan, planned, begun)
-        if self._manifest is None:  # else it has been told before readers were shown the batch
+        if self._elsewhere is None:  # else it has been told before readers were shown the batch
             reached("batch.landed", batch.number)
         self._has_landed(planned)
         return Landing(self._settings.records_in(planned.ranges, self._records_read), self._rows)
 
     def _land_rows(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
-        if self._manifest is not None:
-            self._land_manifest(batch, planned, self._manifest)
+        if self._elsewhere is not None:
+            self._land_elsewhere(batch, plan, planned, self._elsewhere)
         elif self._settings.by_partition:
             require_partitions(batch.number, plan)
             # A few rows land whole, in one transaction of the driver, which is less work than a task each.
@@ -169,14 +171,15 @@ class BatchLoop:
         self._land(planned, move, letters, records_read)
         clear_staging_if_possible(self._target, batch.number)
 
-    def _land_manifest(self, batch: SparkBatch, planned: PlannedBatch, target: ManifestTarget) -> None:
-        """The sink's own writer writes; the landing transaction records where the rows are."""
+    def _land_elsewhere(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, target: Elsewhere) -> None:
+        """The sink's own writer or its tasks write; the ledger records where the rows are, or what is to be committed."""
 
         def check() -> tuple[PlannedBatch, int | None]:
             records_read, _ = self._check_after_reading(batch, planned)
             return self._marked(planned), records_read
 
-        self._rows = land_manifest(self._ledger, self._permit, target, planned, batch.unread(), check)
+        is_small = self._settings.is_small(planned.ranges)
+        self._rows = land_elsewhere(self._ledger, self._permit, target, batch, plan, planned, check, is_small=is_small)
 
     def _land_at_least_once(self, batch: SparkBatch, planned: PlannedBatch) -> None:
         """Tasks write; then the positions move. A crash in between writes the batch again."""

@@ -53,6 +53,27 @@ POINTS = (
 POINTS_OF_MANIFESTS = ("publish.prepared", "publish.created", "batch.published")
 """Points that only a batch passes whose sink is a manifest: before and after each entry for readers, and after the last."""
 
+POINTS_OF_TWO_PHASES = (
+    "task.prepared",
+    "batch.decided",
+    "commit.answered",
+    "batch.committed",
+    "finish.read",
+    "finish.written-again",
+    "finish.recorded",
+    "finish.landed",
+    "finish.aborted",
+)
+"""Points that only a sink of two phases passes: its batches, and a driver that finishes what its predecessor decided.
+
+`task.prepared` in each task; `batch.decided` behind the ledger's transaction; `commit.answered` after each load and
+`batch.committed` after the last. `finish.read` once the decided batch is known, `finish.written-again` when rows that the sink
+had aborted are prepared again, `finish.recorded` when the ledger has them or knows what is committed, `finish.landed` when the
+batch has landed, and `finish.aborted` after each load that nobody decided.
+"""
+
+ALL_POINTS = (*POINTS, *POINTS_OF_MANIFESTS, *POINTS_OF_TWO_PHASES)
+
 
 class CrashRequested(RuntimeError):
     """A test asked for an error at this point."""
@@ -73,7 +94,7 @@ class Crash:
         where, _, how = text.partition("=")
         point, _, batch = where.partition("@")
         action, _, fired_file = how.partition(",")
-        assert point in (*POINTS, *POINTS_OF_MANIFESTS), f"{point} is no crash point"
+        assert point in ALL_POINTS, f"{point} is no crash point"
         return cls(point, int(batch) if batch else None, action, fired_file)
 
 

@@ -28,6 +28,8 @@ from exactlyonce_spark.metrics import DriverMetrics, serve
 from exactlyonce_spark.progress import ProgressFile
 from exactlyonce_spark.running_query import QueryPlan, RunningQuery, Signals
 from exactlyonce_spark.settings import DriverSpec
+from exactlyonce_spark.target import TwoPhaseTarget
+from exactlyonce_spark.two_phase_finish import RowsAgain, finish_decided
 
 log = logging.getLogger("exactlyonce.driver")
 
@@ -89,6 +91,12 @@ def _run_query(
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
     columns = parts.sink.fit(yielded, reader.position_columns, deletes=deletes)
     target, task_sink = parts.sink.target(columns, deletes=deletes)
+    if isinstance(target, TwoPhaseTarget):
+        from exactlyonce_spark.rows_again import runs_again
+        from exactlyonce_spark.worker import WorkerPlan
+
+        again = runs_again(session, reader, spec, columns, WorkerPlan(task_sink, spec.source))
+        finish_decided(parts.ledger, parts.permit, target, RowsAgain(parts.source, again))
     settings = BatchSettings(
         spec.delivery,
         spec.sink.spec.commit,

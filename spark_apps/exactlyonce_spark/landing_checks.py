@@ -58,10 +58,16 @@ def require_recorded(
 
 
 def require_completed(row: BatchRow | None) -> None:
-    """AtMostOnce: require that a batch which was taken was written or given up.
+    """Require that a taken batch was written or given up (AtMostOnce), and that a decided one has landed.
 
-    Only a database that lost its latest transactions says neither, while a driver runs that was started after them.
+    Only a database that lost its latest transactions says otherwise, while a driver runs that was started after them: each
+    driver finishes what was decided before its first batch.
     """
+    if row is not None and row.status is BatchStatus.DECIDED:
+        raise LandingRefused(
+            f"The ledger says that batch {row.batch} was decided and has not landed: the database lost its latest "
+            "transactions. The next attempt finishes it."
+        )
     if row is not None and row.status is BatchStatus.TAKEN:
         raise LandingRefused(
             f"The ledger says that batch {row.batch} was taken and not written: the database lost its latest transactions. "

@@ -43,6 +43,19 @@ def streaming_rows(
     return transformed(session, formats.parsed(records, columns, given, schema), spec.transform, reader.reserved)
 
 
+def rows_of(session: SparkSession, reader: SourceReader, spec: StreamSpec, ranges: Ranges) -> DataFrame:
+    """Return the rows of exactly these ranges, as the stream's query makes them, read as a batch.
+
+    Raises:
+        Refused: if schema or transform cannot be used.
+    """
+    given = spec.source.format
+    records = reader.batch(session, ranges)
+    schema = formats.parse_schema(given, reader.reserved)
+    parsed = formats.parsed(records, reader.columns(records), given, schema)
+    return transformed(session, parsed, spec.transform, reader.reserved)
+
+
 _EMITS = {
     OutputMode.APPEND: (
         "appends rows",

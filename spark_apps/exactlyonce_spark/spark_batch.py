@@ -17,7 +17,7 @@ from exactlyonce_spark.plan import PlanReader
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter
 from exactlyonce_spark.tasks import Job, TaskReport
-from exactlyonce_spark.worker import REPORT_SCHEMA, WorkerPlan, task_function
+from exactlyonce_spark.worker import REPORT_SCHEMA, WorkerPlan, report_of, task_function
 
 _TOO_LARGE = "spark.driver.maxResultSize"
 
@@ -51,8 +51,7 @@ class SparkBatch:
 
     def run_tasks(self, job: Job) -> list[TaskReport]:
         """Run the query with `job` at the end of each task."""
-        reports = self._handed_over().mapInArrow(task_function(self.worker, job), REPORT_SCHEMA).collect()
-        return [TaskReport(report.tag, report.rows, report.known) for report in reports]
+        return run_job(self._handed_over(), self.worker, job)
 
     def unread(self) -> DataFrame:
         """Return the rows of the query, which has not run."""
@@ -86,7 +85,18 @@ class SparkBatch:
 
     def _handed_over(self) -> DataFrame:
         """The rows with the table's columns, as text where Postgres reads text; names that need no quoting."""
-        expressions = [f"{column.expression} as c{place}" for place, column in enumerate(self.columns)]
-        if self.with_deleted:
-            expressions.append(f"{DELETED} as deleted")
-        return self.rows.selectExpr(*expressions)
+        return handed_over(self.rows, self.columns, with_deleted=self.with_deleted)
+
+
+def handed_over(rows: DataFrame, columns: Sequence[FittedColumn], *, with_deleted: bool = False) -> DataFrame:
+    """Return rows with the columns that the sink takes, under names that need no quoting."""
+    expressions = [f"{column.expression} as c{place}" for place, column in enumerate(columns)]
+    if with_deleted:
+        expressions.append(f"{DELETED} as deleted")
+    return rows.selectExpr(*expressions)
+
+
+def run_job(rows: DataFrame, worker: WorkerPlan, job: Job) -> list[TaskReport]:
+    """Run a query with `job` at the end of each task."""
+    reports = rows.mapInArrow(task_function(worker, job), REPORT_SCHEMA).collect()
+    return [report_of(report.tag, report.rows, report.known, report.committable) for report in reports]

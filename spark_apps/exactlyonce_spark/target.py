@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
+from exactlyonce.ledger.decided import Committable
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition
 
 log = logging.getLogger("exactlyonce.batch")
 
@@ -126,3 +128,63 @@ class ManifestTarget(ABC):
     @abstractmethod
     def publish(self, batch: BatchNumber, committable: str) -> None:
         """Show readers a batch that has landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLoad:
+    """Rows that a sink of two phases has taken and that nobody sees: under which label, and in which of its transactions."""
+
+    label: str
+    transaction_id: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoad:
+    """A load of this stream that is prepared and neither committed nor aborted, and the epoch that its label names."""
+
+    label: str
+    transaction_id: str
+    epoch: Epoch
+
+
+class LoadState(Enum):
+    """What a sink says of a load that is known by its label and its transaction's id."""
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """The sink has forgotten it, or its label names another transaction: it was committed or aborted, nobody can tell which."""
+
+
+class TwoPhaseTarget(ABC):
+    """A sink whose rows are prepared by tasks and committed once the ledger has recorded them, such as loads with labels.
+
+    A label names the stream's life, the epoch, the batch and one run of one task (`load_labels`), so that no two loads ever
+    share one. Each method raises Unreachable where the sink does not answer: what it was asked to do may then still happen, at
+    any later time.
+    """
+
+    @abstractmethod
+    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+        """Have the sink take rows under a label of this epoch, batch and part; None where there is no row.
+
+        A request without an answer is settled under the very same label, which the sink accepts once.
+        """
+
+    @abstractmethod
+    def commit(self, committable: Committable) -> bool:
+        """Commit a load. True if it is committed now or was before; False if the sink has aborted or does not know it."""
+
+    @abstractmethod
+    def state_of(self, committable: Committable) -> LoadState:
+        """Return what the sink says of a load."""
+
+    @abstractmethod
+    def open_loads(self) -> Iterable[OpenLoad]:
+        """Return the loads of this stream, in its present life, that are prepared; none where the sink cannot list them."""
+
+    @abstractmethod
+    def abort(self, load: OpenLoad) -> None:
+        """Abort a load that is prepared; one that is not open any more is left as it is."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.decided import Committable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
@@ -16,7 +17,7 @@ from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_partition
 from exactlyonce_spark.planned import AlreadyLanded
 from exactlyonce_spark.source_check import KnownLog, require_all_was_there
-from exactlyonce_spark.target import DeadLetter, Target, TaskRange
+from exactlyonce_spark.target import DeadLetter, PreparedLoad, Target, TaskRange, TwoPhaseTarget
 from exactlyonce_spark.witnesses import write_under_fence
 
 
@@ -37,20 +38,44 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a successful task did. `known` is False where it found its partition landed and cannot count the rows."""
+    """What a successful task did. `known` is False where it found its partition landed and cannot count the rows.
+
+    `committable` is what it prepared in a sink of two phases, where it had rows.
+    """
 
     tag: int
     rows: int
     known: bool = True
+    committable: Committable | None = None
 
 
 @dataclass(frozen=True)
 class TaskTools:
-    """What a task works with on its executor."""
+    """What a task works with on its executor. A task that writes to a sink of two phases asks no ledger."""
 
-    ledger: Ledger
-    target: Target
+    opened_ledger: Ledger | None
+    sink: Target | TwoPhaseTarget
     source: SourceCheck
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, for a job whose rows are in its transactions."""
+        assert self.opened_ledger is not None, "the sink of such a job opens the ledger"
+        return self.opened_ledger
+
+    @property
+    def target(self) -> Target:
+        """The table of a sink whose transactions are the ledger's."""
+        assert not isinstance(self.sink, TwoPhaseTarget), (
+            "a batch loop over a sink of two phases sends a PrepareJob alone"
+        )
+        return self.sink
+
+    @property
+    def two_phase(self) -> TwoPhaseTarget:
+        """The sink of two phases."""
+        assert isinstance(self.sink, TwoPhaseTarget), "a batch loop sends a PrepareJob to a sink of two phases alone"
+        return self.sink
 
 
 class Job(Protocol):
@@ -144,3 +169,30 @@ class WriteJob:
 
         count = write_under_fence(tools.ledger, self.permit, self.batch, landed_batch, tag, write)
         return TaskReport(tag, count)
+
+
+@dataclass(frozen=True)
+class PrepareJob:
+    """Prepare the rows of each task in a sink of two phases; `ranges` are what each task reads, by its index.
+
+    Every run of a task has a label of its own: what a failed or a second run prepared is never taken for what a successful
+    one did.
+    """
+
+    batch: BatchNumber
+    ranges: tuple[Ranges, ...]
+
+    def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
+        """Prepare the rows of one task."""
+        reached("task.started", self.batch)
+        tag = secrets.randbits(63)
+        prepared = tools.two_phase.prepare(self.batch, f"{place.index}-{tag:x}", rows)
+        reached("task.prepared", self.batch)
+        if prepared is None:
+            return TaskReport(tag, 0)
+        return TaskReport(tag, prepared.rows, committable=committable_of(prepared, self.ranges[place.index]))
+
+
+def committable_of(prepared: PreparedLoad, ranges: Ranges) -> Committable:
+    """Return what the ledger records of a load of these ranges."""
+    return Committable(prepared.label, prepared.transaction_id, prepared.rows, ranges.non_empty())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from pyspark import TaskContext
 from exactlyonce.api.source import Source
 from exactlyonce.assembly import source_address
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
+from exactlyonce.ledger.decided import Committable
 from exactlyonce_spark.connectors.ports import TaskSink
 from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
 
-REPORT_SCHEMA = "tag bigint, rows bigint, known boolean"
+REPORT_SCHEMA = "tag bigint, rows bigint, known boolean, committable string"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,22 @@ def tools_of(plan: WorkerPlan) -> TaskTools:
     return _tools[key]
 
 
+def report_of(tag: int, rows: int, known: bool, committable: str | None) -> TaskReport:
+    """Return a report of its columns, as they came back to the driver."""
+    found = None if committable is None else Committable.from_document(json.loads(committable))
+    return TaskReport(tag, rows, known, found)
+
+
+def _as_text(report: TaskReport) -> str | None:
+    return None if report.committable is None else json.dumps(report.committable.to_document())
+
+
 def _as_batch(report: TaskReport) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(
         {
             "tag": pa.array([report.tag], pa.int64()),
             "rows": pa.array([report.rows], pa.int64()),
             "known": pa.array([report.known], pa.bool_()),
+            "committable": pa.array([_as_text(report)], pa.string()),
         }
     )

@@ -33,6 +33,8 @@ class Chaos:
             self._produce()
         if world.to_strike:
             self._strike_at_commit()
+        if not world.calm:
+            world.strike_sink()
         if world.calm or dice.random() > 0.06:
             return
         self._strike_drivers()
@@ -111,6 +113,7 @@ class Chaos:
             world.most_records = (
                 None  # somebody gives it more memory; otherwise the batches have to become small enough
             )
+        world.calm_sink()
         world.topic.up = True
         world.journal.end("brokers down")
         everything = frozenset(key.origin for key in world.topic.ends)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -101,6 +102,7 @@ class MemoryLedger:
             _landed(rows, stream_id, "retired"),
             rows.get(("query", stream_id)),
             rows.get(("ticket", stream_id)),
+            rows.get(("decided", stream_id)),
         )
 
     def database_identity(self) -> DatabaseIdentity:
@@ -261,6 +263,17 @@ class MemoryTransaction:
         self._step("read committables")
         found = {key[2]: text for key, text in self._rows().items() if key[:2] == ("committable", stream_id)}
         return {batch: text for batch, text in sorted(found.items()) if text is not GONE}
+
+    def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
+        """Record what is to be committed of the stream's decided batch."""
+        self._step("write decided")
+        self.writes[("decided", stream_id)] = GONE if decided is None else decided
+
+    def read_decided(self, stream_id: str) -> DecidedBatch | None:
+        """Return the stream's decided batch."""
+        self._step("read decided")
+        decided: DecidedBatch | None = self._get(("decided", stream_id))
+        return decided
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""

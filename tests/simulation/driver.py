@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.planned import PlannedBatch
-from exactlyonce_spark.target import ManifestTarget, Target
+from exactlyonce_spark.target import ManifestTarget, Target, TwoPhaseTarget
+from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsAgain, RowsNotThere, finish_decided
 from tests.simulation.launcher import Driver
 from tests.simulation.manifest import target_of
 from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
@@ -46,10 +48,13 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
             small_batch_records=1000 if world.scenario.small_batches else 0,
             positions_count_records=world.positions_count_records,
         )
-        target: Target | ManifestTarget = world.target(attempt)
+        target: Target | ManifestTarget | TwoPhaseTarget = world.target(attempt)
         if world.scenario.manifest:
             target = target_of(world, row)
             recover_manifests(ledger, permit, target)
+        if isinstance(target, TwoPhaseTarget):
+            again = RowsAgain(world.source_check(), functools.partial(world.run_again, driver.process))
+            finish_decided(ledger, permit, target, again)
         loop = BatchLoop(ledger, permit, target, world.source_check(), settings)
         query = world.query_type(
             world,
@@ -64,7 +69,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
         driver.words = _run(world, driver, ledger, permit, loop, query)
     except Fenced as problem:
         driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
-    except (StateMissing, LogUnfit, FilesLost) as problem:
+    except (StateMissing, LogUnfit, FilesLost, LoadsInDoubt, RowsNotThere) as problem:
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.
         driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))

@@ -21,6 +21,7 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     FinishBatch,
+    FinishCommit,
     FirstStart,
     RebuildFromSink,
     RebuildReason,
@@ -35,6 +36,8 @@ from exactlyonce.reconcile.verdicts import (
 )
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
+from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation.adoption import ADOPTED
 from tests.simulation.causes import CONTRADICTIONS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
@@ -59,7 +62,7 @@ def unexplained(world: SimulatedWorld) -> list[str]:
 def explains_halt(world: SimulatedWorld) -> bool:
     """Whether what has struck calls for the person whom the stream halts for."""
     latest = world.journal.attempts[-1] if world.journal.attempts else None
-    refused = (StateMissing, LogUnfit, FilesLost)
+    refused = (StateMissing, LogUnfit, FilesLost, LoadsInDoubt, RowsNotThere)
     if latest is not None and any(isinstance(driver.problem, refused) for driver in _drivers_of(world, latest)):
         return True  # that its state was lost, or its ledger went back, is asked with the driver's ending
     halting = latest is not None and latest.decision is not None and latest.decision.halts
@@ -101,7 +104,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
-    if isinstance(root, BatchTooLarge | LogUnfit | FilesLost):
+    if isinstance(root, BatchTooLarge | LogUnfit | FilesLost | LoadsInDoubt | RowsNotThere | NotCommitted):
         since = 0  # it lasts
     if isinstance(root, _LATE):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
@@ -194,7 +197,7 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     match verdict:
         case FirstStart():
             return before is None or journal.has_struck({"restore", "started over", ADOPTED}, before.looked, until)
-        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch():
+        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch() | FinishCommit():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():
             return journal.has_struck({"limit changed", "too large"}, 0, until)
@@ -222,6 +225,8 @@ def _is_replaced(world: SimulatedWorld) -> bool:
         return True
     if "restore" in world.struck and {"truncate", "re-create"} & world.struck:
         return True  # the records that had landed when it halted may have gone from the table since
+    if world.is_unfinished() and {"truncate", "re-create"} & world.struck:
+        return True  # the records of a decided batch may be in no table yet
     there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
     landed = [*world.database.tables.target, *(world.life_before or ())]
     return any(record not in there for record in landed)

@@ -16,9 +16,10 @@ from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
-from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_KINESIS, OF_OBJECT_LOGS
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_KINESIS, OF_OBJECT_LOGS, OF_TWO_PHASES
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
+from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
 CHUNK = 100
@@ -38,6 +39,8 @@ def _few(*hazards: str) -> Callable[[Scenario], Scenario]:
     return lambda drawn: replace(drawn, operators=1, hazards=frozenset(hazards))
 
 
+_CRASHES = _few("kill driver", "strike at commit")
+_SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
 _RESHARDS = _few("kill driver", "reshard", "unlisted")
 
 FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
@@ -74,6 +77,16 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     ),
     "absent_entries_taken_for_not_landed": lambda drawn: replace(
         drawn, operators=1, hazards=frozenset({"cut at commit", "kill driver"})
+    ),
+    "committed_before_the_decision": _CRASHES,
+    "labels_without_the_epoch": _SUCCESSORS,
+    "not_found_taken_for_aborted": _few("kill driver", "strike at commit", LABELS_EXPIRE, LOADS_ABORTED),
+    "the_next_batch_is_decided_before_this_one_landed": _few("kill driver", SINK_SILENT),
+    "a_decided_load_is_aborted": _CRASHES,
+    "rows_written_again_are_committed_unrecorded": _few("kill driver", "strike at commit", SINK_SILENT, LOADS_ABORTED),
+    "loads_of_a_successor_are_aborted": _SUCCESSORS,
+    "rows_are_made_again_of_other_records": _few(
+        "kill driver", "strike at commit", LOADS_ABORTED, "truncate", "re-create"
     ),
     "children_are_read_before_their_parents_end": _RESHARDS,
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
@@ -169,6 +182,8 @@ def kind_of_world(name: str) -> type[SimulatedWorld]:
     """Return the kind of world in which a mutation is searched for."""
     if name in OF_KINESIS:
         return KinesisWorld
+    if name in OF_TWO_PHASES:
+        return TwoPhaseWorld
     return LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
 
 

@@ -20,7 +20,7 @@ from exactlyonce_spark import landing, tasks
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
-from tests.simulation.mutations import HARMLESS, MUTATIONS
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_TWO_PHASES
 from tests.simulation.oracle import Broken, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
@@ -34,6 +34,7 @@ from tests.simulation.search import (
     workers,
 )
 from tests.simulation.spark_batch import TASK_TRIES
+from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
 SEEDS = int(os.environ.get("SEEDS", "10000"))
@@ -44,9 +45,15 @@ SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
 SEEDS_OF_KINESIS = max(1, int(os.environ.get("KINESIS_SEEDS", SEEDS // 40)))
 """A world whose source is a Kinesis stream takes eight times as long, as each call of Kinesis is a step."""
 
+SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)))
+"""A world whose sink takes loads in two phases takes fifteen times as long, and with an object log five times that."""
+
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
+SEEDS_OF_A_SCENARIO = 100
 SEEDS_THAT_WENT_WRONG = (47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
+
+KINDS = (SimulatedWorld, LogWorld, KinesisWorld, TwoPhaseWorld, TwoPhaseLogWorld)
 
 Search = Callable[[str], Found | None]
 
@@ -79,10 +86,18 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
     return lambda name: pending[name].result()
 
 
-@pytest.mark.timeout(1800 + SEEDS + 10 * SEEDS_OF_OBJECT_LOGS + 10 * SEEDS_OF_KINESIS)  # as many as were asked for
+@pytest.mark.timeout(
+    1800 + SEEDS + 10 * SEEDS_OF_OBJECT_LOGS + 10 * SEEDS_OF_KINESIS + 10 * SEEDS_OF_TWO_PHASES
+)  # as many as were asked for
 @pytest.mark.parametrize(
     ("kind", "seeds"),
-    [(SimulatedWorld, SEEDS), (LogWorld, SEEDS_OF_OBJECT_LOGS), (KinesisWorld, SEEDS_OF_KINESIS)],
+    [
+        (SimulatedWorld, SEEDS),
+        (LogWorld, SEEDS_OF_OBJECT_LOGS),
+        (KinesisWorld, SEEDS_OF_KINESIS),
+        (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
+        (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
+    ],
 )
 def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type[SimulatedWorld], seeds: int) -> None:
     last = FIRST_SEED + seeds
@@ -101,12 +116,12 @@ def test_a_seed_that_once_went_wrong_goes_right(seed: int) -> None:
     run_seed(seed)
 
 
-@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld, KinesisWorld])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace
 
 
-@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld, KinesisWorld])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_in_which_nothing_strikes_has_one_attempt_and_a_first_start(kind: type[SimulatedWorld]) -> None:
     for seed in range(20):
         scenario = replace(Scenario.draw(random.Random(seed)), hazards=frozenset(), operators=1)
@@ -155,7 +170,8 @@ def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -
 def test_where_mutations_are_searched_for_nothing_goes_wrong_without_them(pool: ProcessPoolExecutor) -> None:
     """All of these scenarios at once, each of them once, so that no core waits for the one before."""
     names = sorted({focus: name for name, focus in FOCUS.items()}.values())
-    found = dict(zip(names, pool.map(first_that_goes_wrong, names, [100] * len(names)), strict=True))
+    seeds = [SEEDS_OF_A_SCENARIO // (5 if name in OF_TWO_PHASES else 1) for name in names]
+    found = dict(zip(names, pool.map(first_that_goes_wrong, names, seeds), strict=True))
     assert found == dict.fromkeys(names)
 
 

@@ -15,7 +15,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
-from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
@@ -52,6 +52,7 @@ class SimulatedWorld:
     query_type: type[Query] = Query
     positions_count_records = True
     asks_again = False
+    two_phases = False
     errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
     """What can end a driver or a pass, and by which hazards."""
 
@@ -206,6 +207,24 @@ class SimulatedWorld:
     def skipped_by_start(self) -> set[Hashable]:
         """Return the records that the stream's start may leave out although they can be read."""
         return set()
+
+    def run_again(self, process: Process, batch: BatchNumber, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+        """Run a job over the rows of exactly these ranges, where a sink of two phases has aborted them."""
+        raise AssertionError("this world's sink has one phase")
+
+    def is_unfinished(self) -> bool:
+        """Whether a batch that the positions have passed is yet to be committed in a sink of two phases."""
+        return False
+
+    def in_doubt(self) -> set[Hashable]:
+        """Return the records of which a stream that has halted cannot say whether they have taken effect."""
+        return set()
+
+    def strike_sink(self) -> None:
+        """Something may go wrong with a sink that is no database."""
+
+    def calm_sink(self) -> None:
+        """Nothing goes wrong with it any more."""
 
     def begins_again(self) -> None:
         """A person has had the stream start over."""

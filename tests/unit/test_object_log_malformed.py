@@ -19,6 +19,7 @@ from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.object_log.state import Table
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, QueryMark, Ticket
 from exactlyonce.positions.fingerprint import Fingerprint
@@ -58,6 +59,9 @@ def log_with_every_row(every: int) -> MemoryObjects:
         transaction.update_stream(replace(row, writer=Epoch(1), checkpoint_path="/c", stateful=True))
         transaction.write_query(STREAM, QueryMark(Selection(origins=frozenset(["orders"])), "hash", "limit", 5))
         transaction.write_ticket(STREAM, Ticket(Epoch(1), "secret"))
+        load = Committable("label", "71", 5, Ranges({P0: OffsetRange(0, 2)}))
+        decided = DecidedBatch(BatchNumber(2), (load,), {"orders": "id-1"}, {P0: Fingerprint(1, "digest", 1, 1)})
+        transaction.write_decided(STREAM, decided)
         stand = transaction.read_positions(STREAM)
         transaction.set_positions(STREAM, replace(stand, origin_ids={"orders": "id-2"}))
         ranges = Ranges({P0: OffsetRange(2, 3)})
@@ -249,3 +253,34 @@ def test_the_log_with_every_row_has_one() -> None:
     rows = [row for name in ENTRIES for row in content_of(store, name)[1]["changes"]]
     rows += content_of(log_with_every_row(6), ".snapshot")[1]["rows"]
     assert {row[0] for row in rows} == {str(table) for table in Table}
+
+
+DECIDED = json.loads(
+    DecidedBatch(
+        BatchNumber(2),
+        (Committable("label", "71", 5, Ranges({P0: OffsetRange(0, 2)})),),
+        {"orders": "id-1"},
+        {P0: Fingerprint(1, "digest", 1, 1)},
+    ).to_json()
+)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in fields_of(DECIDED)], ids=str)
+@pytest.mark.parametrize("other", [None, [], {}, -1, [None]], ids=repr)
+def test_a_decided_batch_with_a_value_of_another_type_is_damage_or_says_the_same(path: Path, other: object) -> None:
+    store = log_with_every_row(100)
+    name = next(name for name in ENTRIES if any(row[0] == "decided" for row in content_of(store, name)[1]["changes"]))
+    found, content = content_of(store, name)
+    row = next(row for row in content["changes"] if row[0] == "decided")
+    decided = json.loads(row[3])
+    holder: Any = decided
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = other
+    row[3] = json.dumps(decided)
+    write(store, found, content)
+    try:
+        read_everything(store)
+    except LogDamaged:
+        return
+    assert other in ([], {}) or path[-1] in (4, 5), "nothing is to be committed, or nothing is known of the record"

@@ -43,7 +43,7 @@ _NOT_LEADING_SECONDS = 2.0
 _MISSING_SECONDS = 15.0
 _SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
-    "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch",
+    "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch", "FinishCommit",
     "Draining", "Drained", "Completed", "Fenced",
 }  # fmt: skip
 """What happens in the life of a stream that needs nobody; every other event is a warning."""

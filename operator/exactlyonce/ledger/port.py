@@ -13,6 +13,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -125,6 +126,17 @@ class LedgerTransaction(Protocol):
 
     def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
         """Return what each batch has made visible, in the order of their numbers."""
+        ...
+
+    def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
+        """Record what is to be committed of the stream's decided batch; None once it has landed.
+
+        The caller holds the row with Lock.UPDATE.
+        """
+        ...
+
+    def read_decided(self, stream_id: str) -> DecidedBatch | None:
+        """Return the stream's batch that is decided and has not landed; the caller holds the row."""
         ...
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from exactlyonce.bounded_json import parse_json
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -77,6 +78,8 @@ class BatchStatus(StrEnum):
     """Its ranges are recorded; its rows may or may not have been written, and none count."""
     TAKEN = "Taken"
     """AtMostOnce: the positions have moved past it; its rows are being written."""
+    DECIDED = "Decided"
+    """A sink of two phases: the positions have moved past it, and what its tasks prepared is being committed."""
     LANDED = "Landed"
     """Its rows, or with AtLeastOnce at least its rows, are in the sink and the positions have moved past it."""
     SEEDED = "Seeded"
@@ -91,7 +94,16 @@ class BatchStatus(StrEnum):
     @property
     def landed(self) -> bool:
         """Whether the positions stand at or past the batch's end."""
-        return self in (BatchStatus.TAKEN, BatchStatus.LANDED, BatchStatus.SEEDED, BatchStatus.LOST)
+        return self in (*PASSED, BatchStatus.LANDED, BatchStatus.SEEDED, BatchStatus.LOST)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the positions have moved past the batch and its rows are yet to take effect."""
+        return self in PASSED
+
+
+PASSED = (BatchStatus.TAKEN, BatchStatus.DECIDED)
+"""Of a batch that the positions have moved past, and whose rows are yet to take effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +230,7 @@ class LedgerView:
     `batches` holds the rows that a decision may need: the landed batch and all that come after it. `retired` is where
     partitions stand that are not read any more. `query` is None before the first driver, and where an earlier release
     started it. `ticket` is the latest that was drawn, maybe for an earlier epoch; None where no release knew of it.
+    `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have followed it.
     """
 
     stream: StreamRow
@@ -226,6 +239,7 @@ class LedgerView:
     retired: LandedPositions = NO_POSITIONS
     query: QueryMark | None = None
     ticket: Ticket | None = None
+    decided: DecidedBatch | None = None
 
     def batch(self, number: BatchNumber) -> BatchRow | None:
         """Return the row of one batch, if it was looked at."""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.reconcile.compare import LogVerdict, compare_logs
+from exactlyonce.reconcile.decided import finish_commit
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation
@@ -15,6 +16,7 @@ from exactlyonce.reconcile.source_change import SourceChange, source_change
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     FinishBatch,
+    FinishCommit,
     RebuildFromSink,
     ReplanBatch,
     ReplayBatch,
@@ -58,10 +60,12 @@ class Case:
         return compare_logs(self.seen, self.ledger)
 
     @cached_property
-    def with_the_checkpoint(self) -> Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch:
+    def with_the_checkpoint(self) -> Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit:
         """What the next driver does with the batch in hand, where the checkpoint is usable."""
         verdict = self.by_the_logs
         assert not isinstance(verdict, RebuildFromSink | RewindToSink), "an earlier check rebuilds"
         if isinstance(verdict, ReplayBatch):
             return replanned(self.seen, self.ledger, verdict, keeps_state=keeps_state(self.seen))
+        if isinstance(verdict, Resume | SkipLanded) and self.ledger.decided is not None:
+            return finish_commit(verdict, self.ledger.decided)
         return verdict

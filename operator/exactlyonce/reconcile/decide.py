@@ -16,6 +16,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile import new_generation
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.compare import LogVerdict
+from exactlyonce.reconcile.decided import decided_evidence
 from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
@@ -165,7 +166,7 @@ CONTINUATIONS: tuple[Check, ...] = (
     checkpoint_is_unusable,  # RebuildFromSink, RewindToSink
     batch_is_planned_again,  # ReplanBatch
     predecessor_may_live,  # RebuildFromSink: PredecessorMayLive
-    checkpoint_stays_in_use,  # Resume, ReplayBatch, SkipLanded, FinishBatch
+    checkpoint_stays_in_use,  # Resume, ReplayBatch, SkipLanded, FinishBatch, FinishCommit
 )
 """Checks of where the stream goes on; those that rebuild may halt as CheckpointNotToBeRebuilt or StateWouldBeLost."""
 
@@ -190,7 +191,7 @@ def _complete(case: Case, decision: Decision) -> Decision:
     seen, ledger, identity = case.seen, case.ledger, case.identity
     lost = records_lost(ledger)
     verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
-    verdict = with_evidence(verdict, (*identity.settled, *cannot_tell(seen, ledger)), lost)
+    verdict = with_evidence(verdict, (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger)), lost)
     if decision.halts:
         return Decision(verdict, lost)
     return Decision(verdict, (*identity.actions, *lost, *_with_query(seen, ledger, decision.actions)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Positions
+from exactlyonce.reconcile.decided import contradicts_its_batches
 from exactlyonce.reconcile.verdicts import Contradiction, ContradictionReason, Evidence
 
 
@@ -20,6 +21,9 @@ def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
             f"the ledger names batch {landed_batch} as landed and its table of batches does not",
             {"landedBatch": landed_batch, "status": None if row is None else str(row.status)},
         )
+    of_decided = contradicts_its_batches(ledger)
+    if of_decided is not None:
+        return _contradiction(of_decided, {"decided": None if ledger.decided is None else ledger.decided.batch})
     current = ledger.batch(BatchNumber(landed_batch + 1))
     landed, ends = ledger.landed.positions, row.ranges.ends
     next_ends = current.ranges.ends if current is not None else Positions()

@@ -117,6 +117,15 @@ class FinishBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishCommit:
+    """The batch is decided in a sink of two phases and has not landed: the driver commits what was prepared, then goes on."""
+
+    batch: BatchNumber
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RebuildFromSink:
     """The checkpoint is unusable: a new generation starts where the sink stands."""
 
@@ -166,6 +175,7 @@ Verdict = (
     | ReplanBatch
     | SkipLanded
     | FinishBatch
+    | FinishCommit
     | RebuildFromSink
     | RewindToSink
     | SourceTruncated
@@ -267,7 +277,7 @@ def titled(verdict: Verdict) -> str:
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
     match verdict:
-        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch():
+        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch() | FinishCommit():
             return verdict.batch
         case _:
             return None

@@ -14,7 +14,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.target import ManifestTarget, Target, TaskRange
+from exactlyonce_spark.target import ManifestTarget, Target, TaskRange, TwoPhaseTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class TaskSink(Protocol):
         """Of which stream and epoch it is."""
         ...
 
-    def open(self, secrets: Secrets) -> tuple[Ledger, Target]:
-        """Return the ledger and the target, as a task uses them."""
+    def open(self, secrets: Secrets) -> tuple[Ledger | None, Target | TwoPhaseTarget]:
+        """Return the ledger and the target, as a task uses them; no ledger where the target is one of two phases."""
         ...
 
 
@@ -175,7 +175,9 @@ class PreparedSink(Protocol):
         """
         ...
 
-    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[Target | ManifestTarget, TaskSink]:
+    def target(
+        self, columns: Sequence[FittedColumn], *, deletes: bool
+    ) -> tuple[Target | ManifestTarget | TwoPhaseTarget, TaskSink]:
         """Return the target of the batches, ready for the first one, and what tasks need to write to it."""
         ...
 

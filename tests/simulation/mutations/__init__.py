@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.mutations import decisions, fencing, keeping, kinesis, landings, manifests, object_log, sources
+from tests.simulation.mutations import (
+    decisions,
+    fencing,
+    keeping,
+    kinesis,
+    landings,
+    manifests,
+    object_log,
+    sources,
+    two_phases,
+)
 
 Mutation = Callable[[], Any]
 
@@ -79,6 +89,14 @@ MUTATIONS: dict[str, Mutation] = {
         object_log.archives_taken_for_written,
         object_log.absent_entries_taken_for_not_landed,
         object_log.entries_in_a_gap_are_believed,
+        two_phases.committed_before_the_decision,
+        two_phases.labels_without_the_epoch,
+        two_phases.not_found_taken_for_aborted,
+        two_phases.the_next_batch_is_decided_before_this_one_landed,
+        two_phases.a_decided_load_is_aborted,
+        two_phases.rows_written_again_are_committed_unrecorded,
+        two_phases.loads_of_a_successor_are_aborted,
+        two_phases.rows_are_made_again_of_other_records,
         kinesis.children_are_read_before_their_parents_end,
         kinesis.a_batch_inside_an_aggregate_goes_on_behind_it,
         kinesis.the_end_of_a_shard_is_not_recorded,
@@ -97,6 +115,9 @@ HARMLESS: dict[str, Mutation] = {
 
 OF_OBJECT_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == object_log.__name__)
 """What only a world whose ledger is an object log can notice."""
+
+OF_TWO_PHASES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == two_phases.__name__)
+"""What only a world whose sink takes loads in two phases can notice."""
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""

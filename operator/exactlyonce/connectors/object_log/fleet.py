@@ -62,7 +62,8 @@ class ObjectLogFleet:
 def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> Landed | None:
     """Return where a stream has landed; None where it has no row. Performs no I/O.
 
-    A batch that was taken (AtMostOnce) is counted once its rows are in, so the count goes up to the one before it meanwhile.
+    A batch that was taken (AtMostOnce) or decided (a sink of two phases) is counted once its rows are in; the count goes up
+    to the one before it meanwhile.
     """
     stream: StreamRow | None = state.get(Key(Table.STREAM, stream_id))
     if stream is None:
@@ -70,7 +71,7 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
     rows: list[BatchRow] = [kept.row for kept in state.rows(Table.BATCH, stream_id).values()]
     latest = BatchNumber(-1) if stream.landed_batch is None else stream.landed_batch
     at_latest = next((row for row in rows if row.batch == latest), None)
-    until = None if at_latest is None else at_latest.batch - (at_latest.status is BatchStatus.TAKEN)
+    until = None if at_latest is None else at_latest.batch - at_latest.status.unfinished
     with_records = [
         row for row in rows if row.batch <= latest and row.status.landed and row.status is not BatchStatus.SEEDED
     ]

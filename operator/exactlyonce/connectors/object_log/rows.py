@@ -21,6 +21,7 @@ from exactlyonce.connectors.object_log.values import (
     truth,
     whole_number,
 )
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -217,6 +218,19 @@ def _ticket_from_json(found: Json) -> Ticket:
     return Ticket(Epoch(count(epoch)), text(secret))
 
 
+def _decided_from_json(found: Json) -> DecidedBatch:
+    decided = DecidedBatch.from_json(text(found))
+    for committable in decided.committables:
+        for partition in committable.ranges:
+            text(partition.origin), _partition_key(partition.key)
+    for partition, kept in decided.fingerprints.items():
+        text(partition.origin), _partition_key(partition.key)
+        _fingerprint_from_json([kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch])
+    for told in (*decided.origin_ids, *decided.origin_ids.values()):
+        text(told)
+    return decided
+
+
 def _as_it_is(row: Any) -> Json:
     return row
 
@@ -233,5 +247,6 @@ _CODECS: dict[Table, _Codec] = {
     Table.BATCH: _Codec(_batch_to_json, _batch_from_json, (count,)),
     Table.FAILURE: _Codec(_failure_to_json, _failure_from_json, (count, *_PARTITION, count)),
     Table.COMMITTABLE: _Codec(_as_it_is, text, (count,)),
+    Table.DECIDED: _Codec(DecidedBatch.to_json, _decided_from_json),
     Table.ARCHIVE: _Codec(_as_it_is, count, (count, count)),
 }

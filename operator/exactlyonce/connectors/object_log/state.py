@@ -26,6 +26,7 @@ class Table(StrEnum):
     BATCH = "batch"
     FAILURE = "failure"
     COMMITTABLE = "committable"
+    DECIDED = "decided"
     ARCHIVE = "archive"
     """Which objects hold committables that are in the snapshots no more: by number and part, with how many."""
 
@@ -137,6 +138,7 @@ class LedgerState:
             landed_of(self.rows(Table.RETIRED, stream_id)),
             self.get(Key(Table.QUERY, stream_id)),
             self.get(Key(Table.TICKET, stream_id)),
+            self.get(Key(Table.DECIDED, stream_id)),
         )
 
 

@@ -26,6 +26,7 @@ from exactlyonce.connectors.object_log.state import (
 )
 from exactlyonce.connectors.object_log.tenancy import require_no_other
 from exactlyonce.errors import LedgerRefused, Refused
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -180,6 +181,15 @@ class LogTransaction:
         rows: Rows = self._rows(Table.COMMITTABLE, stream_id)
         of_state = {cast("BatchNumber", rest[0]): text for rest, text in rows.items()}
         return dict(sorted({**self._archived(stream_id), **of_state}.items()))
+
+    def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
+        """Record what is to be committed of the stream's decided batch."""
+        self._changes[Key(Table.DECIDED, stream_id)] = decided
+
+    def read_decided(self, stream_id: str) -> DecidedBatch | None:
+        """Return the stream's decided batch."""
+        decided: DecidedBatch | None = self._get(Key(Table.DECIDED, stream_id))
+        return decided
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed, and what failed of it."""

@@ -17,6 +17,7 @@ from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
+_UNFINISHED = [str(status) for status in BatchStatus if status.unfinished]
 _WITHOUT_SEEDS = [str(status) for status in BatchStatus if status.landed and status is not BatchStatus.SEEDED]
 
 _LANDED = """
@@ -36,7 +37,7 @@ left join lateral (
     from {schema}.offsets o where o.stream_id = s.stream_id and not o.retired
 ) positions on true
 left join lateral (
-    select case when b.status = %(taken)s then b.batch - 1 else b.batch end as batch from {schema}.batches b
+    select case when b.status = any(%(unfinished)s) then b.batch - 1 else b.batch end as batch from {schema}.batches b
     where b.stream_id = s.stream_id and b.batch = s.landed_batch
 ) upto on true
 left join lateral (
@@ -98,7 +99,7 @@ class PostgresFleet:
             "streams": list(since),
             "since": list(since.values()),
             "landed": _WITHOUT_SEEDS,
-            "taken": str(BatchStatus.TAKEN),
+            "unfinished": _UNFINISHED,
             "counted": str(BatchStatus.LANDED),
             "open": str(FailureStatus.OPEN),
             "lost": str(FailureStatus.LOST),

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -41,7 +42,7 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'
+    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket', to_jsonb(s) ->> 'decided'
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
@@ -111,6 +112,11 @@ def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
     return None if epoch is None or secret is None else Ticket(Epoch(int(epoch)), secret)
 
 
+def decided_from(text: str | None) -> DecidedBatch | None:
+    """Return the decided batch of its column."""
+    return None if text is None else DecidedBatch.from_json(text)
+
+
 def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
     """Return the positions of rows with POSITION_COLUMNS."""
     positions: dict[Partition, int] = {}
@@ -127,7 +133,7 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query, ticket_epoch, ticket = row[_STREAM_WIDTH:]
+    *found, query, ticket_epoch, ticket, decided = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
         stream_from(row),
@@ -136,4 +142,5 @@ def view_from(row: Sequence[Any]) -> LedgerView:
         positions_from(retired),
         None if query is None else QueryMark.from_json(query),
         ticket_from(ticket_epoch, ticket),
+        decided_from(decided),
     )

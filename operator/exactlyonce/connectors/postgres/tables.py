@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """The version this release makes and needs."""
 
 NAMES_SINCE = 7
@@ -22,6 +22,9 @@ COMMITTABLES_SINCE = 8
 
 NAMED_LETTERS_SINCE = 9
 """The version from which on dead letters may be of partitions with names, and of positions beyond 64 bits."""
+
+DECIDED_SINCE = 10
+"""The version from which on the ledger can be that of a sink that commits in two phases."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,15 @@ create unique index dead_letters_position on {schema}.dead_letters (stream_id, t
 comment on column {schema}.dead_letters.partition_name is 'The name of a partition without a number; topic ends with it.';
 comment on column {schema}.dead_letters.position is 'The position of a named partition; record_offset is then drawn.';
 comment on column {schema}.dead_letters.place is 'Where the record is, in the words of its source: a sequence number.';
+""",
+    ),
+    Migration(
+        version=10,
+        oldest_reader=1,
+        # A driver of before this leaves the column alone, and no stream of its has a sink of two phases.
+        sql="""
+alter table {schema}.streams add column decided text;
+comment on column {schema}.streams.decided is 'What is yet to be committed of a batch that is Decided: a sink of two phases.';
 """,
     ),
 )

@@ -12,11 +12,13 @@ from exactlyonce.connectors.postgres.rows import (
     POSITION_COLUMNS,
     STREAM_COLUMNS,
     batch_from,
+    decided_from,
     positions_from,
     stream_from,
     stream_values,
     ticket_from,
 )
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -206,6 +208,16 @@ class PostgresTransaction(Housekeeping):
             "select batch, committable from {schema}.committables where stream_id = %s order by batch", stream_id
         )
         return {BatchNumber(batch): committable for batch, committable in rows}
+
+    def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
+        """Record what is to be committed of the stream's decided batch."""
+        text = None if decided is None else decided.to_json()
+        self._count("update {schema}.streams set decided = %s where stream_id = %s", text, stream_id)
+
+    def read_decided(self, stream_id: str) -> DecidedBatch | None:
+        """Return the stream's decided batch; a schema of before has none."""
+        rows = self._rows("select to_jsonb(s) ->> 'decided' from {schema}.streams s where stream_id = %s", stream_id)
+        return decided_from(rows[0][0]) if rows else None
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
         """Mark every later batch that has not landed as Superseded, and what failed of it, too."""

@@ -1,0 +1,105 @@
+"""A batch that is decided and not landed yet: what its tasks prepared in a sink that commits in two phases. Performs no I/O.
+
+A stream has at most one such batch. Its positions have moved, so its rows will take effect; until they have, nothing that comes
+after it may be decided (docs/adr/0036).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from exactlyonce.bounded_json import parse_json
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Committable:
+    """What one task prepared: the label and the id of its transaction in the sink, its rows, and the ranges they are of.
+
+    A label may name another transaction once the sink has aborted or forgotten this one, so it is never used without the id.
+    """
+
+    label: str
+    transaction_id: str
+    rows: int
+    ranges: Ranges
+
+    def __str__(self) -> str:
+        return f"{self.label} (transaction {self.transaction_id}, {self.rows} rows of {self.ranges.non_empty()})"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON's objects."""
+        return {
+            "label": self.label,
+            "transaction": self.transaction_id,
+            "rows": self.rows,
+            "ranges": json.loads(self.ranges.to_json()),
+        }
+
+    @classmethod
+    def from_document(cls, found: Mapping[str, Any]) -> Committable:
+        """Return what `to_document` made."""
+        ranges = Ranges.from_json(json.dumps(found["ranges"]))
+        return cls(_text(found["label"]), _text(found["transaction"]), _count(found["rows"]), ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBatch:
+    """The batch, and those of its committables that are not known to be committed.
+
+    `origin_ids` are those of the origins as they were read, and `fingerprints` of the last record of each range, as far as they
+    were read: rows that the sink has aborted are made again of the very same records.
+    """
+
+    batch: BatchNumber
+    committables: tuple[Committable, ...]
+    origin_ids: Mapping[str, str] = field(default_factory=dict)
+    fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Render it; equal ones give equal texts."""
+        document = {
+            "batch": self.batch,
+            "committables": [committable.to_document() for committable in self.committables],
+            "originIds": dict(self.origin_ids),
+            "fingerprints": [
+                [key.origin, key.key, kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
+                for key, kept in self.fingerprints.items()
+            ],
+        }
+        return json.dumps(document, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> DecidedBatch:
+        """Parse what `to_json` renders.
+
+        Raises:
+            ValueError: if it is anything else.
+        """
+        found = parse_json(text)
+        try:
+            committables = tuple(Committable.from_document(one) for one in found["committables"])
+            origin_ids = {origin: _text(origin_id) for origin, origin_id in found["originIds"].items()}
+            fingerprints = {
+                Partition(_text(origin), key): Fingerprint(_count(offset), _text(digest), timestamp, leader_epoch)
+                for origin, key, offset, digest, timestamp, leader_epoch in found["fingerprints"]
+            }
+            return cls(BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints)
+        except (AttributeError, KeyError, TypeError) as problem:
+            raise ValueError("JSON that is no decided batch") from problem
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError("not a count")
+    return value

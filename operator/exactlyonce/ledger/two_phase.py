@@ -1,0 +1,109 @@
+"""The transactions of a batch whose sink commits in two phases: Decided, what is left to commit, Landed.
+
+Written once over the ledger's port, under the fence of the epoch that acts. A stream has at most one decided batch, so what
+is to be committed of it is one record beside the stream's row, which no generation and no retention of batches takes away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.fence import Permit, fence
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.positions.ranges import BatchNumber
+
+LANDING_TRIES = 3
+
+
+class DecisionDiffers(ExactlyOnceError):
+    """The ledger's decided batch is another one than was expected; nothing was changed."""
+
+
+def require_none_decided(transaction: LedgerTransaction, stream_id: str) -> None:
+    """Require that the batch before has landed: there is one record of what is to be committed, and rows keep their order.
+
+    Raises:
+        DecisionDiffers: if a decided batch has not landed.
+    """
+    decided = transaction.read_decided(stream_id)
+    if decided is not None:
+        raise DecisionDiffers(
+            f"Batch {decided.batch} of {stream_id} is decided and has not landed, so nothing that follows may be decided; the "
+            "next driver finishes it first."
+        )
+
+
+def record_decided(transaction: LedgerTransaction, stream_id: str, decided: DecidedBatch) -> None:
+    """Record what is to be committed, in the transaction that moves the positions past the batch.
+
+    Raises:
+        DecisionDiffers: if a decided batch has not landed.
+    """
+    require_none_decided(transaction, stream_id)
+    transaction.write_decided(stream_id, decided)
+
+
+@rerun_after_lost_race
+def read_decided(ledger: Ledger, permit: Permit) -> DecidedBatch | None:
+    """Return the decided batch under the fence: no earlier epoch decides anything after that.
+
+    Raises:
+        Fenced: if this process may not land any more.
+    """
+    with ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.SHARE)
+        return transaction.read_decided(permit.stream_id)
+
+
+@rerun_after_lost_race
+def replace_decided(ledger: Ledger, permit: Permit, before: DecidedBatch, after: DecidedBatch) -> None:
+    """Record what is left to be committed of a decided batch, before any of what is new in it is.
+
+    Raises:
+        Fenced, DecisionDiffers: nothing was changed.
+        CommitOutcomeUnknown: the next driver finds out which of the two it is.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        fence(transaction, permit, Lock.UPDATE)
+        found = transaction.read_decided(permit.stream_id)
+        if found != before:
+            raise DecisionDiffers(
+                f"The ledger's record of the decided batch {before.batch} of {permit.stream_id} was changed meanwhile; the "
+                "next driver looks again."
+            )
+        transaction.write_decided(permit.stream_id, after)
+
+
+def land_decided(ledger: Ledger, permit: Permit, batch: BatchNumber) -> None:
+    """Record that everything of a decided batch is committed; safe to repeat.
+
+    Raises:
+        Fenced, DecisionDiffers: nothing was changed.
+        CommitOutcomeUnknown: if the outcome stayed unknown after LANDING_TRIES.
+    """
+    for _ in range(LANDING_TRIES - 1):
+        try:
+            return _land_once(ledger, permit, batch)
+        except CommitOutcomeUnknown:
+            continue
+    return _land_once(ledger, permit, batch)
+
+
+@rerun_after_lost_race
+def _land_once(ledger: Ledger, permit: Permit, batch: BatchNumber) -> None:
+    with ledger.transaction(evicting=True) as transaction:
+        fence(transaction, permit, Lock.UPDATE)
+        decided, row = transaction.read_decided(permit.stream_id), transaction.read_batch(permit.stream_id, batch)
+        if decided is None and row is not None and row.status is BatchStatus.LANDED:
+            return
+        if decided is None or decided.batch != batch or row is None or row.status is not BatchStatus.DECIDED:
+            raise DecisionDiffers(
+                f"Batch {batch} of {permit.stream_id} is committed in the sink, and the ledger's record of it is "
+                f"{'gone' if row is None else row.status}: the ledger went back or was changed by hand."
+            )
+        transaction.write_batch(permit.stream_id, replace(row, status=BatchStatus.LANDED))
+        transaction.write_decided(permit.stream_id, None)

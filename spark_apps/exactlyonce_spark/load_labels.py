@@ -1,0 +1,52 @@
+"""Names of loads in a sink of two phases: whose they are, and which run of which task made them. Performs no I/O.
+
+A name is used once. The stream's life tells apart the loads of a stream that was deleted and recreated; the epoch says whose an
+open load is, so that only a later driver aborts it; the part is another one for each run of a task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+
+MOST_CHARACTERS = 128
+"""What a label of Doris, and of the databases that come from it, may have."""
+
+_PRODUCT = "exactlyonce"
+_NAME_CHARACTERS = 24
+_DIGEST_CHARACTERS = 16
+_NUMBERS = re.compile(r"(\d+):\d+:[0-9a-z-]+")
+
+
+@dataclass(frozen=True)
+class LoadLabels:
+    """The labels of one stream in one life, which its token tells.
+
+    `exactlyonce:NAME:DIGEST:EPOCH:BATCH:PART`, of letters, digits, `-`, `_` and `:`. The name is for people; the digest is of
+    the whole stream id and the token, so that streams whose names look alike have other labels.
+    """
+
+    stream_id: str
+    token: str
+
+    @property
+    def prefix(self) -> str:
+        """What each label of this life begins with, and no other label does."""
+        name = re.sub(r"[^A-Za-z0-9]+", "_", self.stream_id)[:_NAME_CHARACTERS]
+        digest = hashlib.sha256(f"{self.stream_id}\n{self.token}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        return f"{_PRODUCT}:{name}:{digest}:"
+
+    def label(self, epoch: Epoch, batch: BatchNumber, part: str) -> str:
+        """Return the label of a part of a batch; `part` has digits, small letters and `-`."""
+        label = f"{self.prefix}{epoch}:{batch}:{part}"
+        assert self.epoch_of(label) == epoch, "what is told of a label can be read from it"
+        assert len(label) <= MOST_CHARACTERS, "numbers of 64 bits and a tag fit beside the name"
+        return label
+
+    def epoch_of(self, label: str) -> Epoch | None:
+        """Return the epoch that a label of this life names; None for any other label."""
+        found = _NUMBERS.fullmatch(label.removeprefix(self.prefix)) if label.startswith(self.prefix) else None
+        return None if found is None else Epoch(int(found[1]))

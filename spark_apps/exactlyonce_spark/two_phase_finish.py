@@ -1,0 +1,136 @@
+"""A sink of two phases before a driver's first batch: what was decided is finished, the rest aborted. No pyspark here.
+
+First the decided batch, then the rest: a sink keeps only so many labels, and each load that is aborted may push out one that is
+still to be asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.two_phase import land_decided, read_decided, replace_decided
+from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce.source.connector import SourceCheck
+from exactlyonce_spark import tasks
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from exactlyonce_spark.target import LoadState, OpenLoad, TwoPhaseTarget
+from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
+
+ROUNDS = 3
+"""How often rows that the sink aborts again are written again by one driver."""
+
+RunAgain = Callable[[BatchNumber, Ranges, tasks.Job], list[tasks.TaskReport]]
+"""Runs a job as one task over the rows of exactly these ranges, as the query makes them."""
+
+WriteAgain = Callable[[DecidedBatch, Committable], tuple[Committable, ...]]
+
+
+class LoadsInDoubt(Refused):
+    """The sink has forgotten loads that were decided: whether they were committed or aborted, only a person can find out."""
+
+
+class RowsNotThere(Refused):
+    """The sink has aborted rows that were decided, and the source no longer holds the records that they were made of."""
+
+
+def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write_again: WriteAgain) -> None:
+    """Commit and land the batch that an earlier driver decided; then abort what earlier drivers prepared and nobody decided.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        LoadsInDoubt, RowsNotThere: naming the labels and ranges for which a person has to look.
+        NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
+    """
+    decided = read_decided(ledger, permit)
+    if decided is not None:
+        reached("finish.read", decided.batch)
+        in_doubt = _committed(ledger, permit, target, decided, write_again)
+        if in_doubt:
+            raise _doubt(decided.batch, in_doubt)
+        land_decided(ledger, permit, decided.batch)
+        reached("finish.landed", decided.batch)
+    named = () if decided is None else decided.committables
+    for load in target.open_loads():
+        if is_undecided(load, named, permit):
+            target.abort(load)
+            reached("finish.aborted")
+
+
+def is_undecided(load: OpenLoad, named: Collection[Committable], permit: Permit) -> bool:
+    """Whether no decision names a load, or ever will: it is of an earlier epoch, and none of those decides any more.
+
+    What this epoch or a later one prepares may be decided at this moment, by a successor that this process has not heard of.
+    """
+    is_named = any((one.label, one.transaction_id) == (load.label, load.transaction_id) for one in named)
+    return load.epoch < permit.epoch and not is_named
+
+
+def _committed(
+    ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decided: DecidedBatch, write_again: WriteAgain
+) -> tuple[Committable, ...]:
+    """Commit what is decided, write again what the sink has aborted, and return what nobody can tell of.
+
+    What is known to be committed is left out of the record, so that a label that expires later leaves no doubt.
+    """
+    for _ in range(ROUNDS):
+        states: list[tuple[Committable, LoadState]] = []
+        for committable in decided.committables:
+            states.append((committable, outcome(target, committable)))
+            reached("commit.answered", decided.batch)
+        in_doubt = tuple(one for one, state in states if state is LoadState.UNKNOWN)
+        aborted = [one for one, state in states if state is LoadState.ABORTED]
+        again = [new for one in aborted for new in write_again(decided, one)]
+        if aborted:
+            reached("finish.written-again", decided.batch)
+        if aborted or in_doubt:
+            left = replace(decided, committables=(*in_doubt, *again))
+            replace_decided(ledger, permit, decided, left)
+            reached("finish.recorded", decided.batch)
+            decided = left
+        if not again:
+            return in_doubt
+    raise NotCommitted(f"The sink has aborted rows of the decided batch {decided.batch} {ROUNDS} times.")
+
+
+def _doubt(batch: BatchNumber, in_doubt: tuple[Committable, ...]) -> LoadsInDoubt:
+    told = "; ".join(str(committable) for committable in in_doubt)
+    return LoadsInDoubt(
+        f"Batch {batch} is decided, and the sink no longer knows whether it has committed {told}: the labels expired while no "
+        "driver asked. Nothing more is written. Find out whether these rows are there."
+    )
+
+
+@dataclass(frozen=True)
+class RowsAgain:
+    """Writes the rows of a load again, from exactly its ranges, if the source still holds what was read."""
+
+    source: SourceCheck
+    run: RunAgain
+
+    def __call__(self, decided: DecidedBatch, aborted: Committable) -> tuple[Committable, ...]:
+        """Prepare the rows under new labels, and return what is to be recorded.
+
+        Raises:
+            RowsNotThere: if the source no longer holds the records.
+        """
+        ranges, log = aborted.ranges, LogWatch(self.source)
+        epochs = log.request_epochs(ranges)
+        try:
+            log.begin(ranges, decided.origin_ids, decided.fingerprints, epochs())
+            log.require(decided.batch, ranges, decided.origin_ids)
+            reports = self.run(decided.batch, ranges, tasks.PrepareJob(decided.batch, (ranges,)))
+            log.require(decided.batch, ranges, decided.origin_ids)
+        except (RecordsLost, RecordsReplaced, OriginReplaced) as problem:
+            raise RowsNotThere(
+                f"The sink has aborted {aborted} of the decided batch {decided.batch}, and its records cannot be read again: "
+                f"{problem} Nothing more is written."
+            ) from problem
+        return tuple(report.committable for report in reports if report.committable is not None)

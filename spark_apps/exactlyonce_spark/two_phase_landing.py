@@ -1,0 +1,140 @@
+"""The path of a batch whose sink commits in two phases: prepared, decided in the ledger, committed, landed. No pyspark here.
+
+The ledger's transaction that decides is the point of no return: before it nothing that was prepared may be committed, and after
+it everything that it names must be, by this driver or by the next one. docs/adr/0036 tells why.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from exactlyonce.errors import Unreachable
+from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.ledger.two_phase import land_decided, record_decided, require_none_decided
+from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce_spark.batch_settings import PlanUnfit
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
+from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
+from exactlyonce_spark.target import LoadState, TwoPhaseTarget
+from exactlyonce_spark.tasks import PrepareJob, committable_of
+
+COMMIT_TRIES = 3
+
+
+class NotCommitted(Unreachable):
+    """What was decided is not committed yet: the next driver asks the sink what became of it, and finishes the batch."""
+
+
+def land_two_phase(
+    ledger: Ledger,
+    permit: Permit,
+    target: TwoPhaseTarget,
+    planned: PlannedBatch,
+    prepare: Callable[[], tuple[Committable, ...]],
+    check: Callable[[], tuple[PlannedBatch, int | None]],
+) -> int:
+    """Prepare a batch, decide it, commit it and land it; return its rows.
+
+    `check` is called once the rows are prepared: it requires that the source still is what was read, and returns the batch with
+    the fingerprints of its records, and how many records were read.
+
+    What was prepared and is not decided is left to the next driver, which alone knows that no decision can name it any more.
+
+    Raises:
+        Fenced, LandingRefused, DecisionDiffers: nothing takes effect of what was prepared.
+        CommitOutcomeUnknown, NotCommitted, Unreachable: the next driver finishes the batch, if it is decided.
+    """
+    committables = prepare()
+    reached("batch.rows-written", planned.number)
+    marked, records_read = check()
+    rows = sum(committable.rows for committable in committables)
+    decided = DecidedBatch(planned.number, committables, dict(planned.origin_ids), dict(marked.fingerprints))
+
+    def record(transaction: LedgerTransaction) -> Written:
+        if committables:
+            record_decided(transaction, permit.stream_id, decided)
+        else:
+            require_none_decided(transaction, permit.stream_id)
+        return Written(rows)
+
+    status = BatchStatus.DECIDED if committables else BatchStatus.LANDED  # without a row there is nothing to commit
+    land_batch(ledger, permit, marked, record, records_read=records_read, status=status)
+    if committables:
+        reached("batch.decided", planned.number)
+        commit_all(target, decided)
+        reached("batch.committed", planned.number)
+        land_decided(ledger, permit, planned.number)
+    reached("batch.landed", planned.number)
+    return rows
+
+
+def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> None:
+    """Commit everything that a decision names.
+
+    Raises:
+        NotCommitted: if the sink has aborted or forgotten some of it meanwhile.
+    """
+    for committable in decided.committables:
+        state = outcome(target, committable)
+        if state is not LoadState.COMMITTED:
+            raise NotCommitted(
+                f"Batch {decided.batch} is decided, and the sink says that {committable} is {state.value}; the next driver "
+                "finishes the batch."
+            )
+        reached("commit.answered", decided.batch)
+
+
+def outcome(target: TwoPhaseTarget, committable: Committable) -> LoadState:
+    """Commit a load that a decision names, and return what became of it: COMMITTED, ABORTED or UNKNOWN.
+
+    That the sink does not find it proves nothing: it was committed and forgotten, or aborted and forgotten.
+
+    Raises:
+        Unreachable: if the sink does not answer, or says again and again that the load is prepared.
+    """
+    for _ in range(COMMIT_TRIES):
+        if target.commit(committable):
+            return LoadState.COMMITTED
+        state = target.state_of(committable)
+        if state is not LoadState.PREPARED:
+            return state
+    raise NotCommitted(f"The sink does not commit {committable}, and says that it is prepared.")
+
+
+def prepared(
+    batch: SparkBatch, plan: ExecutedPlan, target: TwoPhaseTarget, *, is_small: bool
+) -> tuple[Committable, ...]:
+    """Prepare the rows of a batch: a few by the driver in one load, others by the tasks that read them.
+
+    Raises:
+        PlanUnfit: if rows that the sink aborts could not be written again by their ranges alone.
+    """
+    if plan.stateful:
+        raise PlanUnfit(
+            f"Batch {batch.number}: a sink of two phases may abort rows that are decided, and those of a query that keeps "
+            "state cannot be made again; remove the aggregation, join or deduplication from the transform."
+        )
+    if is_small:
+        rows = batch.collect()
+        if rows is not None:
+            return _by_the_driver(batch.number, plan.ranges, target, rows)
+    if plan.task_ranges is None:
+        raise PlanUnfit(
+            f"Batch {batch.number}: a sink of two phases needs a query whose every task reads exactly one range of the source "
+            "and nothing else (no join, aggregation, union or repartition): rows that the sink aborts are made again from "
+            "their range. Change the transform."
+        )
+    job = PrepareJob(batch.number, tuple(Ranges({task.partition: task.offsets}) for task in plan.task_ranges))
+    reports = batch.run_tasks(job)
+    return tuple(report.committable for report in reports if report.committable is not None)
+
+
+def _by_the_driver(batch: BatchNumber, ranges: Ranges, target: TwoPhaseTarget, rows: object) -> tuple[Committable, ...]:
+    load = target.prepare(batch, f"driver-{secrets.randbits(63):x}", rows)
+    return () if load is None else (committable_of(load, ranges),)

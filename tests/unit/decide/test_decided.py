@@ -1,0 +1,152 @@
+"""A batch that is decided in a sink of two phases: whatever is decided for the stream, it is told and never taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exactlyonce.checkpoint.state import Absent
+from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.rows import BatchStatus, LedgerView
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    Evidence,
+    FinishCommit,
+    Launch,
+    RebuildFromSink,
+    RebuildReason,
+    SeedAndPublish,
+    batch_of,
+)
+from tests.unit.decide.facts import (
+    BATCH_4,
+    MAY_LIVE,
+    SINK,
+    Case,
+    at,
+    batch,
+    committed,
+    launch,
+    ledger,
+    logs,
+    planned,
+    ranges,
+    seen,
+    table,
+)
+
+FOUR = BatchNumber(4)
+LOADS = (
+    Committable("label-a", "71", 10, ranges((30, 40))),
+    Committable("label-b", "72", 9, ranges((30, 30), (20, 30))),
+)
+DECIDED_4 = DecidedBatch(FOUR, LOADS, {"orders": "id-1"})
+ROW_4 = batch(4, BATCH_4.ranges, BatchStatus.DECIDED)
+TOLD = Evidence(
+    "batch 4 is decided: 19 rows are to be committed in the sink, as label-a, label-b",
+    {"batch": 4, "rows": 19, "labels": ["label-a", "label-b"], "loads": 2},
+)
+FINISHES = (
+    "Batch 4 is decided and 2 of its loads are not known to be committed; the next driver commits what the sink has of them, "
+    "before its first batch."
+)
+
+
+def decided_ledger(decided: DecidedBatch | None = DECIDED_4, status: BatchStatus = BatchStatus.DECIDED) -> LedgerView:
+    return replace(ledger(batches=(replace(ROW_4, status=status),)), decided=decided)
+
+
+@table(
+    Case(
+        "Spark does not know that the batch was decided",
+        seen(logs(checkpointed=3), ledger=decided_ledger()),
+        launch(FinishCommit(FOUR, FINISHES, (planned(4, at(40, 30)), committed(3), SINK, TOLD))),
+    ),
+    Case(
+        "Spark has committed the batch, and the ledger lost that it landed",
+        seen(ledger=decided_ledger()),
+        launch(FinishCommit(FOUR, FINISHES, (planned(4, at(40, 30)), committed(4), SINK, TOLD))),
+    ),
+)
+def test_a_decided_batch_is_finished_when(case: Case) -> None:
+    assert decide(case.seen) == case.decision
+    assert batch_of(case.decision.verdict) == 4
+
+
+def test_a_generation_that_was_seeded_behind_a_decided_batch_finishes_it() -> None:
+    seeded = batch(5, ranges((40, 40), (30, 30)), BatchStatus.SEEDED)
+    behind = replace(ledger(landed=5, batches=(seeded,)), decided=DECIDED_4)
+    verdict = decide(seen(logs(5, 5, at(40, 30), at(40, 30)), ledger=behind)).verdict
+    assert isinstance(verdict, FinishCommit)
+    assert verdict.batch == 4
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        pytest.param(
+            seen(Absent(), ledger=decided_ledger()), RebuildReason.CHECKPOINT_LOST, id="the checkpoint is lost"
+        ),
+        pytest.param(
+            seen(logs(checkpointed=3), ledger=decided_ledger(), predecessor=MAY_LIVE),
+            RebuildReason.PREDECESSOR_MAY_LIVE,
+            id="its driver may live",
+        ),
+    ],
+)
+def test_a_new_generation_begins_behind_the_decided_batch_which_is_told(facts: object, why: RebuildReason) -> None:
+    decision = decide(facts)  # type: ignore[arg-type] # pytest's parameters have no types
+    assert isinstance(decision.verdict, RebuildFromSink)
+    assert decision.verdict.why is why
+    assert TOLD in decision.verdict.evidence
+    made, started = decision.actions
+    assert isinstance(made, SeedAndPublish)
+    assert (made.after.positions, started) == (at(40, 30), Launch())
+
+
+def test_of_many_loads_some_labels_are_told() -> None:
+    many = replace(DECIDED_4, committables=tuple(replace(LOADS[0], label=f"label-{number}") for number in range(30)))
+    told = decide(seen(ledger=decided_ledger(many))).verdict.evidence[-1]
+    assert told.data["loads"] == 30
+    assert told.data["labels"] == [f"label-{number}" for number in range(20)]
+    assert told.words.endswith("label-18, label-19 …")
+
+
+def test_a_decided_batch_of_which_everything_was_committed_names_no_label() -> None:
+    told = decide(seen(ledger=decided_ledger(replace(DECIDED_4, committables=())))).verdict.evidence[-1]
+    assert told.words == "batch 4 is decided: 0 rows are to be committed in the sink, as nothing"
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        pytest.param(
+            decided_ledger(status=BatchStatus.LANDED),
+            "it names batch 4 as decided and its table of batches says Landed",
+            id="the batch has landed",
+        ),
+        pytest.param(
+            decided_ledger(None),
+            "batch 4 is Decided and nothing says what is to be committed of it",
+            id="nothing says what is to be committed",
+        ),
+        pytest.param(
+            replace(
+                ledger(batches=(ROW_4, replace(ROW_4, batch=BatchNumber(5)))),
+                decided=DECIDED_4,
+            ),
+            "batch 5 is Decided and nothing says what is to be committed of it",
+            id="two batches are decided",
+        ),
+    ],
+)
+def test_a_ledger_contradicts_itself_about_a_decided_batch_when(view: LedgerView, words: str) -> None:
+    decision = decide(seen(ledger=view))
+    assert isinstance(decision.verdict, Contradiction)
+    assert decision.verdict.why is ContradictionReason.LEDGER_INCONSISTENT
+    assert words in decision.verdict.reason
+    assert decision.halts
