@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader
 from exactlyonce_spark.query import rows_of
 from exactlyonce_spark.spark_batch import handed_over, run_job
@@ -21,7 +21,7 @@ def runs_again(
 ) -> RunAgain:
     """Return what runs a job over the rows of given ranges, in one task: the load that it prepares is of all of them."""
 
-    def run(batch: BatchNumber, ranges: Ranges, job: Job) -> list[TaskReport]:
+    def run(ranges: Ranges, job: Job) -> list[TaskReport]:
         rows = rows_of(session, reader, spec, ranges)
         return run_job(handed_over(rows, columns).coalesce(1), worker, job)
 

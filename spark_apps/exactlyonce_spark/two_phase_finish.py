@@ -27,7 +27,7 @@ from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
 ROUNDS = 3
 """How often rows that the sink aborts again are written again by one driver."""
 
-RunAgain = Callable[[BatchNumber, Ranges, tasks.Job], list[tasks.TaskReport]]
+RunAgain = Callable[[Ranges, tasks.Job], list[tasks.TaskReport]]
 """Runs a job as one task over the rows of exactly these ranges, as the query makes them."""
 
 WriteAgain = Callable[[DecidedBatch, Committable], tuple[Committable, ...]]
@@ -126,7 +126,7 @@ class RowsAgain:
         try:
             log.begin(ranges, decided.origin_ids, decided.fingerprints, epochs())
             log.require(decided.batch, ranges, decided.origin_ids)
-            reports = self.run(decided.batch, ranges, tasks.PrepareJob(decided.batch, (ranges,)))
+            reports = self.run(ranges, tasks.PrepareJob(decided.batch, (ranges,)))
             log.require(decided.batch, ranges, decided.origin_ids)
         except (RecordsLost, RecordsReplaced, OriginReplaced) as problem:
             raise RowsNotThere(

@@ -17,7 +17,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.positions.ranges import BatchNumber, Epoch, Ranges
+from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
@@ -87,10 +87,10 @@ class OverLoads(SimulatedWorld):
         """Return the sink as a driver of this epoch writes to it."""
         return StoreTarget(self.loads, LoadLabels(STREAM_ID, "token"), Epoch(epoch))
 
-    def run_again(self, process: Process, batch: BatchNumber, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+    def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
         """Run a job over the rows of exactly these ranges, as a driver does where the sink has aborted them."""
         if not self.journal.has_struck({LOADS_ABORTED}):
-            self.wrong.append(f"rows of batch {batch} are written again, and the sink has aborted nothing by itself")
+            self.wrong.append(f"rows of {ranges} are written again, and the sink has aborted nothing by itself")
         rows: list[Hashable] = []
         for key, offsets in ranges.items():
             self.simulation.step(f"read {key} {offsets} again")

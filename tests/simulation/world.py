@@ -15,7 +15,7 @@ from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
+from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
@@ -208,7 +208,7 @@ class SimulatedWorld:
         """Return the records that the stream's start may leave out although they can be read."""
         return set()
 
-    def run_again(self, process: Process, batch: BatchNumber, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+    def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
         """Run a job over the rows of exactly these ranges, where a sink of two phases has aborted them."""
         raise AssertionError("this world's sink has one phase")
 

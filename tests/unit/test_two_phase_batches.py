@@ -78,7 +78,7 @@ class World:
     def states(self) -> list[LoadState]:
         return [load.state for load in self.store.loads.values()]
 
-    def _run_again(self, batch: BatchNumber, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+    def _run_again(self, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
         self.read_again.append(ranges)
         tools = tasks.TaskTools(None, self.target(), self.topic)
         return [job.run(tools, tasks.TaskPlace(0, 0), self.rows(ranges))]

@@ -1,0 +1,1 @@
+"""Loads as a sink, inside Spark."""

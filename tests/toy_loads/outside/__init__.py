@@ -1,0 +1,1 @@
+"""Loads as a sink, outside of Spark."""
