@@ -124,6 +124,8 @@ CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
     ),
     ContradictionReason.LOCATION_TAKEN: frozenset({"restore to before the first batch", *_LEDGER_GONE}),
     ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", *_LEDGER_GONE}),
+    # What is left of a seed whose first files were lost looks as if it had run.
+    ContradictionReason.LEDGER_BEHIND_SINK: frozenset({"restore", "lose checkpoint"}),
     ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
     ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", *_LEDGER_GONE}),
 }

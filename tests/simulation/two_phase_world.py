@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import DecidedBatch
@@ -96,6 +98,13 @@ class OverLoads(SimulatedWorld):
             self.simulation.step(f"read {key} {offsets} again")
             rows += self.topic.read(key, offsets)
         return [job.run(self.task_tools(process), tasks.TaskPlace(0, 0), rows)]
+
+    def patched(self) -> AbstractContextManager[object]:
+        """The resource's sink is one of two phases."""
+        stack = ExitStack()
+        stack.enter_context(super().patched())
+        stack.enter_context(mock.patch.object(PostgresSink, "two_phases", True))
+        return stack
 
     def decided(self) -> DecidedBatch | None:
         """Return what the ledger says is to be committed."""

@@ -38,6 +38,7 @@ class Shelf:
     stream_rules: ClassVar[tuple[Rule, ...]] = ()
     fixed_fields: ClassVar[tuple[str, ...]] = ()
     holds_ledger: ClassVar[bool] = False
+    two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
     secret_ref: SecretRef | None = None
     place_on_s3: None = None

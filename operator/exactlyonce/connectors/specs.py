@@ -112,6 +112,10 @@ class SinkSpec(Protocol):
     """Whether the ledger is in the sink's own database, in the transaction that lands rows. The sink's connector then opens
     it, and takes this very spec for its place."""
 
+    two_phases: ClassVar[bool]
+    """Whether rows are committed by the sink itself once the ledger has decided: then nothing that takes the ledger back takes
+    rows back, and nothing in the sink shows which batch a row is of."""
+
     folder_field: ClassVar[str | None]
     """The field below `spec.sink.<connector>` that names the folder of rows, if that is where they go."""
 

@@ -16,7 +16,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile import new_generation
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.compare import LogVerdict
-from exactlyonce.reconcile.decided import decided_evidence
+from exactlyonce.reconcile.decided import behind_its_sink, decided_evidence
 from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
@@ -94,6 +94,15 @@ def stateful_query_is_another(case: Case) -> Decision | None:
     return None if refused is None else Decision(refused)
 
 
+def ledger_is_behind_its_sink(case: Case) -> Decision | None:
+    """A ledger that was restored or lost its latest commits, and a sink that has committed them."""
+    if not case.seen.request.two_phases:
+        return None
+    token, back = case.ledger.stream.token, went_back(case.seen, case.ledger)
+    refused = behind_its_sink(token, case.by_the_logs, back)
+    return None if refused is None else Decision(refused)
+
+
 def next_record_is_gone(case: Case) -> Decision | None:
     """Retention took records before they landed."""
     missing = first_missing(case.seen, case.ledger)
@@ -155,6 +164,7 @@ REFUSALS_AND_STARTS: tuple[Check, ...] = (
     belongs_to_another,  # Contradiction: OtherOwner, OtherDatabase, LocationTaken, LocationNotEmpty, CheckpointWithoutLedger
     never_landed,  # FirstStart; Contradiction: CheckpointWithoutLedger, LedgerLost, StateWouldBeLost
     ledger_does_not_fit_itself,  # Contradiction: LedgerInconsistent
+    ledger_is_behind_its_sink,  # Contradiction: LedgerBehindSink
     source_is_another,  # SourceReplaced
     stateful_query_is_another,  # Contradiction: StatefulQueryChanged
 )

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from exactlyonce.api.resource import FRESH
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
-from exactlyonce.reconcile.verdicts import Evidence, FinishCommit, Resume, SkipLanded
+from exactlyonce.reconcile.verdicts import (
+    Contradiction,
+    ContradictionReason,
+    Evidence,
+    FinishCommit,
+    Resume,
+    RewindToSink,
+    SkipLanded,
+    Verdict,
+)
 
 MOST_LABELS = 20
 """So many are told; the ledger has all of them."""
@@ -30,6 +40,24 @@ def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
     words = f"batch {decided.batch} is decided: {rows} rows are to be committed in the sink, as {told or 'nothing'}"
     data = {"batch": decided.batch, "rows": rows, "labels": labels[:MOST_LABELS], "loads": len(labels)}
     return (Evidence(words, data),)
+
+
+def behind_its_sink(token: str, verdict: Verdict, went_back: Evidence | None) -> Contradiction | None:
+    """The ledger holds less than it did: its sink has committed what it no longer knows of, which would land again.
+
+    In a sink whose rows are in the ledger's database they went back as well; those of a manifest show which batch they are of.
+    """
+    if went_back is None and not isinstance(verdict, RewindToSink):
+        return None
+    found = verdict.evidence if went_back is None else (*verdict.evidence, went_back)
+    words = verdict.reason if went_back is None else f"{went_back.words[0].upper()}{went_back.words[1:]}."
+    return Contradiction(
+        ContradictionReason.LEDGER_BEHIND_SINK,
+        f"{words} The sink commits by itself and did not go back with its ledger: what landed since is there, and would land "
+        f"again. Restore the ledger to a later moment; or annotate {FRESH}={token} to start over, with a start position that "
+        "fits the sink.",
+        found,
+    )
 
 
 def contradicts_its_batches(ledger: LedgerView) -> str | None:

@@ -45,10 +45,11 @@ class Request:
     """What the resource asks for, as far as a decision depends on it.
 
     `origin_noun` is what the source's connector calls an origin in a sentence, `position_text` how it writes a position, and
-    `positions_count_records` whether the difference of two positions is a number of records. `query` is a hash of format and
-    transform. `limit` says how large a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller
-    than that, because of the batch `too_large`. `adopt` and `fresh` hold the token they are meant for, so that an annotation
-    that was left behind has no further effect.
+    `positions_count_records` whether the difference of two positions is a number of records. `two_phases`: the sink commits
+    rows by itself, so they stay where the ledger goes back. `query` is a hash of format and transform. `limit` says how large
+    a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that, because of the batch
+    `too_large`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no
+    further effect.
     """
 
     stream_id: str
@@ -59,6 +60,7 @@ class Request:
     origin_noun: str = "topic"
     position_text: Callable[[int], str] = str
     positions_count_records: bool = True
+    two_phases: bool = False
     limit: str | None = None
     shrunk: int | None = None
     too_large: int | None = None

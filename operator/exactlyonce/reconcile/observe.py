@@ -68,6 +68,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_larg
         origin_noun=spec.source.spec.origin_noun,
         position_text=spec.source.spec.position_text,
         positions_count_records=spec.source.spec.positions_count_records,
+        two_phases=spec.sink.spec.two_phases,
         limit=limit_words(spec),
         shrunk=shrunk,
         too_large=too_large,

@@ -58,6 +58,7 @@ class ContradictionReason(StrEnum):
     OTHER_DATABASE = "OtherDatabase"
     LEDGER_LOST = "LedgerLost"
     LEDGER_INCONSISTENT = "LedgerInconsistent"
+    LEDGER_BEHIND_SINK = "LedgerBehindSink"
     STATEFUL_QUERY_CHANGED = "StatefulQueryChanged"
     STATE_WOULD_BE_LOST = "StateWouldBeLost"
     CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"

@@ -83,6 +83,7 @@ class ToySink(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = manifest_rules("toy")
     fixed_fields: ClassVar[tuple[str, ...]] = ("server",)
     holds_ledger: ClassVar[bool] = False
+    two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     server: Server = Field(description="Where the memory is, as host:port.")

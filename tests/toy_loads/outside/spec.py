@@ -21,6 +21,7 @@ class LoadsSink(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = manifest_rules("loads")
     fixed_fields: ClassVar[tuple[str, ...]] = ("server",)
     holds_ledger: ClassVar[bool] = False
+    two_phases: ClassVar[bool] = True
     folder_field: ClassVar[str | None] = None
 
     server: Server = Field(description="Where the server is, as host:port.")

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from exactlyonce.api.resource import FRESH
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.observation import Known, Observation
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     ContradictionReason,
@@ -19,6 +21,8 @@ from exactlyonce.reconcile.verdicts import (
     Launch,
     RebuildFromSink,
     RebuildReason,
+    Resume,
+    RewindToSink,
     SeedAndPublish,
     batch_of,
 )
@@ -27,6 +31,7 @@ from tests.unit.decide.facts import (
     MAY_LIVE,
     SINK,
     Case,
+    asked,
     at,
     batch,
     committed,
@@ -98,8 +103,8 @@ def test_a_generation_that_was_seeded_behind_a_decided_batch_finishes_it() -> No
         ),
     ],
 )
-def test_a_new_generation_begins_behind_the_decided_batch_which_is_told(facts: object, why: RebuildReason) -> None:
-    decision = decide(facts)  # type: ignore[arg-type] # pytest's parameters have no types
+def test_a_new_generation_begins_behind_the_decided_batch_which_is_told(facts: Observation, why: RebuildReason) -> None:
+    decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
     assert decision.verdict.why is why
     assert TOLD in decision.verdict.evidence
@@ -119,6 +124,46 @@ def test_of_many_loads_some_labels_are_told() -> None:
 def test_a_decided_batch_of_which_everything_was_committed_names_no_label() -> None:
     told = decide(seen(ledger=decided_ledger(replace(DECIDED_4, committables=())))).verdict.evidence[-1]
     assert told.words == "batch 4 is decided: 0 rows are to be committed in the sink, as nothing"
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        pytest.param(
+            seen(logs(5, 5, at(40, 30), at(50, 45)), request=asked(two_phases=True)),
+            "Spark has committed batch 5, the sink holds up to batch 4",
+            id="the checkpoint",
+        ),
+        pytest.param(
+            seen(request=asked(two_phases=True), known=Known(BatchNumber(6))),
+            "The resource's status knows that batch 6 landed, and the ledger holds batch 4 as the latest",
+            id="the status",
+        ),
+        pytest.param(
+            seen(Absent(), request=asked(two_phases=True), known=Known(BatchNumber(5))),
+            "The resource's status knows that batch 5 landed, and the ledger holds batch 4 as the latest",
+            id="the status, where the checkpoint is lost",
+        ),
+    ],
+)
+def test_a_ledger_that_holds_less_than_its_sink_halts_the_stream_by_what_knows_more(
+    facts: Observation, told: str
+) -> None:
+    decision = decide(facts)
+    assert isinstance(decision.verdict, Contradiction)
+    assert decision.verdict.why is ContradictionReason.LEDGER_BEHIND_SINK
+    assert decision.verdict.reason.startswith(told)
+    assert f"{FRESH}=token-1" in decision.verdict.reason
+    assert decision.halts
+
+
+def test_a_ledger_of_such_a_sink_that_holds_what_is_known_goes_on() -> None:
+    facts = seen(request=asked(two_phases=True), known=Known(BatchNumber(4)))
+    assert isinstance(decide(facts).verdict, Resume)
+
+
+def test_of_a_sink_in_the_database_of_the_ledger_the_rows_went_back_as_well() -> None:
+    assert isinstance(decide(seen(logs(5, 5, at(40, 30), at(50, 45)))).verdict, RewindToSink)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ class FilesSink(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     holds_ledger: ClassVar[bool] = False
+    two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = "path"
     fixed_fields: ClassVar[tuple[str, ...]] = (
         "path",

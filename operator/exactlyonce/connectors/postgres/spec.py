@@ -65,6 +65,7 @@ class PostgresSink(Model):
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     fixed_fields: ClassVar[tuple[str, ...]] = ("table", "ledgerSchema")
     holds_ledger: ClassVar[bool] = True
+    two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")
