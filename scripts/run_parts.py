@@ -50,7 +50,7 @@ BRANCHES = [
 
 # A driver that starts leaves a part of two cores idle, so two tests at once take less time; each has servers of its own.
 # Who is done first takes tests from the other: otherwise one was left with ten minutes of them.
-OPTIONS = {part: ["--numprocesses=2", "--dist=worksteal"] for part in ("integration", "faults", "cluster")}
+OPTIONS = {part: ["--numprocesses=2", "--dist=worksteal"] for part in ("unit", "integration", "faults", "cluster")}
 CLUSTER = "cluster"
 
 

@@ -37,7 +37,7 @@ from tests.simulation.spark_batch import TASK_TRIES
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
-SEEDS = int(os.environ.get("SEEDS", "10000"))
+SEEDS = int(os.environ.get("SEEDS", "6000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
 SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
 """A world whose ledger is an object log takes five times as long; 10,000 of them: `make test-full`, or LOG_SEEDS=10000."""
@@ -49,7 +49,7 @@ SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)
 """A world whose sink takes loads in two phases takes fifteen times as long, and with an object log five times that."""
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
-SEEDS_OF_A_SCENARIO = 100
+SEEDS_OF_A_SCENARIO = 50
 SEEDS_THAT_WENT_WRONG = (47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
