@@ -72,7 +72,10 @@ had aborted are prepared again, `finish.recorded` when the ledger has them or kn
 batch has landed, and `finish.aborted` after each load that nobody decided.
 """
 
-ALL_POINTS = (*POINTS, *POINTS_OF_MANIFESTS, *POINTS_OF_TWO_PHASES)
+POINTS_OF_PLANNERS = ("source.end-planned",)
+"""Points that only a source in Python passes, in the process that Spark keeps for it: an end is known, and in no log yet."""
+
+ALL_POINTS = (*POINTS, *POINTS_OF_MANIFESTS, *POINTS_OF_TWO_PHASES, *POINTS_OF_PLANNERS)
 
 
 class CrashRequested(RuntimeError):

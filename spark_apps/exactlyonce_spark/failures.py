@@ -30,6 +30,8 @@ _TOO_LARGE = re.compile(
 
 Source: org.apache.spark.util.SparkExitCode, ExecutorExitCodeJVM and KubernetesClusterSchedulerBackend, Spark 4.2.0.
 """
+_WORDLESS = "(no cause message)"
+"""What Spark says of an EOFException, with which it notices that a process of a source in Python has gone."""
 _TOMBSTONE = "(a tombstone)"
 _NAMELESS = ("builtins", "py4j", "pyspark")
 """Where errors come from that only carry another one's words."""
@@ -61,6 +63,11 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
         outage = connector.outage(text)
         if outage is not None:
             return Ending.UNREACHABLE, _shortened(outage)
+    if _WORDLESS in text:
+        return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), (
+            "The query ended with an error that says nothing, as it does where a process of the driver is killed, for example "
+            "for lack of memory; `exactlyonce logs` shows where it was."
+        )
     before_the_query = text.split("=== Streaming Query ===")[0].strip()
     said = _shortened(before_the_query or type(problem).__name__)
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said

@@ -36,6 +36,15 @@ def test_a_malformed_record_is_named_without_the_words_of_spark_around_it() -> N
         assert ending_of(RuntimeError(text), in_batch=True) == (Ending.BATCH_FAILED, expected)
 
 
+def test_an_error_without_words_says_that_a_process_may_have_been_killed_and_where_to_look() -> None:
+    said = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: SQLSTATE: XXKST (no cause message)"
+    assert ending_of(RuntimeError(said), in_batch=False) == (
+        Ending.FAILED,
+        "The query ended with an error that says nothing, as it does where a process of the driver is killed, for example "
+        "for lack of memory; `exactlyonce logs` shows where it was.",
+    )
+
+
 def test_a_tombstone_names_its_own_ways_out() -> None:
     raised = "Malformed record in topic t partition 2 offset 7: the value is null (a tombstone) SQLSTATE: P0001"
     assert ending_of(RuntimeError(raised), in_batch=True) == (

@@ -30,6 +30,7 @@ from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
 from exactlyonce_spark.connectors.kinesis.rows import SCHEMA, arrow_batches
+from exactlyonce_spark.crash_points import reached
 
 log = logging.getLogger("exactlyonce.kinesis")
 
@@ -189,7 +190,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends."""
         starts = _positions(start, self._place.stream)
         assert starts, "a query over Kinesis starts from a seeded checkpoint, which names its shards"
-        return {self._place.stream: _texts(self._planned().ends(starts))}
+        ends = self._planned().ends(starts)
+        if ends != starts:
+            reached("source.end-planned")
+        return {self._place.stream: _texts(ends)}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a task for each shard that has something to read."""
