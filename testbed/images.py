@@ -21,8 +21,12 @@ from testbed.image_layout import ImageLayout
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "bookworm"
 
-_TARGETS = ("operator", "spark")
-_NOT_CODE = (
+CODE = {
+    "operator": ("operator/exactlyonce",),
+    "spark": ("operator/exactlyonce", "spark_apps/exactlyonce_spark"),
+}
+"""What each image has below code_layer.HOME, relative to a tree."""
+NOT_CODE = (
     "Dockerfile",
     ".dockerignore",
     "requirements/operator.txt",
@@ -67,11 +71,11 @@ def images_of_other_code(images: Images, root: Path) -> Images:
     Where the Dockerfile, the packages or the jars differ, or `images` were made elsewhere, they are built, which takes minutes.
     """
     made_here = (images.layout.folder / "index.json").exists()
-    if not made_here or any(_content(root / name) != _content(ROOT / name) for name in _NOT_CODE):
+    if not made_here or any(_content(root / name) != _content(ROOT / name) for name in NOT_CODE):
         return ensure_images(root=root)
     key = _key(root)
-    operator = Copy(images.operator, _name("operator", key), ("operator/exactlyonce",))
-    spark = Copy(images.spark, _name("spark", key), ("operator/exactlyonce", "spark_apps/exactlyonce_spark"))
+    operator = Copy(images.operator, _name("operator", key), CODE["operator"])
+    spark = Copy(images.spark, _name("spark", key), CODE["spark"])
 
     def make(folder: Path) -> None:
         write_copies(images.layout, (operator, spark), root, folder)
@@ -114,7 +118,7 @@ class _Build:
         _bound_store()
         base = _base_image(self.report)
         layout = self.folder / "layout"
-        for target in _TARGETS:
+        for target in CODE:
             name = _name(target, self.key)
             build = [*self._build_command(target, base), str(self.root)]
             cache.run(build, f"Building the {target} image", line=self._steps(target))

@@ -10,8 +10,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from testbed.code_layer import Copy, write_copies
+import pytest
+
+from testbed.code_layer import HOME, Copy, write_copies
 from testbed.image_layout import ImageLayout
+from testbed.images import CODE, NOT_CODE, ROOT
 
 NAME = "localhost/spark:new"
 COPY = Copy(NAME, "localhost/spark:old", ("operator/exactlyonce",))
@@ -98,6 +101,19 @@ def test_a_copy_has_the_code_of_the_other_tree_and_nothing_of_this_ones(tmp_path
         "etc/kept.py": "x",
         "opt/exactlyonce/exactlyonce/same.py": "old",
     }
+
+
+@pytest.mark.parametrize("target", ["operator", "spark"])
+def test_whatever_the_dockerfile_copies_is_replaced_by_the_layer_or_the_same_in_both_trees(target: str) -> None:
+    (stage,) = [
+        text for text in (ROOT / "Dockerfile").read_text().split("\nFROM ") if text.startswith(f"python AS {target}\n")
+    ]
+    copies = [line.split()[1:] for line in stage.splitlines() if line.startswith(("COPY ", "ADD "))]
+    replaced = [source for *sources, to in copies if to.startswith(f"/{HOME}/") for source in sources]
+    others = {source for *sources, to in copies if not to.startswith(f"/{HOME}/") for source in sources}
+    assert replaced == list(CODE[target])
+    assert others
+    assert others <= set(NOT_CODE)
 
 
 def test_the_layout_that_is_copied_stays_as_it_is(tmp_path: Path) -> None:
