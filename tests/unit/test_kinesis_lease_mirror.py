@@ -83,6 +83,23 @@ def test_a_worker_that_took_a_lease_is_told_as_long_as_it_lives_and_left_alone()
     assert table.held[SHARD].owner is None
 
 
+def test_a_shard_that_the_stream_had_landed_to_its_end_before_it_started_over_is_not_a_second_consumer() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    source = bounds(api, table)
+    source.show_landed(STREAM_SHOWN, at(SHARD, SHARD_END))
+    again = replace(STREAM_SHOWN, life="fedcba9876543210")
+    told = source.show_landed(again, at(SHARD, position_after_record(7)))
+    assert told is not None
+    assert told.because is NotShownBecause.FAILED
+    assert told.words.startswith(
+        "The lease of shardId-000000000000 in table app of DynamoDB in eu-west-1 is at SHARD_END"
+    )
+    assert table.held[SHARD].checkpoint == Checkpoint("SHARD_END"), (
+        "KCL deletes such a lease and goes on with its children"
+    )
+    assert source.show_landed(again, at(SHARD, SHARD_END)) is None
+
+
 def test_a_renewal_between_the_look_and_the_write_wins() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     source = bounds(api, table)

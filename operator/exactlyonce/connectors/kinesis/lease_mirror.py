@@ -111,10 +111,11 @@ def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
             return NotShown(NotShownBecause.OF_ANOTHER, _others_told(why, _some(of_them), place))
     if plan.ended:
         told = (
-            f"Two consumers: the lease of {_some(plan.ended)} in {place} is at SHARD_END, and this stream has not landed that "
-            "shard to its end; such a lease is never moved back. Name another table in spec.source.kinesis.leaseTable."
+            f"The lease of {_some(plan.ended)} in {place} is at SHARD_END, which this stream wrote before it started over or "
+            "its ledger went back. Such a lease is never moved back, so a KCL application would miss the rest of that shard "
+            "until the stream has landed it again. Wait for that, or name another table in spec.source.kinesis.leaseTable."
         )
-        return NotShown(NotShownBecause.TWO_CONSUMERS, told)
+        return NotShown(NotShownBecause.FAILED, told)
     if plan.unknown:
         told = (
             f"The lease of {_some(plan.unknown)} in {place} has a worker that may be gone; it is written once its counter has "

@@ -67,8 +67,8 @@ class LeasePlan:
     """What to write, parents before children; and why some leases are left alone, by shard.
 
     `held` are those of workers that live, with the worker: somebody else reads the stream. `unknown` are those with an owner
-    that may be gone. `ended` are at SHARD_END although the stream has not landed them to their ends. `others` are not the
-    stream's; with any of them, nothing is written.
+    that may be gone. `ended` are at SHARD_END, which the stream wrote before it started over or its ledger went back, and
+    it has not landed them to their ends again. `others` are not the stream's; with any of them, nothing is written.
     """
 
     writes: tuple[LeaseWrite, ...] = ()
