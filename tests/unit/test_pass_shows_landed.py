@@ -220,6 +220,49 @@ def test_a_stream_that_has_completed_tries_again_as_well(machine: Machine) -> No
     assert machine.run_pass() == Done(completed=True)
 
 
+@pytest.mark.parametrize("because", [NotShownBecause.OF_ANOTHER, NotShownBecause.FAILED, None])
+def test_a_stream_at_rest_whose_resource_names_another_place_is_shown_there(
+    machine: Machine, because: NotShownBecause | None
+) -> None:
+    result = suspended(machine, because)
+    while isinstance(result, Waiting):
+        machine.now = result.until
+        result = machine.run_pass(Wanted.REST)
+    shown(machine).clear()
+    machine.spec = reading({}, "another")
+    answers(machine, NotShownBecause.FAILED)
+    waits = machine.run_pass(Wanted.REST)
+    assert isinstance(waits, Waiting), "what was tried before was tried elsewhere"
+    machine.now = waits.until
+    answers(machine, None)
+    for _ in range(3):
+        assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert shown(machine) == [(40, 30), (40, 30)]
+
+
+def test_a_stream_at_rest_begins_to_be_shown_when_its_resource_names_a_place_and_ends_with_it(machine: Machine) -> None:
+    named, machine.spec = machine.spec, reading({})
+    del machine.spec["source"]["kinesis"]["leaseTable"]
+    nowhere = machine.spec
+    assert suspended(machine, None) == Done(completed=False)
+    assert (shown(machine), condition(machine)) == ([], None)
+    machine.spec = named
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert (shown(machine), condition(machine) is None) == ([(40, 30)], False)
+    machine.spec = nowhere
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert (shown(machine), condition(machine)) == ([(40, 30)], None)
+
+
+def test_a_stream_that_has_never_run_owes_nothing() -> None:
+    machine = Machine()
+    machine.topic = ShownTopic(dict.fromkeys(KEYS, 100))
+    machine.spec, machine.asks_again = reading({}), True
+    machine.ledger.view = unreachable  # type: ignore[method-assign] # and nobody asks
+    assert machine.run_pass(Wanted.REST) == Done(completed=False)
+    assert condition(machine) is None
+
+
 def test_nobody_waits_at_a_terminal_for_what_is_shown(machine: Machine) -> None:
     machine.end(FIRST, Ending.DRAINED)
     answers(machine, NotShownBecause.FAILED)

@@ -151,6 +151,7 @@ class Progress(StatusModel):
 class LandedShown(StatusModel):
     """Whether the lease table or consumer group that the stream names shows where it has landed."""
 
+    place: str | None = Field(None, description="The lease table or consumer group that this is about.")
     reason: str | None = Field(None, description="Why it does not, as one word; unset while it does.")
     message: str | None = Field(None, description="Why it does not, and what to do, in one sentence.")
     tries: int = Field(0, description="How many times a stream at rest has tried it again.")

@@ -60,16 +60,16 @@ class SourceSpec(Protocol):
         ...
 
     @property
-    def takes_over(self) -> str | None:
-        """Where a new stream starts and then shows what has landed, such as in a lease table; None where these are not one.
+    def shown_in(self) -> str | None:
+        """Where landed positions are shown outside of the ledger (`ShowsLanded`), such as a lease table; None where nowhere.
 
         The text is another one for each such place.
         """
         ...
 
     @property
-    def shows_landed(self) -> bool:
-        """Whether landed positions are shown outside of the ledger (`ShowsLanded`), such as in a lease table."""
+    def takes_over(self) -> str | None:
+        """The place in `shown_in`, if a new stream starts where it stands."""
         ...
 
     @property

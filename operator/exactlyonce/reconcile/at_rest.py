@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from exactlyonce.api.status import LandedShown, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.reconcile.pass_context import Done, PassResult, Waiting
 from exactlyonce.reconcile.pass_step import PassStep
-from exactlyonce.reconcile.shown import is_owed, tried
+from exactlyonce.reconcile.shown import is_owed, shown_at, tried
 
 
 class AtRest(PassStep):
@@ -17,15 +19,25 @@ class AtRest(PassStep):
     """
 
     def rest(self, status: StreamStatus, version: str, *, completed: bool) -> PassResult:
-        """Show where the stream has landed if that is owed and due, and return when it is to be tried again."""
-        shown, now = status.landed_shown, self.context.timing.now()
-        if shown is None or not is_owed(shown) or not self.context.place.asks_again:
-            return Done(completed)
-        if shown.retry_at is None or shown.retry_at <= now:
+        """Show where the stream has landed if that is owed and due, and return when it is to be tried again.
+
+        The resource may name another place by now than the one that was looked at, or none: that is looked at once.
+        """
+        now, asks_again = self.context.timing.now(), self.context.place.asks_again
+        shown = shown_at(self.stream.spec.source.spec.shown_in, status.landed_shown)
+        if shown is None:
+            shown = self._first_shown(status, now)
+        elif is_owed(shown) and asks_again and (shown.retry_at is None or shown.retry_at <= now):
             shown = tried(self._shown_again(status), shown.tries + 1, now)
-            self.write_changed(status, version, {"landed_shown": shown})
+        self.write_changed(status, version, {"landed_shown": shown})
         retry_at = None if shown is None else shown.retry_at
-        return Done(completed) if retry_at is None else Waiting(retry_at, status.message)
+        return Waiting(retry_at, status.message) if retry_at is not None and asks_again else Done(completed)
+
+    def _first_shown(self, status: StreamStatus, now: datetime) -> LandedShown | None:
+        """Show where the stream has landed in a place that was not looked at yet, if the resource names one."""
+        if self.stream.spec.source.spec.shown_in is None or not status.attempt:
+            return None
+        return tried(self._shown_again(status), 0, now)
 
     def _shown_again(self, status: StreamStatus) -> LandedShown | None:
         try:

@@ -13,7 +13,7 @@ from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.reconcile.pass_context import PassContext
-from exactlyonce.reconcile.shown import is_news, owed, shown_of
+from exactlyonce.reconcile.shown import is_news, owed, shown_at, shown_of
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream, ShowsLanded
 
 NOT_SHOWN = "LandedNotShown"
@@ -50,14 +50,15 @@ class PassStep:
         Return what the status tells of it from now on. Where it `is_last`, no later look comes of itself, so what could not be
         shown now is owed; `view` is None where the ledger did not answer.
         """
-        unseen = owed() if is_last else status.landed_shown
-        source = self.context.stores.source
-        if not self.stream.spec.source.spec.shows_landed or not isinstance(source, ShowsLanded):
+        source, place = self.context.stores.source, self.stream.spec.source.spec.shown_in
+        if place is None or not isinstance(source, ShowsLanded):
             return None
+        before = shown_at(place, status.landed_shown)
+        unseen = owed(place) if is_last else before
         if view is None:
             return unseen
         if not view.landed.positions:
-            return status.landed_shown
+            return before
         try:
             problem = source.show_landed(self._stream_of(view, status), view.landed.positions)
         except ExactlyOnceError:
@@ -65,9 +66,9 @@ class PassStep:
         except Exception as mistake:
             told = f"What has landed could not be shown ({type(mistake).__name__}: {one_line(str(mistake))})."
             problem = NotShown(NotShownBecause.FAILED, told)
-        if problem is not None and is_news(problem, status.landed_shown):
+        if problem is not None and is_news(problem, before):
             self.context.telling.report(NOT_SHOWN, problem.words)
-        return shown_of(problem)
+        return shown_of(problem, place)
 
     def _stream_of(self, view: LedgerView, status: StreamStatus) -> ShownStream:
         """Return by what the stream is told from others where it is shown."""

@@ -13,11 +13,16 @@ MOST_TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=10)
 
 
-def shown_of(problem: NotShown | None) -> LandedShown:
-    """Return what the status tells after a look; None where the place shows what has landed."""
+def shown_of(problem: NotShown | None, place: str) -> LandedShown:
+    """Return what the status tells after a look at a place; `problem` is None where it shows what has landed."""
     if problem is None:
-        return LandedShown()
-    return LandedShown(reason=problem.because, message=problem.words)
+        return LandedShown(place=place)
+    return LandedShown(place=place, reason=problem.because, message=problem.words)
+
+
+def shown_at(place: str | None, before: LandedShown | None) -> LandedShown | None:
+    """Return what the status tells of this place; None where it was another one that was looked at."""
+    return before if before is not None and place is not None and before.place == place else None
 
 
 def is_news(problem: NotShown | None, before: LandedShown | None) -> bool:
@@ -36,9 +41,10 @@ def is_owed(shown: LandedShown | None) -> bool:
     return shown.reason in {because.value for because in NotShownBecause if because.is_tried_again}
 
 
-def owed() -> LandedShown:
+def owed(place: str) -> LandedShown:
     """Return what the status tells where the last look could not be made."""
-    return shown_of(NotShown(NotShownBecause.PENDING, "What has landed last is still to be shown; it is tried again."))
+    words = "What has landed last is still to be shown; it is tried again."
+    return shown_of(NotShown(NotShownBecause.PENDING, words), place)
 
 
 def tried(shown: LandedShown | None, tries: int, now: datetime) -> LandedShown | None:

@@ -41,14 +41,14 @@ class ToySource(Model):
         return self.server
 
     @property
-    def takes_over(self) -> str | None:
-        """Nothing."""
+    def shown_in(self) -> str | None:
+        """Nowhere."""
         return None
 
     @property
-    def shows_landed(self) -> bool:
-        """Nowhere."""
-        return False
+    def takes_over(self) -> str | None:
+        """Nothing."""
+        return None
 
     @property
     def committed_only(self) -> bool:

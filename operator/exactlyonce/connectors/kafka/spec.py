@@ -205,15 +205,14 @@ class KafkaSource(Model):
         return self.bootstrap_servers
 
     @property
-    def takes_over(self) -> str | None:
-        """The consumer group, if the stream starts from the one that it shows itself in."""
-        shown = None if self.mirror_offsets is None else self.mirror_offsets.group
-        return shown if self.start.group == shown else None
+    def shown_in(self) -> str | None:
+        """The consumer group to which landed positions are written."""
+        return None if self.mirror_offsets is None else self.mirror_offsets.group
 
     @property
-    def shows_landed(self) -> bool:
-        """Whether landed positions are written to a consumer group."""
-        return self.mirror_offsets is not None
+    def takes_over(self) -> str | None:
+        """The consumer group, if the stream starts from the one that it shows itself in."""
+        return self.shown_in if self.start.group == self.shown_in else None
 
     @property
     def committed_only(self) -> bool:

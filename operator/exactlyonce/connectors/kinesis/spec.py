@@ -238,18 +238,18 @@ class KinesisSource(Model):
         return self.where if self.endpoint is None else f"{self.where} ({self.endpoint})"
 
     @property
-    def takes_over(self) -> str | None:
-        """The lease table, if the stream starts from its leases."""
+    def shown_in(self) -> str | None:
+        """The lease table to which landed positions are written."""
         table = self.lease_table
-        if table is None or self.start.from_ is not StartFrom.LEASE_TABLE:
+        if table is None:
             return None
         place = table.region or self.where if table.endpoint is None else table.endpoint
         return f"table {table.table_name} in {place}"
 
     @property
-    def shows_landed(self) -> bool:
-        """Whether landed positions are written to a lease table."""
-        return self.lease_table is not None
+    def takes_over(self) -> str | None:
+        """The lease table, if the stream starts from its leases."""
+        return self.shown_in if self.start.from_ is StartFrom.LEASE_TABLE else None
 
     @property
     def committed_only(self) -> bool:
