@@ -76,6 +76,9 @@ def test_a_worker_that_took_a_lease_is_told_as_long_as_it_lives_and_left_alone()
         assert told.words.startswith(
             "Two consumers: worker 'worker-1' of a KCL application holds the lease of shardId-000000000000"
         )
+        assert ". If that application reads the same data stream as this stream, " in told.words, (
+            "each has shards of that name"
+        )
     assert table.held[SHARD] == taken
     api.time.seconds += UNMOVED_SECONDS
     assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None

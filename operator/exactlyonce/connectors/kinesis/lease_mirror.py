@@ -100,9 +100,9 @@ def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
     if plan.held:
         shards, worker = _some(tuple(plan.held)), next(iter(plan.held.values()))
         told = (
-            f"Two consumers: worker {one_line(worker, 80)!r} of a KCL application holds the lease of {shards} in {place}, and "
-            "this stream reads the same data stream; its leases are left to it. Stop one of the two, or name another table in "
-            "spec.source.kinesis.leaseTable."
+            f"Two consumers: worker {one_line(worker, 80)!r} of a KCL application holds the lease of {shards} in {place}, so "
+            "its leases are left to it. If that application reads the same data stream as this stream, each record takes "
+            "effect in both: stop one of the two. Else name another table in spec.source.kinesis.leaseTable."
         )
         return NotShown(NotShownBecause.TWO_CONSUMERS, told)
     for why in Other:
