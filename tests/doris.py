@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from exactlyonce_spark.connectors.doris.client import DorisClient, Login
+from exactlyonce_spark.connectors.doris.exchange import Node
 from testbed.doris.servers import StandIn
 from testbed.doris.tables import Column, Table
 
 DATABASE = "shop"
+PASSWORD = "secret"
 ORDERS = Table("orders", (Column("id", "BIGINT", is_key=True, nullable=False), Column("note", "VARCHAR", length=20)))
 UNIQUE = Table(
     "accounts", (Column("id", "BIGINT", is_key=True, nullable=False), Column("balance", "BIGINT")), "UNIQUE_KEYS"
@@ -95,3 +100,35 @@ def operate(stand_in: StandIn, operation: str, **names: str) -> Any:
 def state(stand_in: StandIn, label: str) -> str:
     """Return the state of a label."""
     return str(request(stand_in.frontend, "GET", f"/api/{DATABASE}/get_load_state?label={label}", {})[1]["data"])
+
+
+def node(text: str) -> Node:
+    """Return the node at host:port."""
+    host, _, port = text.rpartition(":")
+    return Node(host, int(port))
+
+
+def client(*frontends: str, password: str = PASSWORD, database: str = DATABASE, table: str = "orders") -> DorisClient:
+    """Return the client of a table, by its frontends as host:port."""
+    return DorisClient(tuple(map(node, frontends)), Login("loader", password), database, table, 5.0, 5.0)
+
+
+@contextmanager
+def listener(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Answer each connection with these bytes, and keep what it sent first."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    heard.append(connection.recv(65536))
+                    connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}", heard
+        server.shutdown(socket.SHUT_RDWR)

@@ -37,21 +37,23 @@ class StandIn:
     redirects_to: str | None = None
     seen: list[Seen] = field(default_factory=list)
     _servers: dict[str, ThreadingHTTPServer] = field(default_factory=dict)
+    _addresses: dict[str, str] = field(default_factory=dict)
 
     @property
     def frontend(self) -> str:
         """Where the frontend is."""
-        return f"127.0.0.1:{self._servers['frontend'].server_port}"
+        return self._addresses["frontend"]
 
     @property
     def backend(self) -> str:
         """Where the backend is."""
-        return f"127.0.0.1:{self._servers['backend'].server_port}"
+        return self._addresses["backend"]
 
     def __enter__(self) -> Self:
         for name, kind in (("frontend", Frontend), ("backend", Backend)):
             handler = type(name, (kind,), {"stand_in": self})
             self._servers[name] = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            self._addresses[name] = f"127.0.0.1:{self._servers[name].server_port}"
             threading.Thread(target=self._servers[name].serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -195,7 +197,7 @@ class Frontend(_Handler):
         user, login = kept
         location = f"http://{quote(user)}:{quote(login.password)}@{self.stand_in.backend}{self.path}?"
         self.send_response(307)
-        self.send_header("Location", self.stand_in.redirects_to or location)
+        self.send_header("Location", location if self.stand_in.redirects_to is None else self.stand_in.redirects_to)
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()

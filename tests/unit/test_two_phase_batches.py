@@ -19,7 +19,7 @@ from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings, PlanUnfit
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.spark_port import ExecutedPlan
-from exactlyonce_spark.target import LoadState, TaskRange
+from exactlyonce_spark.target import LoadState, TaskRange, TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsAgain, RowsNotThere, finish_decided, is_undecided
 from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
@@ -50,7 +50,7 @@ class World:
         self.store = TwoPhaseStore(self.asked.append, self._fate, self.visible.update)
         self.permit = started(self.ledger)
 
-    def target(self, permit: Permit | None = None) -> StoreTarget:
+    def target(self, permit: Permit | None = None) -> TwoPhaseTarget:
         return StoreTarget(self.store, LoadLabels(STREAM, "token-1"), (permit or self.permit).epoch)
 
     def land(self, small: int = 0, **changes: Any) -> None:
@@ -67,7 +67,7 @@ class World:
         again = RowsAgain(self.topic, self._run_again)
         finish_decided(self.ledger, permit or self.permit, self.target(permit), again)
 
-    def rows(self, ranges: Ranges) -> list[Hashable]:
+    def rows(self, ranges: Ranges) -> Sequence[Any]:
         return [("orders", key.key, at) for key, span in ranges.items() for at in range(*span_of(span))]
 
     def status(self) -> BatchStatus:
@@ -107,7 +107,7 @@ class Batch:
         pieces = tuple(TaskRange(key, span) for key, span in READS.items())
         return ExecutedPlan(READS, pieces if self.one_range_each else None, self.stateful)
 
-    def collect(self) -> list[Hashable]:
+    def collect(self) -> Sequence[Any]:
         return self.world.rows(READS)
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:

@@ -1,0 +1,252 @@
+"""What Doris' answers mean, as closed unions. Performs no I/O.
+
+What decides is what Doris' own connectors go by: the fields of a load's answer, and the messages of `_stream_load_2pc`, which
+has no field for them. Whatever is none of them is an answer that cannot be read, never a success.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from exactlyonce.bounded_json import JsonRefused, parse_json
+from exactlyonce.bounded_text import one_line
+
+_MOST_VALUES = 10_000
+_USED = re.compile(r"has already been used, relate to txn \[(\d{1,19})\]")
+_MANY_VERSIONS = re.compile(r"(?<![\d-])-235\b|too many versions|exceed limit: \d+, tablet", re.IGNORECASE)
+_MANY_LOADS = re.compile(r"current running txns on db \S+ is \d+, larger than limit", re.IGNORECASE)
+_SWITCHED_OFF = re.compile(r"two phase commit \(2pc\) for stream load was disabled", re.IGNORECASE)
+_MOST_NUMBER = (1 << 63) - 1
+
+
+class Unreadable(ValueError):
+    """An answer is none of those that Doris gives; `str()` says what it lacks, and nothing of what it holds."""
+
+
+class JobStatus(Enum):
+    """What `ExistingJobStatus` says of the load that has a label."""
+
+    RUNNING = "RUNNING"
+    PRECOMMITTED = "PRECOMMITTED"
+    FINISHED = "FINISHED"
+
+
+class LabelState(Enum):
+    """What `get_load_state` says of the latest transaction of a label."""
+
+    UNKNOWN = "UNKNOWN"
+    PREPARE = "PREPARE"
+    PRECOMMITTED = "PRECOMMITTED"
+    COMMITTED = "COMMITTED"
+    VISIBLE = "VISIBLE"
+    ABORTED = "ABORTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The rows are prepared, and wait for a commit; each number is one of rows."""
+
+    transaction_id: int
+    loaded: int
+    filtered: int
+    unselected: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAtOnce:
+    """The rows are committed, though two phases were asked for: a server of before, which does not know them."""
+
+    transaction_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelUsed:
+    """Another load has the label; its transaction, where the server names it."""
+
+    status: JobStatus
+    transaction_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRefused:
+    """No row is loaded, because `filtered` of them do not fit the table."""
+
+    filtered: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded:
+    """No row is loaded, because the table or the database has too many loads at present: it passes by waiting."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPhasesOff:
+    """No row is loaded, because the server does not do two phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotLoaded:
+    """No row is loaded, for the reason that the server tells."""
+
+    message: str
+
+
+LoadAnswer: TypeAlias = Taken | TakenAtOnce | LabelUsed | RowsRefused | Overloaded | TwoPhasesOff | NotLoaded
+
+
+class Settled(Enum):
+    """What became of a transaction that was to be committed or aborted."""
+
+    DONE_NOW = "done now"
+    COMMITTED_BEFORE = "committed before"
+    ABORTED_BEFORE = "aborted before"
+    NOT_FOUND = "not found"
+    """It was committed or aborted, and the server has forgotten which; or it never was."""
+    ONLY_BEGAN = "only began"
+
+
+@dataclass(frozen=True, slots=True)
+class NotSettled:
+    """The server refuses, for the reason that it tells; nothing is known of the transaction."""
+
+    message: str
+
+
+SettledAnswer: TypeAlias = Settled | NotSettled
+
+
+def load_answer(content: bytes, label: str) -> LoadAnswer:
+    """Return what the answer to a load in two phases under this label means for its rows.
+
+    Raises:
+        Unreadable: if it is no such answer.
+    """
+    found = _document(content)
+    if "Status" in found and found.get("Label") != label:
+        raise Unreadable("another label")
+    message = one_line(found.get("Message") or found.get("msg") or "no reason")
+    match found.get("Status"):
+        case "Success" if _said_true(found.get("TwoPhaseCommit")):
+            return Taken(_number(found, "TxnId"), *(_number(found, name) for name in _ROW_COUNTS))
+        case "Success" | "Publish Timeout":
+            return TakenAtOnce(_number(found, "TxnId"))
+        case "Label Already Exists":
+            return _label_used(found)
+        case "Fail":
+            return _failure(found, message)
+        case None if found.get("status") == "FAILED":  # the frontend's own words
+            return NotLoaded(message)
+        case _:
+            raise Unreadable("no Status that Doris gives a load")
+
+
+def settled_answer(content: bytes, transaction_id: int) -> SettledAnswer:
+    """Return what the answer of `_stream_load_2pc` says of this transaction.
+
+    Raises:
+        Unreadable: if it is no such answer.
+    """
+    found = _document(content)
+    status, message = found.get("status"), found.get("msg")
+    if not isinstance(status, str) or not isinstance(message, str):
+        raise Unreadable("no status or no msg")
+    if status == "Success":
+        return Settled.DONE_NOW
+    told = " ".join(message[:10_000].lower().split())
+    for words, meaning in _MEANINGS:
+        if f"transaction [{transaction_id}] {words}" in told:
+            return meaning
+    return NotSettled(one_line(message))
+
+
+def label_state(content: bytes) -> LabelState:
+    """Return the state that `get_load_state` tells.
+
+    Raises:
+        Unreadable: if it is no such answer.
+        Denied: if the server refuses, for the reason that it tells.
+    """
+    try:
+        return LabelState(data_of(content))
+    except ValueError as problem:
+        if isinstance(problem, Unreadable):
+            raise
+        raise Unreadable("no state that Doris gives a label") from problem
+
+
+class Denied(Exception):
+    """The frontend refuses what was asked; `str()` is its reason, on one line."""
+
+
+def data_of(content: bytes) -> Any:
+    """Return the data of a frontend's answer, which is HTTP 200 whatever happened, with a code of its own.
+
+    Raises:
+        Unreadable: if it is no such answer.
+        Denied: if its code says that it refuses.
+    """
+    found = _document(content)
+    if "code" not in found:
+        raise Unreadable("no code")
+    if found["code"] != 0:
+        raise Denied(one_line(found.get("data") or found.get("msg") or "no reason"))
+    return found.get("data")
+
+
+_ROW_COUNTS = ("NumberLoadedRows", "NumberFilteredRows", "NumberUnselectedRows")
+_MEANINGS = (
+    ("is already aborted", Settled.ABORTED_BEFORE),
+    ("is already committed", Settled.COMMITTED_BEFORE),
+    ("is already visible", Settled.COMMITTED_BEFORE),
+    ("is prepare, not pre-committed", Settled.ONLY_BEGAN),
+    ("not found", Settled.NOT_FOUND),
+)
+
+
+def _label_used(found: Mapping[str, Any]) -> LabelUsed:
+    try:
+        status = JobStatus(found.get("ExistingJobStatus"))
+    except ValueError:
+        raise Unreadable("no ExistingJobStatus that Doris gives") from None
+    named = _USED.search(str(found.get("Message", ""))[:1000])
+    return LabelUsed(status, int(named[1]) if named else None)
+
+
+def _failure(found: Mapping[str, Any], message: str) -> LoadAnswer:
+    said = str(found.get("Message", ""))[:10_000]
+    filtered = found.get("NumberFilteredRows")
+    if _SWITCHED_OFF.search(said):
+        return TwoPhasesOff()
+    if _MANY_VERSIONS.search(said) or _MANY_LOADS.search(said):
+        return Overloaded(message)
+    if isinstance(filtered, int) and filtered > 0:
+        return RowsRefused(filtered, message)
+    return NotLoaded(message)
+
+
+def _said_true(value: object) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def _number(found: Mapping[str, Any], name: str) -> int:
+    value = found.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_NUMBER:
+        raise Unreadable(f"no number {name}")
+    return value
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    try:
+        found = parse_json(content, _MOST_VALUES)
+    except JsonRefused as problem:
+        raise Unreadable(str(problem)) from None
+    if not isinstance(found, dict):
+        raise Unreadable("no JSON object")
+    return found

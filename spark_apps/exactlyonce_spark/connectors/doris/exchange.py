@@ -1,0 +1,181 @@
+"""One HTTP request to a server of Doris, bounded in time and in the size of its answer. No pyspark here.
+
+The header goes first, with `Expect: 100-continue`; the body follows when the server asks for it, so a server that refuses the
+header, or sends us elsewhere, gets no rows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+MOST_ANSWER_BYTES = 4 << 20
+CONNECT_SECONDS = 10.0
+CONTINUE_SECONDS = 5.0
+"""So long we wait to be asked for a body; then it is sent, as HTTP has it for servers that never ask."""
+_STATUS_LINE_BYTES = len(b"HTTP/1.1 100")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where a server is."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request but its body. Headers may hold a password, so none of it is shown."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path})"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; `location` is where it sends us, which may hold a password."""
+
+    status: int
+    content: bytes
+    location: str | None
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {len(self.content)} bytes)"
+
+
+class NotConnected(Exception):
+    """No connection, so nothing was sent; `str()` says why, and holds no text of a server."""
+
+
+class NoAnswer(Exception):
+    """The request was sent, and no whole answer came: it may have taken effect, or may take effect later."""
+
+
+def exchange(node: Node, address: str, request: Request, body: Iterable[bytes] | None, seconds: float) -> Answer:
+    """Send a request to a node, at this address of it, and return its answer.
+
+    What `body` raises is raised as it is, and the server never sees the end of such a body.
+
+    Raises:
+        NotConnected, NoAnswer: as they say.
+    """
+    connection = http.client.HTTPConnection(address, node.port, timeout=min(seconds, CONNECT_SECONDS))
+    try:
+        try:
+            connection.connect()
+        except OSError as problem:
+            raise NotConnected(_reason(problem)) from None
+        connection.sock.settimeout(seconds)
+        with _ended_after(connection.sock, seconds):
+            return _exchanged(connection, node, request, body)
+    finally:
+        connection.close()
+
+
+def _exchanged(
+    connection: http.client.HTTPConnection, node: Node, request: Request, body: Iterable[bytes] | None
+) -> Answer:
+    try:
+        _send_header(connection, node, request, chunked=body is not None)
+        wants_body = body is not None and _is_asked_for_body(connection.sock)
+    except (OSError, http.client.HTTPException) as problem:
+        raise NoAnswer(_reason(problem)) from None
+    if body is not None and wants_body:
+        _send_body(connection, body)
+    try:
+        return _answer(connection)
+    except (OSError, http.client.HTTPException) as problem:
+        raise NoAnswer(_reason(problem)) from None
+
+
+def _send_header(connection: http.client.HTTPConnection, node: Node, request: Request, *, chunked: bool) -> None:
+    connection.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
+    connection.putheader("Host", str(node))
+    connection.putheader("Connection", "close")
+    for name, value in request.headers.items():
+        connection.putheader(name, value.encode())
+    if chunked:
+        connection.putheader("Transfer-Encoding", "chunked")
+    else:
+        connection.putheader("Content-Length", "0")
+    connection.endheaders()
+
+
+def _is_asked_for_body(sock: socket.socket) -> bool:
+    """Whether the server asks for the body; not where it has answered already. The answer is left to be read."""
+    readable, _, _ = select.select([sock], [], [], CONTINUE_SECONDS)
+    if not readable:
+        return True
+    seconds = sock.gettimeout()
+    sock.settimeout(None)  # with a time limit, less than a whole line may be returned; the exchange itself has one
+    try:
+        start = sock.recv(_STATUS_LINE_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL)
+    finally:
+        sock.settimeout(seconds)
+    return start.endswith(b" 100")
+
+
+def _send_body(connection: http.client.HTTPConnection, body: Iterable[bytes]) -> None:
+    """Send a body in chunks, until the server takes no more: its answer may say why."""
+    for piece in body:
+        if piece and not _is_sent(connection, b"%x\r\n%b\r\n" % (len(piece), piece)):
+            return
+    _is_sent(connection, b"0\r\n\r\n")
+
+
+def _is_sent(connection: http.client.HTTPConnection, data: bytes) -> bool:
+    try:
+        connection.send(data)
+    except OSError:
+        return False
+    return True
+
+
+def _answer(connection: http.client.HTTPConnection) -> Answer:
+    answer = connection.getresponse()
+    content = answer.read(MOST_ANSWER_BYTES + 1)
+    if len(content) > MOST_ANSWER_BYTES:
+        raise http.client.HTTPException(f"more than {MOST_ANSWER_BYTES} bytes")
+    if answer.length:
+        raise http.client.HTTPException("only a part of the answer came")
+    return Answer(answer.status, content, answer.getheader("Location"))
+
+
+@contextmanager
+def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
+    """End the connection after so many seconds, however slowly the other side reads or writes."""
+
+    def end() -> None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _reason(problem: BaseException) -> Any:
+    """Say what happened without a text of the other side."""
+    if isinstance(problem, http.client.HTTPException) and type(problem) is not http.client.HTTPException:
+        return type(problem).__name__
+    if isinstance(problem, OSError):
+        return problem.strerror or type(problem).__name__
+    return str(problem)

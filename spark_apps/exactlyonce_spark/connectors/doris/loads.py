@@ -1,0 +1,138 @@
+"""A load until it is prepared, or sure not to be: the same label for the same rows, whatever answer is lost. No pyspark here.
+
+The label is of one run of one task alone (`load_labels`), so what is found under it can be ours only: it is aborted, and the
+rows are sent again, so that the number of loaded rows is always told by the server and never believed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from exactlyonce.connectors.doris.answers import (
+    JobStatus,
+    LabelUsed,
+    NotLoaded,
+    NotSettled,
+    Overloaded,
+    RowsRefused,
+    Settled,
+    Taken,
+    TakenAtOnce,
+    TwoPhasesOff,
+)
+from exactlyonce.errors import Refused, Unreachable
+from exactlyonce_spark.connectors.doris.client import (
+    Body,
+    DorisClient,
+    DorisRefused,
+    DorisUnreachable,
+    LoadUnanswered,
+    Operation,
+)
+from exactlyonce_spark.target import PreparedLoad
+
+TRIES = 5
+"""The first one and four more."""
+
+
+class RowsUnfit(Refused):
+    """Rows do not fit the table, or Doris took another number of rows than it was sent; none of them counts."""
+
+
+class CommittedAtOnce(Refused):
+    """Doris has committed rows that were to be prepared: they count, and nobody has decided them."""
+
+
+class _Again(Exception):
+    """To be tried again under the same label; `str()` says why, should it have been the last try."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Prepares loads. `pause` waits for so many seconds."""
+
+    client: DorisClient
+    tries: int = TRIES
+    pause: Callable[[float], None] = time.sleep
+
+    def prepare(self, label: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
+        """Have so many rows prepared under a label that no other run of a task uses.
+
+        Raises:
+            RowsUnfit, CommittedAtOnce, DorisRefused: if trying again would change nothing; none of the rows is prepared.
+            DorisUnreachable: if no try succeeded: a load may be left under the label, which nobody decides.
+        """
+        why = ""
+        for number in range(self.tries):
+            if number:
+                self.pause(float(1 << number))
+            try:
+                return self._tried(label, columns, body, rows)
+            except (_Again, Unreachable, LoadUnanswered) as problem:
+                why = str(problem)
+        raise DorisUnreachable(f"Doris did not take a load of {rows} rows in {self.tries} tries: {why}")
+
+    def abort(self, transaction_id: int) -> None:
+        """Abort what is prepared; what is over stays as it is.
+
+        Raises:
+            DorisUnreachable: if no answer came.
+        """
+        answer = self.client.settle(Operation.ABORT, transaction_id)
+        if isinstance(answer, NotSettled):
+            raise DorisUnreachable(f"Doris does not abort the load of transaction {transaction_id}: {answer.message}.")
+
+    def _tried(self, label: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
+        answer = self.client.load(label, columns, body)
+        if isinstance(answer, LabelUsed):
+            self._make_free(answer, label)
+            answer = self.client.load(label, columns, body)
+        match answer:
+            case Taken():
+                return self._counted(answer, label, rows)
+            case TakenAtOnce(transaction_id):
+                raise CommittedAtOnce(
+                    f"Doris committed {rows} rows at once, as transaction {transaction_id} under the label {label}, though "
+                    "they were to be prepared: its servers do not know two phases. Remove these rows, and use "
+                    "Doris 1.0 or later."
+                )
+            case LabelUsed():
+                raise _Again(f"the label {label} stays in use")
+            case RowsRefused(filtered, message):
+                raise RowsUnfit(
+                    f"Doris refuses {filtered} of {rows} rows, so none is loaded: {message}. Its ErrorURL of the label {label} "
+                    "lists them; cast or leave them out in the transform, or alter the table."
+                )
+            case TwoPhasesOff():
+                raise DorisRefused(
+                    "Loads in two phases are switched off at a backend of Doris; set disable_stream_load_2pc=false in "
+                    "its be.conf."
+                )
+            case Overloaded(message):
+                raise _Again(f"it has too many loads ({message})")
+            case NotLoaded(message):
+                raise _Again(f"{message}.")
+            case _:
+                assert_never(answer)
+
+    def _counted(self, taken: Taken, label: str, rows: int) -> PreparedLoad:
+        if (taken.loaded, taken.filtered, taken.unselected) == (rows, 0, 0):
+            return PreparedLoad(label, str(taken.transaction_id), rows)
+        self.abort(taken.transaction_id)
+        raise RowsUnfit(
+            f"Doris took {taken.loaded} of {rows} rows ({taken.filtered} filtered, {taken.unselected} not selected); the load "
+            f"{label} is aborted, and none of them counts."
+        )
+
+    def _make_free(self, used: LabelUsed, label: str) -> None:
+        """Abort an earlier try of ours whose answer was lost; one that is running ends by that as well."""
+        if used.status is JobStatus.FINISHED or used.transaction_id is None:
+            raise DorisRefused(
+                f"The label {label} has a load that this stream did not commit, and nothing else should use such labels; find "
+                "out what else writes to this database under it."
+            )
+        if self.client.settle(Operation.ABORT, used.transaction_id) is Settled.COMMITTED_BEFORE:
+            raise DorisRefused(f"The load {label} was committed, and this stream did not commit it; find out what did.")

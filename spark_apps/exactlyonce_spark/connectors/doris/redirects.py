@@ -1,0 +1,85 @@
+"""Where a frontend of Doris may send our login and our rows. No pyspark here.
+
+A frontend answers each load with the address of a backend, and whoever listens there gets the login and the rows, so it is
+trusted with both already. What it must not get is a request that it could not make itself: from the network of an executor,
+to a service that takes requests of whoever reaches it. So: one redirect, by HTTP, to the very path that was asked for, and to
+no address that is the executor's own or that of its machine. What stands in the Location beside host and port, such as the
+password that Doris puts there, is neither used nor told.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from exactlyonce_spark.connectors.doris.exchange import Node, NotConnected
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_GIVES_RIGHTS = (ipaddress.ip_address("fd00:ec2::254"),)
+"""Services that give a machine its rights, at addresses that are not of the machine; the usual one, 169.254.169.254, is."""
+
+
+class RedirectRefused(Exception):
+    """A server sends us where we do not go; `str()` says why."""
+
+
+def redirected(location: str | None, path: str) -> Node:
+    """Return the node that a Location names, for a request of this path.
+
+    Raises:
+        RedirectRefused: if it is no such Location.
+    """
+    try:
+        found = urlsplit(location or "")
+        host, port = found.hostname, found.port
+    except ValueError:
+        raise RedirectRefused("to what is no address") from None
+    if not host or not port or len(host) > 253 or not host.isprintable():
+        raise RedirectRefused("to what is no address")
+    if found.scheme != "http":
+        raise RedirectRefused("away from http")
+    if unquote(found.path) != unquote(urlsplit(path).path):
+        raise RedirectRefused("to another path")
+    return Node(host, port)
+
+
+def address_of(node: Node) -> str:
+    """Return the address of a node that the stream names.
+
+    Raises:
+        NotConnected: if it has none.
+    """
+    return str(_addresses(node)[0])
+
+
+def address_of_redirected(node: Node, frontend: str) -> str:
+    """Return the address of a node to which the frontend at this address sends us; it is the one that is connected to.
+
+    Raises:
+        NotConnected: if it has none.
+        RedirectRefused: if it is the executor itself or its machine, and the frontend is not.
+    """
+    own = ipaddress.ip_address(frontend)
+    for address in _addresses(node):
+        if not _is_near(address) or (address.is_loopback and own.is_loopback):
+            return str(address)
+    raise RedirectRefused("to an address of the machine that asks")
+
+
+def _is_near(address: _Address) -> bool:
+    """Whether an address is one of the machine, such as the service of a cloud that gives it its rights, or of no machine."""
+    plain = getattr(address, "ipv4_mapped", None) or address
+    if plain in _GIVES_RIGHTS:
+        return True
+    return plain.is_loopback or plain.is_link_local or plain.is_multicast or plain.is_unspecified or plain.is_reserved
+
+
+def _addresses(node: Node) -> list[_Address]:
+    try:
+        found = socket.getaddrinfo(node.host, node.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise NotConnected("its name has no address") from None
+    return [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]

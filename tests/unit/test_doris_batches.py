@@ -1,0 +1,126 @@
+"""A batch into Doris by the batch loop and the ledger's rules as they are, over the stand-in; drivers die, ids are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exactlyonce.errors import Unreachable
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce_spark import crash_points
+from exactlyonce_spark.connectors.doris.fit import DorisFit
+from exactlyonce_spark.connectors.doris.loads import Loads
+from exactlyonce_spark.connectors.doris.target import DorisTarget
+from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.target import TwoPhaseTarget
+from exactlyonce_spark.two_phase_finish import LoadsInDoubt
+from testbed.doris.cluster import Fault
+from testbed.doris.servers import StandIn
+from tests.doris import client, doris, ids
+from tests.ledgers import STREAM
+from tests.unit.test_two_phase_batches import OF_A_BATCH, OF_A_FINISH, READS, Killed, World, killed_at, span_of
+
+OF_DORIS = tuple(point for point in OF_A_FINISH if point != "finish.aborted")
+"""HTTP lists no open loads, so none is aborted at a start."""
+
+
+@dataclass
+class DorisWorld(World):
+    """The stream of `World` with a table of Doris as its sink; an id says partition and offset."""
+
+    server: StandIn = field(default_factory=StandIn)
+
+    def target(self, permit: Permit | None = None) -> TwoPhaseTarget:
+        loads = Loads(client(self.server.frontend), pause=lambda seconds: None)
+        labels = LoadLabels(STREAM, "token-1")
+        return DorisTarget(loads, (DorisFit("id", "`id`"),), labels, (permit or self.permit).epoch)
+
+    def rows(self, ranges: Ranges) -> Sequence[Any]:
+        return [
+            pa.RecordBatch.from_pylist([{"id": 1000 * int(key.key) + at} for at in range(*span_of(span))])
+            for key, span in ranges.items()
+        ]
+
+    def seen(self) -> Counter[int]:
+        return Counter(ids(self.server))
+
+
+ALL = Counter(1000 * int(key.key) + at for key, span in READS.items() for at in range(*span_of(span)))
+HOUR = 3600
+
+
+@pytest.fixture
+def world() -> Iterator[DorisWorld]:
+    with doris() as server:
+        yield DorisWorld(server=server)
+    crash_points.watch(lambda point: None)
+
+
+def dies_at(world: DorisWorld, point: str, times: int = 1, watch: Callable[..., None] = crash_points.watch) -> None:
+    killed_at(point, watch, times)
+    comes_twice = point in ("task.prepared", "commit.answered")
+    with pytest.raises(Killed) if times == 1 or comes_twice else nullcontext():
+        world.land()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("point", OF_A_BATCH)
+def test_each_id_is_in_doris_once_wherever_a_driver_dies(world: DorisWorld, point: str, times: int) -> None:
+    dies_at(world, point, times)
+    world.next_driver()
+    world.land()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
+    world.server.cluster.pass_time(2 * HOUR)
+    assert world.seen() == ALL, "what nobody decided is aborted by Doris"
+
+
+@pytest.mark.parametrize("point", OF_DORIS)
+def test_rows_that_doris_aborted_after_an_hour_are_made_again_once(world: DorisWorld, point: str) -> None:
+    dies_at(world, "batch.decided")
+    world.server.cluster.pass_time(2 * HOUR)
+    killed_at(point, crash_points.watch)
+    with pytest.raises(Killed):
+        world.next_driver()
+    world.next_driver()
+    world.land()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
+
+
+@pytest.mark.parametrize(("point", "seen"), [("batch.decided", Counter[int]()), ("batch.committed", ALL)])
+def test_a_stream_that_was_down_for_thirteen_hours_halts_in_doubt_and_loads_nothing(
+    world: DorisWorld, point: str, seen: Counter[int]
+) -> None:
+    dies_at(world, point)
+    for _ in range(2):
+        world.server.cluster.pass_time(13 * HOUR)
+    with pytest.raises(LoadsInDoubt, match="Batch 1 is decided"):
+        world.next_driver()
+    assert world.seen() == seen
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("times", [1, 2])
+def test_each_id_is_in_doris_once_whatever_goes_wrong_there(world: DorisWorld, fault: Fault, times: int) -> None:
+    world.server.cluster.faults += [fault] * times
+    for step in (world.land, world.next_driver, world.next_driver, world.land):
+        with suppress(Unreachable):
+            step()
+    world.server.cluster.publish()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
+
+
+def test_a_zombie_that_prepares_after_its_successor_commits_nothing(world: DorisWorld) -> None:
+    zombie = world.target()
+    world.next_driver()
+    assert zombie.prepare(BatchNumber(1), "0-dead", world.rows(READS)) is not None
+    world.land()
+    world.server.cluster.pass_time(2 * HOUR)
+    assert world.seen() == ALL

@@ -1,0 +1,207 @@
+"""Loads until they are prepared, and the target of two phases, over the stand-in: ids are counted in its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exactlyonce.connectors.doris.answers import LabelState
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.decided import Committable
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Ranges
+from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Operation
+from exactlyonce_spark.connectors.doris.fit import DorisFit
+from exactlyonce_spark.connectors.doris.loads import CommittedAtOnce, Loads, RowsUnfit
+from exactlyonce_spark.connectors.doris.target import DorisTarget
+from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad
+from testbed.doris.cluster import Fault, TwoPhases
+from testbed.doris.servers import StandIn
+from tests.doris import DATABASE, client, doris, ids, lines, load, operate
+
+ROWS = lines({"id": 1, "note": "a"}, {"id": 2, "note": None})
+COLUMNS = (DorisFit("id", "`id`"), DorisFit("note", "`note`"))
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with doris() as stand_in:
+        yield stand_in
+
+
+@dataclass
+class Waits:
+    """Waits that take no time; `then` is what happens in each."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def loads_of(server: StandIn, waits: Waits | None = None) -> Loads:
+    return Loads(client(server.frontend), pause=waits or Waits())
+
+
+def prepared(loads: Loads, label: str = "mine", body: bytes = ROWS, rows: int = 2) -> PreparedLoad:
+    return loads.prepare(label, ("id", "note"), lambda: [body], rows)
+
+
+def commit(loads: Loads, load: PreparedLoad) -> None:
+    loads.client.settle(Operation.COMMIT, int(load.transaction_id))
+
+
+@pytest.mark.parametrize("fault", [Fault.PREPARE_ANSWER_LOST, Fault.BACKEND_DIES, Fault.TOO_MANY_VERSIONS])
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_load_that_goes_wrong_is_prepared_once_under_the_same_label(
+    server: StandIn, fault: Fault, times: int
+) -> None:
+    server.cluster.faults += [fault] * times
+    loads = loads_of(server)
+    load = prepared(loads)
+    assert ids(server) == []
+    commit(loads, load)
+    assert (load.label, load.rows, ids(server)) == ("mine", 2, [1, 2])
+    server.cluster.pass_time(3601)
+    assert ids(server) == [1, 2]
+
+
+def test_tries_are_few_and_wait_longer_each_time(server: StandIn) -> None:
+    server.cluster.faults += [Fault.TOO_MANY_VERSIONS] * 9
+    waits = Waits()
+    with pytest.raises(
+        DorisUnreachable, match=r"did not take a load of 2 rows in 5 tries: it has too many loads \(\[E-235\]"
+    ):
+        prepared(loads_of(server, waits))
+    assert waits.seconds == sorted(set(waits.seconds))
+    assert len(waits.seconds) == 4
+
+
+def test_what_is_left_under_a_label_when_tries_are_used_up_is_never_seen(server: StandIn) -> None:
+    server.cluster.faults += [Fault.PREPARE_ANSWER_LOST] * 9
+    with pytest.raises(DorisUnreachable):
+        prepared(loads_of(server))
+    server.cluster.pass_time(3601)
+    assert ids(server) == []
+
+
+def test_rows_that_do_not_fit_are_refused_and_none_is_loaded(server: StandIn) -> None:
+    with pytest.raises(RowsUnfit, match="refuses 1 of 2 rows, so none is loaded"):
+        prepared(loads_of(server), body=lines({"id": 1, "note": "x" * 21}, {"id": 2, "note": ""}))
+    assert ids(server) == []
+
+
+def test_another_number_of_rows_than_was_sent_is_refused_and_aborted(server: StandIn) -> None:
+    loads = loads_of(server)
+    with pytest.raises(RowsUnfit, match="took 2 of 3 rows"):
+        prepared(loads, rows=3)
+    assert loads.client.state_of("mine") is LabelState.ABORTED
+
+
+def test_a_server_that_commits_at_once_is_refused_with_the_rows_that_count(server: StandIn) -> None:
+    with (
+        server.cluster.settings(two_phases=TwoPhases.UNKNOWN),
+        pytest.raises(CommittedAtOnce, match="Remove these rows"),
+    ):
+        prepared(loads_of(server))
+    assert ids(server) == [1, 2]
+
+
+def test_two_phases_that_are_switched_off_are_named_with_the_setting(server: StandIn) -> None:
+    with (
+        server.cluster.settings(two_phases=TwoPhases.DISABLED),
+        pytest.raises(DorisRefused, match="disable_stream_load_2pc"),
+    ):
+        prepared(loads_of(server))
+    assert ids(server) == []
+
+
+def test_a_label_that_a_stranger_committed_is_not_taken_for_ours(server: StandIn) -> None:
+    operate(server, "commit", txn_id=str(load(server, "mine", lines({"id": 9}))["TxnId"]))
+    with pytest.raises(DorisRefused, match="a load that this stream did not commit"):
+        prepared(loads_of(server))
+    assert ids(server) == [9]
+
+
+def target_of(server: StandIn, epoch: int = 3) -> DorisTarget:
+    return DorisTarget(loads_of(server), COLUMNS, LoadLabels("shop/orders", "token"), Epoch(epoch))
+
+
+def batches(*rows: dict[str, Any]) -> list[Any]:
+    return [pa.RecordBatch.from_pylist([row]) for row in rows]
+
+
+def committable(load: PreparedLoad | None) -> Committable:
+    assert load is not None
+    return Committable(load.label, load.transaction_id, load.rows, Ranges({}))
+
+
+def test_a_task_prepares_rows_of_arrow_and_the_driver_commits_them(server: StandIn) -> None:
+    target = target_of(server)
+    one = committable(
+        target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": "é"}, {"id": "2", "note": None}))
+    )
+    assert (one.rows, target.labels.epoch_of(one.label), ids(server)) == (2, 3, [])
+    assert target.commit(one)
+    assert target.commit(one)
+    assert target.state_of(one) is LoadState.COMMITTED
+    assert server.cluster.select(f'select id, note from "{DATABASE}.orders" order by id') == [(1, "é"), (2, None)]
+
+
+def test_a_task_without_rows_prepares_nothing(server: StandIn) -> None:
+    assert target_of(server).prepare(BatchNumber(4), "0-ab", iter([])) is None
+    assert server.seen == []
+
+
+def test_a_load_that_doris_has_aborted_is_told_as_such(server: StandIn) -> None:
+    target = target_of(server)
+    one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
+    server.cluster.pass_time(3601)
+    assert not target.commit(one)
+    assert (target.state_of(one), ids(server)) == (LoadState.ABORTED, [])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_load_that_doris_has_forgotten_is_unknown_whatever_became_of_it(server: StandIn, committed: bool) -> None:
+    target = target_of(server)
+    one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
+    if committed:
+        target.commit(one)
+    server.cluster.pass_time(3601)
+    server.cluster.pass_time(13 * 3600)
+    assert not target.commit(one)
+    assert target.state_of(one) is LoadState.UNKNOWN
+
+
+def test_a_label_whose_load_is_another_one_by_now_says_nothing_of_ours(server: StandIn) -> None:
+    target = target_of(server)
+    one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
+    server.cluster.pass_time(3601)
+    operate(server, "commit", txn_id=str(load(server, one.label, lines({"id": 9}))["TxnId"]))
+    assert target.label_state(one.label) is LabelState.VISIBLE
+    assert not target.commit(one)
+    assert target.state_of(one) is LoadState.ABORTED
+
+
+def test_a_load_that_is_over_is_left_as_it_is_by_an_abort(server: StandIn) -> None:
+    target = target_of(server)
+    one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
+    target.commit(one)
+    target.abort(OpenLoad(one.label, one.transaction_id, Epoch(3)))
+    assert ids(server) == [1]
+
+
+@pytest.mark.parametrize("fault", [Fault.COMMIT_ANSWER_LOST, Fault.COMMIT_LOST])
+def test_a_lost_commit_is_no_refusal_and_is_done_by_asking_again(server: StandIn, fault: Fault) -> None:
+    target = target_of(server)
+    one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
+    server.cluster.faults.append(fault)
+    with pytest.raises(DorisUnreachable) as told:
+        target.commit(one)
+    assert not isinstance(told.value, Refused)
+    assert target.commit(one)
+    assert ids(server) == [1]
