@@ -13,6 +13,7 @@ from exactlyonce.connectors.doris.answers import (
     LabelState,
     LabelUsed,
     LoadAnswer,
+    NotAllowed,
     NotLoaded,
     NotSettled,
     Overloaded,
@@ -70,6 +71,8 @@ def _said(document: Any) -> bytes:
         ),
         ({**_FAIL, "Message": "Two phase commit (2PC) for stream load was disabled"}, TwoPhasesOff()),
         ({**_FAIL, "Message": "tablet 1-2351 is away"}, NotLoaded("tablet 1-2351 is away")),
+        ({"status": "FAILED", "msg": "Access denied; you need LOAD"}, NotAllowed("Access denied; you need LOAD")),
+        ({**_FAIL, "Message": "unknown table, tableName=x"}, NotAllowed("unknown table, tableName=x")),
         ({"status": "FAILED", "msg": "There is no 100-continue header"}, NotLoaded("There is no 100-continue header")),
     ],
 )

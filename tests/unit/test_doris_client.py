@@ -12,7 +12,7 @@ import pytest
 from exactlyonce.connectors.doris.answers import (
     LabelState,
     LabelUsed,
-    NotLoaded,
+    NotAllowed,
     NotSettled,
     RowsRefused,
     Settled,
@@ -162,7 +162,7 @@ def test_a_wrong_password_is_a_refusal_that_does_not_show_it(server: StandIn) ->
 def test_a_missing_right_is_told(server: StandIn) -> None:
     server.cluster.logins["loader"] = LoginThere(PASSWORD, frozenset({"SELECT"}))
     answer = client(server.frontend).load("a", COLUMNS, lambda: [lines({"id": 1})])
-    assert isinstance(answer, NotLoaded)
+    assert isinstance(answer, NotAllowed)
     assert "LOAD privilege" in answer.message
 
 
@@ -170,7 +170,7 @@ def test_a_database_or_a_table_that_is_not_there_is_told(server: StandIn) -> Non
     for one in (client(server.frontend, database="none"), client(server.frontend, table="none")):
         with pytest.raises(DorisRefused, match="unknown"):
             one.schema()
-        assert isinstance(one.load("a", COLUMNS, lambda: [lines({"id": 1})]), NotLoaded)
+        assert isinstance(one.load("a", COLUMNS, lambda: [lines({"id": 1})]), NotAllowed)
 
 
 def test_a_name_cannot_leave_its_place_in_the_path(server: StandIn) -> None:

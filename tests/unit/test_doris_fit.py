@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from exactlyonce.connectors.doris.answers import Unreadable
+from exactlyonce.connectors.doris.spec import Write
 from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysModel, table_of
-from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, Write, fit_columns
+from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, fit_columns
 from exactlyonce_spark.connectors.doris.rows import PIECE_BYTES, json_lines
 from exactlyonce_spark.connectors.ports import YieldedColumn
 
@@ -157,7 +158,7 @@ ROW: dict[str, Any] = {
 
 
 def test_each_row_is_one_line_and_each_value_what_it_was() -> None:
-    body = b"".join(json_lines([ROW, ROW], tuple(ROW), {"document"}))
+    body = b"".join(json_lines([tuple(ROW.values())] * 2, tuple(ROW), {"document"}))
     parsed = [json.loads(line, parse_float=str) for line in body.decode().removesuffix("\n").split("\n")]
     document = {"a": [1, "12345678901234567890.123456789012345678"], "b": "\n"}
     assert parsed == [{**ROW, "document": document}] * 2
@@ -166,11 +167,11 @@ def test_each_row_is_one_line_and_each_value_what_it_was() -> None:
 def test_a_document_that_is_no_json_becomes_no_row() -> None:
     for text in ('1}\n{"id": 2', "", "{"):
         with pytest.raises(json.JSONDecodeError):
-            list(json_lines([{"document": text}], ("document",), {"document"}))
+            list(json_lines([(text,)], ("document",), {"document"}))
 
 
 def test_lines_come_in_pieces_that_fit_memory() -> None:
-    pieces = list(json_lines(({"id": "x" * 1000} for _ in range(5000)), ("id",), ()))
+    pieces = list(json_lines((("x" * 1000,) for _ in range(5000)), ("id",), ()))
     assert sum(piece.count(b"\n") for piece in pieces) == 5000
     assert max(map(len, pieces)) < PIECE_BYTES + 2000
 

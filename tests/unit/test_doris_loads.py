@@ -20,6 +20,7 @@ from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad
 from testbed.doris.cluster import Fault, TwoPhases
+from testbed.doris.cluster import Login as LoginThere
 from testbed.doris.servers import StandIn
 from tests.doris import DATABASE, client, doris, ids, lines, load, operate
 
@@ -125,6 +126,14 @@ def test_a_label_that_a_stranger_committed_is_not_taken_for_ours(server: StandIn
     with pytest.raises(DorisRefused, match="a load that this stream did not commit"):
         prepared(loads_of(server))
     assert ids(server) == [9]
+
+
+def test_a_load_without_the_right_is_refused_at_once(server: StandIn) -> None:
+    server.cluster.logins["loader"] = LoginThere("secret", frozenset({"SELECT"}))
+    waits = Waits()
+    with pytest.raises(DorisRefused, match="LOAD privilege"):
+        prepared(loads_of(server, waits))
+    assert waits.seconds == []
 
 
 def target_of(server: StandIn, epoch: int = 3) -> DorisTarget:

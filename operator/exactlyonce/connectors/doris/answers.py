@@ -19,6 +19,7 @@ _MOST_VALUES = 10_000
 _USED = re.compile(r"has already been used, relate to txn \[(\d{1,19})\]")
 _MANY_VERSIONS = re.compile(r"(?<![\d-])-235\b|too many versions|exceed limit: \d+, tablet", re.IGNORECASE)
 _MANY_LOADS = re.compile(r"current running txns on db \S+ is \d+, larger than limit", re.IGNORECASE)
+_DENIED = re.compile(r"access denied|privilege|no valid basic authorization|unknown (table|database)", re.IGNORECASE)
 _SWITCHED_OFF = re.compile(r"two phase commit \(2pc\) for stream load was disabled", re.IGNORECASE)
 _MOST_NUMBER = (1 << 63) - 1
 
@@ -92,13 +93,22 @@ class TwoPhasesOff:
 
 
 @dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """No row is loaded, because of the login, its rights, or what is named: only a person can mend it."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotLoaded:
     """No row is loaded, for the reason that the server tells."""
 
     message: str
 
 
-LoadAnswer: TypeAlias = Taken | TakenAtOnce | LabelUsed | RowsRefused | Overloaded | TwoPhasesOff | NotLoaded
+LoadAnswer: TypeAlias = (
+    Taken | TakenAtOnce | LabelUsed | RowsRefused | Overloaded | TwoPhasesOff | NotAllowed | NotLoaded
+)
 
 
 class Settled(Enum):
@@ -142,7 +152,7 @@ def load_answer(content: bytes, label: str) -> LoadAnswer:
         case "Fail":
             return _failure(found, message)
         case None if found.get("status") == "FAILED":  # the frontend's own words
-            return NotLoaded(message)
+            return _not_loaded(message)
         case _:
             raise Unreadable("no Status that Doris gives a load")
 
@@ -228,7 +238,11 @@ def _failure(found: Mapping[str, Any], message: str) -> LoadAnswer:
         return Overloaded(message)
     if isinstance(filtered, int) and filtered > 0:
         return RowsRefused(filtered, message)
-    return NotLoaded(message)
+    return _not_loaded(message)
+
+
+def _not_loaded(message: str) -> LoadAnswer:
+    return NotAllowed(message) if _DENIED.search(message) else NotLoaded(message)
 
 
 def _said_true(value: object) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from exactlyonce.connectors.doris.spec import Write
 from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysModel
 from exactlyonce.errors import Refused
 from exactlyonce_spark.connectors.ports import YieldedColumn
@@ -24,14 +24,6 @@ _TIMES = ("DATETIME", "DATETIMEV2")
 _NESTED = ("struct<", "array<", "map<")
 _COMPUTED = ("BITMAP", "HLL", "QUANTILE_STATE", "AGG_STATE")
 _OF_UNTOLD_ELEMENTS = ("ARRAY", "MAP", "STRUCT")
-
-
-class Write(StrEnum):
-    """How rows go into the table, which is what its model does."""
-
-    APPEND = "Append"
-    UPSERT = "Upsert"
-    AGGREGATE = "Aggregate"
 
 
 _MODELS = {Write.APPEND: KeysModel.DUPLICATE, Write.UPSERT: KeysModel.UNIQUE, Write.AGGREGATE: KeysModel.AGGREGATE}

@@ -14,6 +14,7 @@ from typing import assert_never
 from exactlyonce.connectors.doris.answers import (
     JobStatus,
     LabelUsed,
+    NotAllowed,
     NotLoaded,
     NotSettled,
     Overloaded,
@@ -113,6 +114,8 @@ class Loads:
                 )
             case Overloaded(message):
                 raise _Again(f"it has too many loads ({message})")
+            case NotAllowed(message):
+                raise DorisRefused(f"Doris refuses a load of {rows} rows: {message}.")
             case NotLoaded(message):
                 raise _Again(f"{message}.")
             case _:

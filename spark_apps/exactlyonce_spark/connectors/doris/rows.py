@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 PIECE_BYTES = 1 << 20
@@ -11,17 +11,16 @@ _LINE_BREAKS = str.maketrans("\r\n", "  ")
 """Of JSON: those inside of its texts are escaped."""
 
 
-def json_lines(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], documents: Collection[str]
-) -> Iterator[bytes]:
-    """Yield rows of texts, numbers, truth values and None as lines, in pieces of about `PIECE_BYTES`.
+def json_lines(rows: Iterable[Sequence[Any]], columns: Sequence[str], documents: Collection[str]) -> Iterator[bytes]:
+    """Yield rows, the values of each in the order of the columns, as lines in pieces of about `PIECE_BYTES`.
 
-    Each row has each column, so that a NULL is told as one. `documents` are the columns whose text is JSON and goes in as it
-    is.
+    Values are texts, numbers, truth values or None, which is told as null. `documents` are the columns whose text is JSON and
+    goes in as it is.
     """
     piece = bytearray()
     for row in rows:
-        fields = (f"{json.dumps(name, ensure_ascii=False)}:{_value(row[name], name in documents)}" for name in columns)
+        pairs = zip(columns, row, strict=True)
+        fields = (f"{json.dumps(name, ensure_ascii=False)}:{_value(value, name in documents)}" for name, value in pairs)
         piece += ("{" + ",".join(fields) + "}\n").encode()
         if len(piece) >= PIECE_BYTES:
             yield bytes(piece)

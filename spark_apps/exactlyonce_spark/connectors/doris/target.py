@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -88,6 +88,7 @@ class DorisTarget(TwoPhaseTarget):
         self.loads.abort(int(load.transaction_id))
 
 
-def _rows_of(pieces: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+def _rows_of(pieces: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the values of each row in the order of the columns, whatever Spark calls them on their way."""
     for piece in pieces:
-        yield from piece.to_pylist()
+        yield from zip(*(column.to_pylist() for column in piece.columns), strict=True)

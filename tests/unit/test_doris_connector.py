@@ -1,0 +1,173 @@
+"""Doris as a stream names it: its fields, its login, the table that is looked at before Spark starts, what tasks are sent."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from exactlyonce.connectors.doris.spec import STREAM_RULES, DorisSink, Write
+from exactlyonce.errors import SecretMissing
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.schema.model import SecretRef
+from exactlyonce_spark.connectors.doris.client import DorisRefused, Operation
+from exactlyonce_spark.connectors.doris.connector import PreparedDoris, client_of, prepared_doris
+from exactlyonce_spark.connectors.doris.fit import TableUnfit
+from exactlyonce_spark.connectors.ports import YieldedColumn
+from exactlyonce_spark.load_labels import LoadLabels
+from testbed.doris.cluster import Login, TwoPhases
+from testbed.doris.servers import StandIn
+from testbed.doris.transactions import Refused
+from tests.doris import DATABASE, doris, ids
+
+LABELS = LoadLabels("shop/orders", "token-1")
+PASSWORD = "open sesame"
+SECRET = {"user": "loader", "password": PASSWORD}
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with doris() as stand_in:
+        stand_in.cluster.logins["loader"] = Login(PASSWORD)
+        yield stand_in
+
+
+def secrets(reference: SecretRef | None) -> Mapping[str, str]:
+    assert reference is not None
+    return SECRET
+
+
+def sink(server: StandIn | None = None, **changed: Any) -> DorisSink:
+    frontend = "fe-1.doris:8030" if server is None else server.frontend
+    given = {
+        "frontends": [frontend],
+        "database": DATABASE,
+        "table": "orders",
+        "secretRef": {"name": "doris"},
+        **changed,
+    }
+    return DorisSink.model_validate(given)
+
+
+def prepared(server: StandIn, **changed: Any) -> PreparedDoris:
+    return prepared_doris(sink(server, **changed), secrets, LABELS, Epoch(3))
+
+
+def test_a_sink_says_no_more_than_where_its_table_is() -> None:
+    found = sink()
+    assert (found.write, found.retries, found.load_timeout) == (Write.APPEND, 4, timedelta(minutes=10))
+    assert found.nodes == (("fe-1.doris", 8030),)
+    assert sink(frontends=["[fd00::1]:8030", "10.0.0.1:80"]).nodes == (("fd00::1", 8030), ("10.0.0.1", 80))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"frontends": []},
+        {"frontends": ["fe:8030", "fe:8030"]},
+        {"frontends": ["http://fe:8030"]},
+        {"frontends": ["user:password@fe:8030"]},
+        {"frontends": ["fe"]},
+        {"frontends": ["fe:0"]},
+        {"frontends": ["fe/x:8030"]},
+        {"database": "a/b"},
+        {"table": "a b"},
+        {"table": "a\n"},
+        {"table": ""},
+        {"write": "Merge"},
+        {"retries": 11},
+        {"retries": -1},
+        {"loadTimeout": "2h"},
+        {"secretRef": None},
+        {"labelFormat": "Compatible"},
+    ],
+)
+def test_a_field_that_cannot_be_meant_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        sink(**changed)
+
+
+def test_a_ledger_in_a_database_is_refused_beside_doris() -> None:
+    rule = STREAM_RULES[-1]
+    database, log = SimpleNamespace(object_log=None), SimpleNamespace(object_log=1)
+    cases = [(None, database, True), (1, None, True), (1, log, True), (1, database, False)]
+    for doris_sink, ledger, holds in cases:
+        assert rule.holds(SimpleNamespace(sink=SimpleNamespace(doris=doris_sink), ledger=ledger)) is holds
+
+
+@pytest.mark.parametrize("lacking", ["user", "password"])
+def test_a_secret_without_a_key_is_named_with_the_key(lacking: str) -> None:
+    given = {key: value for key, value in SECRET.items() if key != lacking}
+    with pytest.raises(SecretMissing, match=f"The secret doris that sink.doris.secretRef names has no {lacking}"):
+        client_of(sink(), lambda reference: given)
+
+
+def test_a_table_is_looked_at_and_nothing_is_loaded(server: StandIn) -> None:
+    prepared(server)
+    assert [(one.method, one.headers.get("txn_operation")) for one in server.seen] == [
+        ("GET", None),
+        ("PUT", "abort"),
+        ("PUT", "abort"),
+    ]
+
+
+def test_servers_that_know_no_two_phases_are_refused_before_a_row_is_sent(server: StandIn) -> None:
+    with (
+        server.cluster.settings(two_phases=TwoPhases.UNKNOWN),
+        pytest.raises(DorisRefused, match=r"Doris 1\.0 or later"),
+    ):
+        prepared(server)
+    assert ids(server) == []
+
+
+def test_servers_that_do_not_show_that_they_know_two_phases_are_refused(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer, told in ((Refused("no master"), "no master"), (None, "a transaction of nobody is done now")):
+
+        def operate(*_: object, answer: Refused | None = answer) -> str:
+            if answer is not None:
+                raise answer
+            return "done"
+
+        monkeypatch.setattr(server.cluster, "operate", operate)
+        with pytest.raises(DorisRefused, match=f"does not show that it knows loads in two phases, .*{told}"):
+            prepared(server)
+
+
+def test_what_the_query_yields_is_held_against_the_table_and_the_way_of_writing(server: StandIn) -> None:
+    one = prepared(server, write="Upsert")
+    with pytest.raises(
+        TableUnfit, match=r"table shop\.orders of Doris: its model is DUP_KEYS.*; the table has no column other"
+    ):
+        one.fit([YieldedColumn("other", "int")], {}, deletes=False)
+
+
+def test_tasks_are_sent_no_login_and_load_what_the_driver_commits(server: StandIn) -> None:
+    one = prepared(server)
+    columns = one.fit([YieldedColumn("note", "string"), YieldedColumn("ID", "int")], {}, deletes=False)
+    assert [(column.name, column.expression) for column in columns] == [
+        ("note", "`note`"),
+        ("id", "cast(`ID` as string)"),
+    ]
+    driver, tasks = one.target(columns, deletes=False)
+    sent = pickle.dumps(tasks)
+    assert PASSWORD.encode() not in sent
+    _, task = pickle.loads(sent).open(secrets)
+    # As Spark hands them over: by their places, under names of its own.
+    load = task.prepare(BatchNumber(1), "0-a", [pa.RecordBatch.from_pydict({"c0": ["x", None], "c1": ["7", "8"]})])
+    assert (load.rows, LABELS.epoch_of(load.label)) == (2, 3)
+    driver.loads.client.settle(Operation.COMMIT, int(load.transaction_id))
+    assert server.cluster.select(f'select id, note from "{DATABASE}.orders" order by id') == [(7, "x"), (8, None)]
+
+
+def test_nothing_that_is_shown_has_the_password(server: StandIn) -> None:
+    one = prepared(server)
+    driver, tasks = one.target(one.fit([YieldedColumn("id", "int")], {}, deletes=False), deletes=False)
+    assert PASSWORD not in repr((driver, tasks))
