@@ -326,6 +326,7 @@ def test_a_consumer_group_shows_where_a_stream_has_landed_unless_it_has_members(
         found = reader.committed([TopicPartition(name, 0), TopicPartition(name, 1)], timeout=30)
         return [entry.offset for entry in found]
 
+    assert asked.origin_ids([name, gone.origin]).keys() == {name}
     assert asked.show_landed(stream, Positions({zero: 3, one: 0, gone: 8})) is None
     assert shown() == [3, 0], "as a consumer of the group reads them; a topic that was deleted is passed over"
     told = asked.show_landed(replace(stream, stream_id=f"{name}-other"), Positions({zero: 4}))

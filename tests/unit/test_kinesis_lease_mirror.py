@@ -52,6 +52,12 @@ def started(api: KinesisApi, table: LeasesInMemory) -> dict[str, int]:
     return {str(key.key): position for key, position in source.start(source.view()).items()}
 
 
+def test_a_stream_that_the_resource_does_not_name_any_more_has_no_id() -> None:
+    source = bounds(KinesisApi(), LeasesInMemory())
+    assert source.origin_ids([STREAM, "another"]).keys() == {STREAM}
+    assert source.origin_ids(["another"]) == {}
+
+
 def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
     api, table = KinesisApi(), LeasesInMemory()
     (number,) = api.put(b"1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -19,6 +19,8 @@ from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 from tests.simulation.source import MemoryTopic
 from tests.unit.passes import FIRST, KEYS, SECOND, Machine
 
+FIRST_TOPIC = min(KEYS).origin
+
 
 class ShownTopic(MemoryTopic):
     """A topic whose landed positions are shown; `answer` is what showing them comes to."""
@@ -26,6 +28,12 @@ class ShownTopic(MemoryTopic):
     shown: list[tuple[int, ...]]
     streams: list[ShownStream]
     answer: Callable[[], NotShown | None]
+    naming_others = False
+    """Whether the resource names another source than the one that was read."""
+
+    def origin_ids(self, origins: Sequence[str]) -> dict[str, str]:
+        held = set() if self.naming_others else {key.origin for key in self.ends}
+        return {origin: self.id_of(origin) for origin in origins if origin in held}
 
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         self.shown.append(tuple(landed.values()))
@@ -335,3 +343,26 @@ def test_a_stream_is_shown_by_its_id_its_database_and_its_life_and_never_by_its_
     row = machine.view().stream
     assert stream == ShownStream("shop/orders", str(row.database), row.life)
     assert row.token not in str(stream)
+
+
+def test_positions_of_a_source_that_was_replaced_while_the_stream_rests_are_shown_nowhere(machine: Machine) -> None:
+    suspended(machine, None)
+    shown(machine).clear()
+    assert isinstance(machine.topic, ShownTopic)
+    machine.topic.recreate(FIRST_TOPIC)
+    machine.spec = reading({}, table="another")
+    machine.run_pass(Wanted.REST)
+    assert shown(machine) == []
+    told = condition(machine)
+    assert told is not None
+    assert told[:2] == ("False", "Failed")
+    assert f"({FIRST_TOPIC})" in told[2]
+
+
+def test_a_source_that_holds_nothing_of_what_has_landed_shows_nothing_and_does_not_say_shown(machine: Machine) -> None:
+    machine.looks = True
+    assert isinstance(machine.topic, ShownTopic)
+    machine.topic.naming_others = True
+    machine.run_pass()
+    told = condition(machine)
+    assert (shown(machine), told and told[:2]) == ([], ("False", "Failed"))

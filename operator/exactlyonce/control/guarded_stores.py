@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,6 +184,12 @@ class GuardedSource:
         opened = self.opening.opened
         with opened.at_source.entered():
             return opened.source.start(view, only)
+
+    def origin_ids(self, origins: Sequence[str]) -> Mapping[str, str]:
+        """Return the ids of the origins that the source holds now."""
+        source = self.opening.opened.source
+        with self.at_shown.entered():
+            return source.origin_ids(origins) if isinstance(source, ShowsLanded) else {}
 
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Show where the stream has landed, if its source does that."""

@@ -12,8 +12,10 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.positions.fingerprint import is_other_origin
+from exactlyonce.positions.ranges import Positions
 from exactlyonce.reconcile.pass_context import PassContext
-from exactlyonce.reconcile.shown import is_news, owed, shown_at, shown_of
+from exactlyonce.reconcile.shown import is_news, not_the_same, owed, shown_at, shown_of
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream, ShowsLanded
 
 NOT_SHOWN = "LandedNotShown"
@@ -60,7 +62,7 @@ class PassStep:
         if not view.landed.positions:
             return before
         try:
-            problem = source.show_landed(self._stream_of(view, status), view.landed.positions)
+            problem = self._show(source, view, status)
         except ExactlyOnceError:
             return unseen  # those who show something are held up: a later pass shows it
         except Exception as mistake:
@@ -69,6 +71,20 @@ class PassStep:
         if problem is not None and is_news(problem, before):
             self.context.telling.report(NOT_SHOWN, problem.words)
         return shown_of(problem, place)
+
+    def _show(self, source: ShowsLanded, view: LedgerView, status: StreamStatus) -> NotShown | None:
+        """Show where the stream has landed in what the source still is; positions of another source mean other records.
+
+        A stream at rest may name other brokers or another data stream by now, and nothing else looks at them before it runs.
+        """
+        positions, known = view.landed.positions, view.landed.origin_ids
+        origins = sorted({key.origin for key in positions})
+        found = source.origin_ids(origins)
+        others = [origin for origin in origins if is_other_origin(known.get(origin), found.get(origin))]
+        held = Positions({key: at for key, at in positions.items() if key.origin in found})
+        if others or not held:
+            return NotShown(NotShownBecause.FAILED, not_the_same(others or origins))
+        return source.show_landed(self._stream_of(view, status), held)
 
     def _stream_of(self, view: LedgerView, status: StreamStatus) -> ShownStream:
         """Return by what the stream is told from others where it is shown."""

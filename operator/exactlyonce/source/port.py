@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -149,6 +149,14 @@ class ShowsLanded(Protocol):
 
     That place is never believed: the ledger alone says what has landed.
     """
+
+    def origin_ids(self, origins: Sequence[str]) -> Mapping[str, str]:
+        """Return the ids of those of these origins that the source reads and holds now.
+
+        Raises:
+            SourceUnreachable, SourceRefused: as `view`.
+        """
+        ...
 
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Write the landed positions of a stream there; return why the place does not show them, None where it does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -142,6 +142,10 @@ class KafkaBounds:
                     return Positions()
                 group = stopped_group(self._admin, self._spec.start.consumer_group, frozenset(bounds))
                 return where_group_stands(group, bounds, self.address)
+
+    def origin_ids(self, origins: Sequence[str]) -> dict[str, str]:
+        """Return the ids of those of these topics that exist."""
+        return {name: topic.topic_id for name, topic in self._describe(list(origins)).items()}
 
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Write what has landed to the consumer group that the stream names, if any; return why it does not show it."""

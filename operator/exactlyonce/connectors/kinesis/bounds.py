@@ -137,6 +137,10 @@ class KinesisBounds:
             return Positions(positions)
         return Positions({key: at for key, at in positions.items() if key in only or key not in view.bounds})
 
+    def origin_ids(self, origins: Sequence[str]) -> dict[str, str]:
+        """Return when the stream was created, if it is one of these."""
+        return {self._stream: self._created()} if self._stream in origins else {}
+
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Write what has landed to the lease table, if the stream names one; return why it does not show it."""
         if self._leases is None:
