@@ -89,7 +89,7 @@ def test_only_batches_with_the_statuses_named_go(ledger: Ledger) -> None:
     for excess in expiry.excess_of(retention, BatchNumber(1000)):
         delete(ledger, replace(excess, age=NOW))
     assert set(kept(ledger).values()) == {
-        BatchStatus.IN_PROGRESS, BatchStatus.TAKEN, BatchStatus.FAILED, BatchStatus.LANDED
+        BatchStatus.IN_PROGRESS, BatchStatus.TAKEN, BatchStatus.DECIDED, BatchStatus.FAILED, BatchStatus.LANDED
     }  # fmt: skip
     assert [number for number, status in kept(ledger).items() if status is BatchStatus.LANDED] == [50]
 
