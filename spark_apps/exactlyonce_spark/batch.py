@@ -80,7 +80,7 @@ class BatchLoop:
             Fenced: this process may not land any more.
             LedgerWentBack: the sink was restored; reconciliation rewinds to it.
             LandingRefused: the sink was restored to a moment at which a batch was taken and not yet written (AtMostOnce).
-            RecordsLost: the source no longer holds the next record; reconciliation says which are gone.
+            RecordsLost, OriginReplaced: the source no longer holds the next record; reconciliation says which are gone.
         """
         view = require_permit(self._ledger, self._permit)
         landed = view.stream.landed_batch
@@ -88,7 +88,7 @@ class BatchLoop:
         if landed is not None:
             require_completed(view.batch(landed))
         if self._landed is None:  # from its first batch on, the query itself knows where it goes on
-            require_next_is_there(self._source, view.landed.positions)
+            require_next_is_there(self._source, view.landed)
 
     def run(self, batch: SparkBatch) -> Landing | None:
         """Land a batch, or recognise that it has landed (None); any error means that it has not landed by this call.

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
+from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
-from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import LeaderEpochs, SourceNow
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced
@@ -85,14 +86,22 @@ def require_all_was_there(
     return now.leader_epochs
 
 
-def require_next_is_there(source: SourceCheck, stands: Positions) -> None:
-    """Require that the source holds the next record of each partition, or ends there.
+def require_next_is_there(source: SourceCheck, landed: LandedPositions) -> None:
+    """Require that the source is the one that has been read, and holds the next record of each partition or ends there.
 
     Raises:
+        OriginReplaced: an origin was recreated; one that is still empty would be waited on for ever.
         RecordsLost: retention, or a truncated log, took records before they were read.
         SourceUnreachable, OriginMissing: as `SourceCheck.now`.
     """
-    earliest = source.now(list(stands)).earliest if stands else stands
+    stands = landed.positions
+    if not stands:
+        return
+    now = source.now(list(stands))
+    for origin, origin_id in now.origin_ids.items():
+        if is_other_origin(landed.origin_ids.get(origin), origin_id):
+            raise OriginReplaced(f"{origin} was recreated; what has landed was read from the former one.")
+    earliest = now.earliest
     told = ", ".join(f"{key} from {at} to {earliest[key]}" for key, at in stands.items() if earliest[key] > at)
     if told:
         raise RecordsLost(f"Retention took records before they were read: {told}.")

@@ -116,6 +116,10 @@ def test_a_seed_that_once_went_wrong_goes_right(seed: int) -> None:
     run_seed(seed)
 
 
+def test_a_driver_that_starts_as_its_topic_is_recreated_does_not_wait_for_the_records_of_the_former_one() -> None:
+    run_seed(9965, kind=LogWorld)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace

@@ -14,7 +14,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings, Landing, PlanUnfit
-from exactlyonce_spark.planned import LandingRefused
+from exactlyonce_spark.planned import LandingRefused, OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
@@ -180,6 +180,17 @@ def test_a_driver_without_records_to_read_notices_that_retention_took_those_that
     loop.check_still_valid()
     topic.starts[P0] = 10
     with pytest.raises(RecordsLost, match=r"orders-0 from 0 to 10"):
+        loop.check_still_valid()
+
+
+def test_a_driver_without_records_to_read_notices_that_its_empty_topic_is_another_one() -> None:
+    """As where its checkpoint was lost just before it started, and the topic was recreated: nothing may ever come."""
+    stage = Stage()
+    topic = MemoryTopic({P0: 0, P1: 0})
+    loop = BatchLoop(stage.ledger, stage.permit, stage.target, topic, BatchSettings())
+    loop.check_still_valid()
+    topic.recreate(P0.origin)
+    with pytest.raises(OriginReplaced, match="orders was recreated"):
         loop.check_still_valid()
 
 
