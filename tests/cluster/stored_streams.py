@@ -18,6 +18,7 @@ from exactlyonce.api.status import (
     ConsecutiveFailures,
     DriverStatus,
     GoodAttempt,
+    LandedShown,
     Phase,
     Progress,
     StreamStatus,
@@ -64,6 +65,10 @@ STATUS = StreamStatus(
         reason="ImageNotPullable",
         why="The image spark:2 cannot be pulled.",
         stays="It has failed once.",
+    ),
+    took_over="table app in eu-central-1",
+    landed_shown=LandedShown(
+        place="table app in eu-central-1", reason="Failed", message="It could not be written.", tries=2, retry_at=NOW
     ),
     acted_on="cd34",
 )
