@@ -57,12 +57,14 @@ format: setup ## format the code
 soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among it, counting ids; REPORT=… keeps a page
 	@$(RUN) -m tests.soak --kills $(KILLS) $(if $(REPORT),--report $(REPORT))
 
-mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and 600 seeds; prints what survives
+mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and the simulation; prints what survives
 	@$(RUN) -m scripts.mutants
 
-bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today and what Kinesis allows
+bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today, what Kinesis allows and what Doris takes
 	@$(RUN) -m bench.pipeline
 	@$(RUN) -m bench.kinesis
+	@$(RUN) -m bench.kinesis_and_kafka
+	@$(RUN) -m bench.doris
 
 bench-operator: cluster-tools ## what a launch by the operator takes, on a cluster without nodes, against its goals
 	@$(RUN) -m bench.operator

@@ -1,4 +1,4 @@
-"""Rows a second and milliseconds a tiny batch into Parquet files, against a plain `df.write.parquet`; the object log alone.
+"""Rows per second and milliseconds a tiny batch into Parquet files, against a plain `df.write.parquet`; the object log alone.
 
 There are two plain jobs: one parses as people do, and a malformed record becomes NULLs; the other parses as our driver does,
 so that its batches are the same as ours, and the difference is the sink, the ledger and the source's check.
@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet
 
 from bench.figures import Figure, compared
-from bench.stage import Stage, batch_moments, finish
+from bench.setup import Setup, batch_moments, finish
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
@@ -41,17 +41,17 @@ _COMMITTABLE = "x" * 1200
 """As long as a committable of four files."""
 
 
-def files_sink(stage: Stage, records: int, batch: int, repeats: int) -> list[Figure]:
+def files_sink(setup: Setup, records: int, batch: int, repeats: int) -> list[Figure]:
     """Measure both `repeats` times, in turns, and return medians; the first batch of each run warms up."""
-    stage.fill("files", records)
-    stage.fill("tiny-files", 4 * TINY_BATCHES)
+    setup.fill("files", records)
+    setup.fill("tiny-files", 4 * TINY_BATCHES)
     rates: dict[str, list[float]] = {UNCHECKED: [], PEER: [], OURS: []}
     tiny: dict[str, list[float]] = {name: [] for name in rates}
     for turn in range(1, repeats + 1):
         for name in rates:
-            moments = _run(stage, name, "files", batch, records)
+            moments = _run(setup, name, "files", batch, records)
             rates[name].append((len(moments) - 1) * batch / (moments[-1] - moments[0]))
-            moments = _run(stage, name, "tiny-files", 4, 4 * TINY_BATCHES)
+            moments = _run(setup, name, "tiny-files", 4, 4 * TINY_BATCHES)
             tiny[name].append(statistics.median(later - earlier for earlier, later in pairwise(moments[10:])) * 1000)
             print(f"  {turn}/{repeats} {name}: {rates[name][-1]:,.0f} rows/s, {tiny[name][-1]:.0f} ms", flush=True)
     middle = {name: (statistics.median(rates[name]), statistics.median(tiny[name])) for name in rates}
@@ -68,14 +68,14 @@ def files_sink(stage: Stage, records: int, batch: int, repeats: int) -> list[Fig
     ]
 
 
-def object_log(stage: Stage) -> list[Figure]:
+def object_log(setup: Setup) -> list[Figure]:
     """Measure what one batch costs in an object log, against one conditional create on the same store."""
     figures: list[Figure] = []
-    with S3(stage.fresh("s3")) as service:
+    with S3(setup.fresh("s3")) as service:
         service.create_bucket("ledgers")
         login = S3Service.of(service.endpoint, None, path_style=True, secret=service.secret())
         stores: dict[str, Callable[[], ObjectStore]] = {
-            "local disk": lambda: LocalLogStore(str(stage.fresh("object-log"))),
+            "local disk": lambda: LocalLogStore(str(setup.fresh("object-log"))),
             "S3 (moto)": lambda: S3LogStore("s3a://ledgers/bench", login),
         }
         for name, opened in stores.items():
@@ -85,9 +85,9 @@ def object_log(stage: Stage) -> list[Figure]:
     return figures
 
 
-def _run(stage: Stage, name: str, topic: str, batch: int, records: int) -> list[float]:
+def _run(setup: Setup, name: str, topic: str, batch: int, records: int) -> list[float]:
     """Run one contender over the whole topic and return when each batch with data was committed."""
-    folder, database = stage.fresh(name), stage.database()
+    folder, database = setup.fresh(name), setup.database()
     out = folder / "out"
     if name == OURS:
         spec = {
@@ -95,12 +95,12 @@ def _run(stage: Stage, name: str, topic: str, batch: int, records: int) -> list[
             "ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
             "trigger": {"availableNow": True},
         }
-        finish(stage.run_stream(folder, stage.stream_file(folder, topic, database, batch, **spec)), folder)
+        finish(setup.run_stream(folder, setup.stream_file(folder, topic, database, batch, **spec)), folder)
     else:
-        finish(stage.run_bare(folder, name, topic, database, batch), folder)
+        finish(setup.run_bare(folder, name, topic, database, batch), folder)
     assert _rows_below(out) == records, f"{name} has written every row once"
     moments = batch_moments(folder)
-    stage.postgres.execute(f"drop database {database}")
+    setup.postgres.execute(f"drop database {database}")
     return moments[1:] if name == OURS else moments  # our first is the seed, an empty batch
 
 

@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 import psutil
 
 from bench.figures import Figure, compared, table, write
 from bench.kinesis_stand_in import RECORD_BYTES, STREAM, shard_id
+from exactlyonce.connectors.kinesis import rate_limit
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, user_record_count, user_records
 from exactlyonce.connectors.kinesis.clients import kinesis_client
 from exactlyonce.connectors.kinesis.login import KinesisAddress
@@ -115,12 +117,16 @@ def main() -> int:
     figures = [one, eight]
     with stand_in(1, options.pages) as address:
         fetched(address, PAGE_RECORDS)  # the first call makes the client
+        figures += measured("one shard, at the pace that is kept", records, one, lambda: fetched(address, records))
+    at_full_speed = mock.patch.object(rate_limit, "SHARD_BYTES_PER_SECOND", float("inf"))
+    with at_full_speed, stand_in(1, options.pages) as address:
+        fetched(address, PAGE_RECORDS)
         figures += measured("one shard, fetched", records, one, lambda: fetched(address, records))
         figures += measured("one shard, a task's range in rows", records, one, lambda: in_rows(address, records))
-    with stand_in(8, options.pages) as address:
-        figures += measured(
-            "8 shards, planned by one process", 8 * records, eight, lambda: planned(address, 8, 8 * records)
-        )
+        with stand_in(8, options.pages) as of_eight:
+            figures += measured(
+                "8 shards, planned by one process", 8 * records, eight, lambda: planned(of_eight, 8, 8 * records)
+            )
     figures.append(taken_apart(400_000))
     print(f"\n{table(figures)}\n\n{write(figures, 'kinesis')}")
     return 0

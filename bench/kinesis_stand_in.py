@@ -17,6 +17,8 @@ from tests.kinesis_in_memory import FIRST_SEQUENCE_NUMBER, GAP
 STREAM = "bench"
 RECORD_BYTES = 1024
 CREATED_SECONDS = 1_700_000_000.0
+AN_HOUR_MILLISECONDS = 3_600_000
+"""How old a page says that it is: older than any run, so that a query of what there is now reads on to the last one."""
 
 
 def shard_id(number: int) -> str:
@@ -39,7 +41,7 @@ def pages(count: int, records: int) -> list[bytes]:
             }
             for place in range(records)
         ]
-        behind = 1000 if page + 1 < count else 0
+        behind = AN_HOUR_MILLISECONDS if page + 1 < count else 0
         bodies.append(json.dumps({"Records": told, "MillisBehindLatest": behind})[:-1].encode())
     return bodies
 

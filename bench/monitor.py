@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from bench.figures import Figure, compared, table, write
-from bench.monitor_stage import RECORDS, Interval, Stage
+from bench.monitor_setup import RECORDS, Interval, Setup
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 
@@ -51,52 +51,52 @@ def main() -> int:
             Kafka(folder / "kafka", settings=_SMALL_INDEXES) as kafka,
             Postgres(folder / "postgres", settings=connections) as postgres,
         ):
-            stage = Stage(folder, kafka, postgres, given.streams, given.partitions, given.rounds, given.rest)
+            setup = Setup(folder, kafka, postgres, given.streams, given.partitions, given.rounds, given.rest)
             print(f"{given.streams:,} topics of {given.partitions} partitions", flush=True)
-            stage.prepare()
+            setup.prepare()
             print("One client per store", flush=True)
-            quiet, figures = shared(stage)
+            quiet, figures = shared(setup)
             write(figures, "monitor")
             print("One client per stream", flush=True)
-            figures += own(stage, given.own, quiet)
+            figures += own(setup, given.own, quiet)
             kafka.stop(signal.SIGKILL)  # nothing of it is kept
     file = write(figures, "monitor")
     print(f"\n{table(figures)}\n\n{file}")
     return 0
 
 
-def shared(stage: Stage) -> tuple[Interval, list[Figure]]:
+def shared(setup: Setup) -> tuple[Interval, list[Figure]]:
     """Measure the monitor as it is, in both states; return what it takes where nothing waits, and the figures."""
 
     def moved(number: int) -> int:
         """Have each stream stand elsewhere than in the round before, with records behind that."""
         offset = number % RECORDS
-        stage.land_until(offset)
+        setup.land_until(offset)
         return RECORDS - offset
 
-    with stage.process("shared") as measured:
+    with setup.process("shared") as measured:
         figures = [Figure("memory with no stream", measured.megabytes, "MB")]
-        quiet, busy = measured.interval(stage.streams), measured.interval(stage.streams, moved)
-    for interval, name in ((quiet, _quiet(stage)), (busy, f"{stage.streams:,} streams, all move and wait")):
+        quiet, busy = measured.interval(setup.streams), measured.interval(setup.streams, moved)
+    for interval, name in ((quiet, _quiet(setup)), (busy, f"{setup.streams:,} streams, all move and wait")):
         figures.append(compared(f"CPU at a 30 s interval, {name}", interval.share, "% core", CPU_LIMIT))
         figures.append(compared(f"memory, {name}", interval.megabytes, "MB", MEMORY_LIMIT))
         figures += interval.parts(name)
     return quiet, figures
 
 
-def own(stage: Stage, streams: int, against: Interval) -> list[Figure]:
+def own(setup: Setup, streams: int, against: Interval) -> list[Figure]:
     """Measure one client and one connection per stream where nothing waits, and scale what they take."""
-    stage.land_until(RECORDS)
+    setup.land_until(RECORDS)
     fewer = streams // 5
-    with stage.process("own") as measured:
+    with setup.process("own") as measured:
         with_fewer = measured.interval(fewer)
         found = measured.interval(streams)
     name = f"{streams:,} streams with own clients"
-    scaled = f"{stage.streams:,} streams with own clients, scaled"
-    times = stage.streams / streams
+    scaled = f"{setup.streams:,} streams with own clients, scaled"
+    times = setup.streams / streams
     each = (found.megabytes - with_fewer.megabytes) / (streams - fewer)
-    memory = found.megabytes + each * (stage.streams - streams)
-    one = _quiet(stage)
+    memory = found.megabytes + each * (setup.streams - streams)
+    one = _quiet(setup)
     return [
         Figure(f"CPU at a 30 s interval, {name}", found.share, "% core"),
         Figure(f"memory, {fewer:,} streams with own clients", with_fewer.megabytes, "MB"),
@@ -108,8 +108,8 @@ def own(stage: Stage, streams: int, against: Interval) -> list[Figure]:
     ]
 
 
-def _quiet(stage: Stage) -> str:
-    return f"{stage.streams:,} streams, nothing waits"
+def _quiet(setup: Setup) -> str:
+    return f"{setup.streams:,} streams, nothing waits"
 
 
 if __name__ == "__main__":

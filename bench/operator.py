@@ -22,7 +22,7 @@ import psutil
 from bench.figures import Figure, table, write
 from bench.operator_launches import Round, bare_pods, deaths, launches, many
 from bench.operator_scale import scale
-from bench.operator_stage import BUCKET, TOPIC, OperatorStage, connected, operator_process
+from bench.operator_setup import BUCKET, TOPIC, OperatorSetup, connected, operator_process
 from exactlyonce.launch.api_server import Answered, ApiServerUnreachable
 from scripts import generate_crd
 from testbed import cluster_tools, processes
@@ -57,19 +57,19 @@ def main() -> int:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-bench-")))
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-        stage = stack.enter_context(_stage(folder))
+        setup = stack.enter_context(_setup(folder))
         asked = options.only or [*RUNS, SCALE]
         if SCALE in asked:
             with _endpoint(folder, SCALE) as (endpoint, _):
-                figures += scale(stage.namespace(SCALE, endpoint), options.many, options.many_running)
+                figures += scale(setup.namespace(SCALE, endpoint), options.many, options.many_running)
         if asked != [SCALE]:
             print("Bare pods", flush=True)
-            figures += bare_pods(stage, options.burst)
+            figures += bare_pods(setup, options.burst)
         for run in (run for run in asked if run != SCALE):
             with _endpoint(folder, run) as (endpoint, s3):
-                round_ = Round(stage, stage.namespace(run, endpoint), s3, RUNS[run])
+                round_ = Round(setup, setup.namespace(run, endpoint), s3, RUNS[run])
                 module = "bench.without_stores" if run == "without" else "exactlyonce.control"
-                with operator_process(stage, round_.namespace, module) as operator, round_.namespace.watched() as pods:
+                with operator_process(setup, round_.namespace, module) as operator, round_.namespace.watched() as pods:
                     print(f"With {RUNS[run]}", flush=True)
                     figures += launches(round_, operator, pods, options.spaced, options.burst)
                     if run == "whole":
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 @contextmanager
-def _stage(folder: Path) -> Iterator[OperatorStage]:
+def _setup(folder: Path) -> Iterator[OperatorSetup]:
     """Start the servers and install the definition of a stream."""
     with (
         Cluster(folder / "cluster", nodes=0) as cluster,
@@ -90,18 +90,18 @@ def _stage(folder: Path) -> Iterator[OperatorStage]:
         connected(cluster) as api,
     ):
         kafka.create_topic(TOPIC, 4)
-        stage = OperatorStage(folder, cluster, kafka, postgres, api)
-        postgres.create_database(stage.database)
+        setup = OperatorSetup(folder, cluster, kafka, postgres, api)
+        postgres.create_database(setup.database)
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        stage.request("POST", definitions, generate_crd.definition())
-        while not _is_served(stage):
+        setup.request("POST", definitions, generate_crd.definition())
+        while not _is_served(setup):
             pass
-        yield stage
+        yield setup
 
 
-def _is_served(stage: OperatorStage) -> bool:
+def _is_served(setup: OperatorSetup) -> bool:
     try:
-        stage.request("GET", f"/apis/{generate_crd.GROUP}/{generate_crd.VERSION}/{generate_crd.PLURAL}")
+        setup.request("GET", f"/apis/{generate_crd.GROUP}/{generate_crd.VERSION}/{generate_crd.PLURAL}")
     except (Answered, ApiServerUnreachable):  # until it is served, the answer is no JSON
         return False
     return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 from bench.figures import Figure, compared
-from bench.operator_stage import Namespace, OperatorStage, Pods, core_seconds, in_threads, settled
+from bench.operator_setup import Namespace, OperatorSetup, Pods, core_seconds, in_threads, settled
 from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import claim_epoch
@@ -28,17 +28,17 @@ MEMORY_LIMIT = Figure("limit of memory with 1,000 streams", 250.0, "MB")
 class Round:
     """One run: its namespace, the S3 service that it uses, and what it is called."""
 
-    stage: OperatorStage
+    setup: OperatorSetup
     namespace: Namespace
     s3: psutil.Process
     name: str
 
 
-def bare_pods(stage: OperatorStage, number: int) -> list[Figure]:
+def bare_pods(setup: OperatorSetup, number: int) -> list[Figure]:
     """Create pods with the Python client and nothing else: the floor."""
     figures = []
     for threads in (1, 10):
-        space = stage.namespace(f"floor-{threads}", "")
+        space = setup.namespace(f"floor-{threads}", "")
         before = core_seconds(psutil.Process())
         seconds = in_threads(space.create_bare_pod, [f"bare-{each}" for each in range(number)], threads)
         own = (core_seconds(psutil.Process()) - before) / number
@@ -53,7 +53,7 @@ def launches(round_: Round, operator: psutil.Process, pods: Pods, spaced: int, b
     """Launch streams one after the other, then at once."""
     settled(operator)
     figures = [Figure(f"memory with no stream, {round_.name}", operator.memory_info().rss / _MEGABYTE, "MB")]
-    before = round_.stage.shares(operator, round_.s3)
+    before = round_.setup.shares(operator, round_.s3)
     sent: dict[str, float] = {}
     for number in range(spaced):
         sent[f"spaced-{number}"] = moment = round_.namespace.apply(f"spaced-{number}")
@@ -61,9 +61,9 @@ def launches(round_: Round, operator: psutil.Process, pods: Pods, spaced: int, b
     pods.until([f"{name}-driver-1" for name in sent], "spaced drivers")
     settled(operator)
     figures += _latencies(f"spaced, {round_.name}", sent, pods)
-    figures += _costs(f"spaced, {round_.name}", before, round_.stage.shares(operator, round_.s3), spaced)
+    figures += _costs(f"spaced, {round_.name}", before, round_.setup.shares(operator, round_.s3), spaced)
     figures.append(Figure(f"memory with {spaced} streams, {round_.name}", operator.memory_info().rss / _MEGABYTE, "MB"))
-    before = round_.stage.shares(operator, round_.s3)
+    before = round_.setup.shares(operator, round_.s3)
     sent = round_.namespace.apply_all([f"burst-{number}" for number in range(burst)])
     names = [f"{name}-driver-1" for name in sent]
     pods.until(names, "drivers of a burst")
@@ -71,14 +71,14 @@ def launches(round_: Round, operator: psutil.Process, pods: Pods, spaced: int, b
     settled(operator)
     figures += _latencies(f"burst of {burst}, {round_.name}", sent, pods)
     figures.append(compared(f"drivers in a burst, {round_.name}", burst / seconds * 60, "a minute", RATE_LIMIT))
-    return figures + _costs(f"burst, {round_.name}", before, round_.stage.shares(operator, round_.s3), burst)
+    return figures + _costs(f"burst, {round_.name}", before, round_.setup.shares(operator, round_.s3), burst)
 
 
 def deaths(round_: Round, pods: Pods, number: int) -> list[Figure]:
     """Let drivers that ran die and wait for their successors."""
-    stage, space = round_.stage, round_.namespace
-    login = {"host": "127.0.0.1", "port": str(stage.postgres.port), "dbname": stage.database, "user": "postgres"}
-    ledger = PostgresLedger(PostgresAddress({**login, "password": stage.postgres.password}, "the benchmark"))
+    setup, space = round_.setup, round_.namespace
+    login = {"host": "127.0.0.1", "port": str(setup.postgres.port), "dbname": setup.database, "user": "postgres"}
+    ledger = PostgresLedger(PostgresAddress({**login, "password": setup.postgres.password}, "the benchmark"))
     names = [f"spaced-{each}" for each in range(number)]
     for name in names:
         view = ledger.view(f"{space.name}/{name}")

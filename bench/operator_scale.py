@@ -1,7 +1,7 @@
 """An operator with 10,000 streams, most of them suspended: what it takes to start, to sweep, to be scraped and to remember.
 
 The streams are there before the operator is. Those that are not suspended have a driver's pod that need not run. While the
-first sweep goes on streams are created, and each of them must get its pod: no event of the watch is lost.
+first sweep runs, streams are created, and each of them must get its pod: no event of the watch is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from http import HTTPStatus
 import psutil
 
 from bench.figures import Figure, compared
-from bench.operator_stage import PATIENCE_SECONDS, Namespace, core_seconds, in_threads, operator_process, settled
+from bench.operator_setup import PATIENCE_SECONDS, Namespace, core_seconds, in_threads, operator_process, settled
 from testbed import processes
 
 _CREATED_MEANWHILE = 50
@@ -58,7 +58,7 @@ def peak_of(process: psutil.Process) -> Iterator[Peak]:
 
 def scale(space: Namespace, streams: int, running: int) -> list[Figure]:
     """Measure an operator of `streams` streams, of which `running` have a driver."""
-    stage = space.stage
+    setup = space.setup
     print(f"Creating {streams:,} streams", flush=True)
     space.apply_all([f"suspended-{number}" for number in range(streams - running)], suspended=True)
     space.apply_all([f"running-{number}" for number in range(running)])
@@ -66,13 +66,13 @@ def scale(space: Namespace, streams: int, running: int) -> list[Figure]:
     drivers = [f"running-{number}-driver-1" for number in range(running)]
     created = [f"created-{number}" for number in range(_CREATED_MEANWHILE)]
     with space.watched() as pods:
-        with operator_process(stage, space, "exactlyonce.control") as operator:
+        with operator_process(setup, space, "exactlyonce.control") as operator:
             pods.until(drivers, "drivers")
             in_threads(space.runs, drivers, 4)
             _until(lambda: space.phases() == expected, "every stream is at rest or runs", apart_seconds=5.0)
             settled(operator, quiet=0.5)
         port, begun = processes.free_port(), time.monotonic()
-        with operator_process(stage, space, "exactlyonce.control", port) as operator, peak_of(operator) as peak:
+        with operator_process(setup, space, "exactlyonce.control", port) as operator, peak_of(operator) as peak:
             page = f"http://127.0.0.1:{port}"
             _until(lambda: _answers(f"{page}/readyz"), "it is ready")
             ready = time.monotonic()

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.figures import Figure, table, write
 from bench.files import files_sink, object_log
 from bench.restarts import reconciliation, restarts
-from bench.stage import Stage
+from bench.setup import Setup
 from bench.throughput import throughput, tiny_batches
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
@@ -40,24 +40,24 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-bench-")))
         postgres = stack.enter_context(Postgres(folder / "postgres", settings=POSTGRES))
         kafka = stack.enter_context(Kafka(folder / "kafka"))
-        stage = Stage(folder, kafka, postgres)
+        setup = Setup(folder, kafka, postgres)
         if options.only in (None, "throughput"):
             print(f"Throughput: {options.records:,} records, {options.batch:,} a batch", flush=True)
-            figures += throughput(stage, options.records, options.batch, options.repeats)
+            figures += throughput(setup, options.records, options.batch, options.repeats)
         if options.only in (None, "tiny"):
             print("Tiny batches: four rows each", flush=True)
-            figures += tiny_batches(stage, options.repeats)
+            figures += tiny_batches(setup, options.repeats)
         if options.only in (None, "files"):
             print("Files and the object log", flush=True)
-            figures += files_sink(stage, options.records, options.batch, options.repeats) + object_log(stage)
+            figures += files_sink(setup, options.records, options.batch, options.repeats) + object_log(setup)
         if options.only in (None, "restarts", "reconciliation"):
-            stage.fill("restarts", 600_000)
+            setup.fill("restarts", 600_000)
         if options.only in (None, "restarts"):
             print("Start and restart", flush=True)
-            figures += restarts(stage, "restarts", options.repeats)
+            figures += restarts(setup, "restarts", options.repeats)
         if options.only in (None, "reconciliation"):
             print("Reconciliation", flush=True)
-            figures += reconciliation(stage, "restarts", 10)
+            figures += reconciliation(setup, "restarts", 10)
     print(f"\n{table(figures)}\n\n{write(figures, 'pipeline')}")
     return 0
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import psutil
 
 from bench.figures import Figure, compared
-from bench.stage import Stage
+from bench.setup import Setup
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.positions.ranges import Epoch
@@ -31,12 +31,12 @@ class Seconds:
     restart: float
 
 
-def restarts(stage: Stage, topic: str, repeats: int) -> list[Figure]:
+def restarts(setup: Setup, topic: str, repeats: int) -> list[Figure]:
     """Measure ours and the bare job in turns and return medians with the ratio."""
     ours, bare = [], []
     for turn in range(1, repeats + 1):
-        bare.append(_bare(stage, topic))
-        ours.append(_ours(stage, topic))
+        bare.append(_bare(setup, topic))
+        ours.append(_ours(setup, topic))
         print(f"  {turn}/{repeats} bare {bare[-1]}, ours {ours[-1]}", flush=True)
     figures = []
     for what, name in (("start", "process start to the first landed batch"), ("restart", "SIGKILL to the next one")):
@@ -46,10 +46,10 @@ def restarts(stage: Stage, topic: str, repeats: int) -> list[Figure]:
     return figures
 
 
-def reconciliation(stage: Stage, topic: str, repeats: int) -> list[Figure]:
+def reconciliation(setup: Setup, topic: str, repeats: int) -> list[Figure]:
     """Measure a pass that launches: from its begin to the moment at which the driver's process is asked for."""
-    folder, database = stage.fresh("reconcile"), stage.database()
-    file = stage.stream_file(folder, topic, database, BATCH)
+    folder, database = setup.fresh("reconcile"), setup.database()
+    file = setup.stream_file(folder, topic, database, BATCH)
     opened = open_stream(choose_stream(file, None), folder / "state", folder / "secrets")
     milliseconds = []
     for _ in range(repeats):
@@ -64,35 +64,35 @@ def reconciliation(stage: Stage, topic: str, repeats: int) -> list[Figure]:
                      RECONCILIATION_LIMIT)]  # fmt: skip
 
 
-def _ours(stage: Stage, topic: str) -> Seconds:
-    folder, database = stage.fresh("ours"), stage.database()
-    file = stage.stream_file(folder, topic, database, BATCH)
+def _ours(setup: Setup, topic: str) -> Seconds:
+    folder, database = setup.fresh("ours"), setup.database()
+    file = setup.stream_file(folder, topic, database, BATCH)
     started = time.monotonic()
-    operator = stage.run_stream(folder, file)
-    first = stage.first_row(database, 0)
+    operator = setup.run_stream(folder, file)
+    first = setup.first_row(database, 0)
     opened = open_stream(choose_stream(file, None), folder / "state", folder / "secrets")
     time.sleep(2)  # some batches, as in a stream that has run for a while
     opened.launcher.kill(Epoch(1))
     killed = time.monotonic()
-    again = stage.first_row(database, stage.count(database))
+    again = setup.first_row(database, setup.count(database))
     processes.stop(operator, signal.SIGINT, 60)
-    stage.postgres.execute(f"drop database {database} with (force)")
+    setup.postgres.execute(f"drop database {database} with (force)")
     return Seconds(first - started, again - killed)
 
 
-def _bare(stage: Stage, topic: str) -> Seconds:
-    folder, database = stage.fresh("bare"), stage.database()
+def _bare(setup: Setup, topic: str) -> Seconds:
+    folder, database = setup.fresh("bare"), setup.database()
     started = time.monotonic()
-    job = stage.run_bare(folder, "jdbc", topic, database, BATCH, continuous=True)
-    first = stage.first_row(database, 0)
+    job = setup.run_bare(folder, "jdbc", topic, database, BATCH, continuous=True)
+    first = setup.first_row(database, 0)
     time.sleep(2)
     _kill_all(job)
     killed = time.monotonic()
-    landed = stage.count(database)
-    job = stage.run_bare(folder, "jdbc", topic, database, BATCH, continuous=True)
-    again = stage.first_row(database, landed)
+    landed = setup.count(database)
+    job = setup.run_bare(folder, "jdbc", topic, database, BATCH, continuous=True)
+    again = setup.first_row(database, landed)
     _kill_all(job)
-    stage.postgres.execute(f"drop database {database} with (force)")
+    setup.postgres.execute(f"drop database {database} with (force)")
     return Seconds(first - started, again - killed)
 
 

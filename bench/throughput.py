@@ -1,4 +1,4 @@
-"""Rows a second from Kafka to Postgres, and milliseconds a tiny batch, ours against what people run today."""
+"""Rows per second from Kafka to Postgres, and milliseconds a tiny batch, ours against what people run today."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 
 from bench.core_seconds import CoreSeconds, counted
 from bench.figures import Figure, compared
-from bench.stage import PARTITIONS, Stage, batch_moments, finish
+from bench.setup import PARTITIONS, Setup, batch_moments, finish
 
 OURS = ("Partition", "Batch")
 PEERS = ("noop", "jdbc", "jdbc-rewrite")
 
 
-def throughput(stage: Stage, records: int, batch: int, repeats: int) -> list[Figure]:
+def throughput(setup: Setup, records: int, batch: int, repeats: int) -> list[Figure]:
     """Measure each contender `repeats` times, in turns, and return medians; the first batch of each run warms up."""
-    stage.fill("throughput", records)
+    setup.fill("throughput", records)
     rates: dict[str, list[float]] = {name: [] for name in (*PEERS, *OURS)}
     copies = []
     used: list[Figure] = []
-    files = _csv_files(stage, records)
+    files = _csv_files(setup, records)
     for turn in range(1, repeats + 1):
-        copies.append(_copy_rate(stage, files, records))
+        copies.append(_copy_rate(setup, files, records))
         for name in rates:
-            core_seconds = CoreSeconds(stage.kafka.pid)
+            core_seconds = CoreSeconds(setup.kafka.pid)
             with counted(core_seconds):
-                rates[name].append(_rate(stage, name, records, batch))
+                rates[name].append(_rate(setup, name, records, batch))
             if turn == repeats:
                 used += core_seconds.figures(name, records / 1e6)
             print(f"  {turn}/{repeats} {name}: {rates[name][-1]:,.0f} rows/s", flush=True)
@@ -45,13 +45,13 @@ def throughput(stage: Stage, records: int, batch: int, repeats: int) -> list[Fig
     return [noop, copy, limit, jdbc, rewrite, *ours, *against, *used]
 
 
-def tiny_batches(stage: Stage, repeats: int) -> list[Figure]:
+def tiny_batches(setup: Setup, repeats: int) -> list[Figure]:
     """Measure batches of four rows back to back: the median distance of commits, after ten batches of warm-up."""
-    stage.fill("tiny", 4 * 60)
+    setup.fill("tiny", 4 * 60)
     found: dict[str, list[float]] = {name: [] for name in (*PEERS, *OURS)}
     for turn in range(1, repeats + 1):
         for name, seconds in found.items():
-            moments = _run(stage, name, "tiny", 4, 4 * 60)
+            moments = _run(setup, name, "tiny", 4, 4 * 60)
             distances = [after - before for before, after in pairwise(moments)]
             seconds.append(statistics.median(distances[10:]) * 1000)
             print(f"  {turn}/{repeats} {name}: {seconds[-1]:.0f} ms", flush=True)
@@ -61,29 +61,29 @@ def tiny_batches(stage: Stage, repeats: int) -> list[Figure]:
     return [noop, jdbc, *(compared(f"tiny batch, commit: {name}", middle[name], "ms", jdbc) for name in OURS)]
 
 
-def _rate(stage: Stage, name: str, records: int, batch: int) -> float:
-    moments = _run(stage, name, "throughput", batch, records)
+def _rate(setup: Setup, name: str, records: int, batch: int) -> float:
+    moments = _run(setup, name, "throughput", batch, records)
     return (len(moments) - 1) * batch / (moments[-1] - moments[0])
 
 
-def _run(stage: Stage, name: str, topic: str, batch: int, records: int) -> list[float]:
+def _run(setup: Setup, name: str, topic: str, batch: int, records: int) -> list[float]:
     """Run one contender over the whole topic and return when each batch with data was committed."""
-    folder, database = stage.fresh(name.lower()), stage.database()
+    folder, database = setup.fresh(name.lower()), setup.database()
     if name in OURS:
-        file = stage.stream_file(folder, topic, database, batch, commit=name, trigger={"availableNow": True})
-        finish(stage.run_stream(folder, file), folder)
+        file = setup.stream_file(folder, topic, database, batch, commit=name, trigger={"availableNow": True})
+        finish(setup.run_stream(folder, file), folder)
     else:
-        finish(stage.run_bare(folder, name, topic, database, batch), folder)
+        finish(setup.run_bare(folder, name, topic, database, batch), folder)
     if name != "noop":
-        assert stage.count(database) == records, f"{name} has written every row"
+        assert setup.count(database) == records, f"{name} has written every row"
     moments = batch_moments(folder)
-    stage.postgres.execute(f"drop database {database}")
+    setup.postgres.execute(f"drop database {database}")
     return moments[1:] if name in OURS else moments  # our first is the seed, an empty batch
 
 
-def _csv_files(stage: Stage, records: int) -> list[Path]:
+def _csv_files(setup: Setup, records: int) -> list[Path]:
     """Write the same rows as one CSV file a connection."""
-    files = [stage.folder / f"rows-{part}.csv" for part in range(PARTITIONS)]
+    files = [setup.folder / f"rows-{part}.csv" for part in range(PARTITIONS)]
     for part, file in enumerate(files):
         with file.open("w", newline="") as out:
             writer = csv.writer(out)
@@ -95,15 +95,15 @@ def _csv_files(stage: Stage, records: int) -> list[Path]:
     return files
 
 
-def _copy_rate(stage: Stage, files: list[Path], records: int) -> float:
-    database = stage.database()
-    psql, dsn = str(stage.postgres.psql()), stage.postgres.dsn(database)
+def _copy_rate(setup: Setup, files: list[Path], records: int) -> float:
+    database = setup.database()
+    psql, dsn = str(setup.postgres.psql()), setup.postgres.dsn(database)
     started = time.monotonic()
     running = [
         subprocess.Popen([psql, dsn, "-q", "-c", f"\\copy orders from '{file}' with (format csv)"]) for file in files
     ]
     assert [process.wait() for process in running] == [0] * len(files), "psql has copied every file"
     seconds = time.monotonic() - started
-    assert stage.count(database) == records
-    stage.postgres.execute(f"drop database {database}")
+    assert setup.count(database) == records
+    setup.postgres.execute(f"drop database {database}")
     return records / seconds

@@ -18,9 +18,9 @@ from pathlib import Path
 from demo.acts import Scene, acts_on
 from demo.orders import Orders
 from demo.screen import Screen
+from demo.setup import Setup
 from demo.sinks import SINKS, Count
 from demo.sources import PARTITIONS, SOURCES, KafkaTopic, KinesisStream, Source
-from demo.stage import Stage
 from testbed.postgres import Postgres
 
 LEAST_ORDERS = 2_000
@@ -59,44 +59,44 @@ class Stuck(AssertionError):
 class Play:
     """The acts over one running stream."""
 
-    def __init__(self, stage: Stage, orders: Orders, screen: Screen) -> None:
-        self._stage = stage
+    def __init__(self, setup: Setup, orders: Orders, screen: Screen) -> None:
+        self._setup = setup
         self._orders = orders
         self._screen = screen
         self._kills = 0
 
     def run(self) -> bool:
         """Run every act, wait for the last order, and return whether each took effect exactly once."""
-        self._stage.start_operator()
+        self._setup.start_operator()
         self._orders.start()
-        launcher = self._stage.open().launcher
+        launcher = self._setup.open().launcher
         attempt = 0
-        acts = acts_on(self._stage.source, self._stage.sink)
+        acts = acts_on(self._setup.source, self._setup.sink)
         for number, act in enumerate(acts, 1):
             self._orders.allowed = self._orders.total * number // (len(acts) + 1)
             attempt = self._next_attempt(attempt)
             self._orders.allowed = self._orders.total * (2 * number + 1) // (2 * (len(acts) + 1))
             self._screen.say(f"ACT {number}/{len(acts)}: {act.title} (attempt {attempt})", "bold magenta")
-            act.do(Scene(self._stage, launcher, attempt, self.until, self._screen.say))
+            act.do(Scene(self._setup, launcher, attempt, self.until, self._screen.say))
             self._kills += act.kills
         self._orders.allowed = self._orders.total
-        self.until(lambda: self._stage.landed() >= self._orders.total, f"the last order is {self._stage.sink.place}")
+        self.until(lambda: self._setup.landed() >= self._orders.total, f"the last order is {self._setup.sink.place}")
         self._screen.say("Every order was taken; draining.")
-        status = self._stage.drain()
+        status = self._setup.drain()
         self._tell()
         return self._count(len(acts)) and status == 0
 
     def _next_attempt(self, before: int) -> int:
         """Wait until an attempt after `before` has landed rows, and return it."""
-        self.until(lambda: self._stage.latest_landing_attempt() > before, "the next attempt lands a batch")
-        return self._stage.latest_landing_attempt()
+        self.until(lambda: self._setup.latest_landing_attempt() > before, "the next attempt lands a batch")
+        return self._setup.latest_landing_attempt()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition while lines and bars go on."""
+        """Wait for a condition while lines and bars continue."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not condition():
             self._tell(_LOOK_SECONDS)
-            self._screen.move(self._orders.produced, self._stage.landed())
+            self._screen.move(self._orders.produced, self._setup.landed())
             self._orders.check()
             if time.monotonic() > deadline:
                 raise Stuck(f"It took longer than {_PATIENCE_SECONDS:.0f} s until {what}.")
@@ -105,7 +105,7 @@ class Play:
         """Print what the operator has said, waiting a little for more."""
         try:
             while True:
-                kind, words = self._stage.lines.get(timeout=seconds) if seconds else self._stage.lines.get_nowait()
+                kind, words = self._setup.lines.get(timeout=seconds) if seconds else self._setup.lines.get_nowait()
                 if kind != "Landed":
                     self._screen.say(f"{kind}: {words[:280]}", _STYLES.get(kind, "cyan"))
                 seconds = 0.0
@@ -116,7 +116,7 @@ class Play:
         """Count with every reader of the sink, print, and return whether nothing is lost and nothing doubled."""
         say = self._screen.say
         say(f"{acts} acts, {self._kills} drivers killed.")
-        counted = [self._is_right(count) for count in self._stage.sink.counts(self._stage, self._orders.total)]
+        counted = [self._is_right(count) for count in self._setup.sink.counts(self._setup, self._orders.total)]
         right = all(counted)  # every reader is asked, also after one that counts wrong
         say(
             "Every order took effect exactly once." if right else "THIS IS WRONG.",
@@ -167,7 +167,7 @@ def _count_of_orders(text: str) -> int:
 
 
 def main() -> int:
-    """Put the stage up, play, and take it down."""
+    """Put the setup up, play, and take it down."""
     options = arguments().parse_args()
     sink = SINKS[options.sink]()
     opened = SOURCES[options.source]
@@ -183,13 +183,13 @@ def main() -> int:
         postgres = stack.enter_context(Postgres(folder / "postgres"))
         source: Source = opened(folder)
         stack.enter_context(source)
-        stage = Stage(folder, source, postgres, sink)
-        stage.prepare()
-        stack.callback(stage.end_everything)
+        setup = Setup(folder, source, postgres, sink)
+        setup.prepare()
+        stack.callback(setup.end_everything)
         orders = Orders(source, total)
         stack.callback(orders.stop)
         try:
-            return 0 if Play(stage, orders, screen).run() else 1
+            return 0 if Play(setup, orders, screen).run() else 1
         except AssertionError as problem:
             screen.say(str(problem), "bold red")
             log = folder / "operator.log"

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from demo.setup import UNRESPONSIVE_SECONDS, Setup
 from demo.sinks import Sink
 from demo.sources import Source
-from demo.stage import UNRESPONSIVE_SECONDS, Stage
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.positions.ranges import Epoch
 
 Until = Callable[[Callable[[], bool], str], None]
-"""Waits until a condition holds, while the screen goes on; the sentence says what it waits for."""
+"""Waits until a condition holds, while the screen continues; the sentence says what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Act:
 class Scene:
     """What an act works with."""
 
-    stage: Stage
+    setup: Setup
     launcher: LocalLauncher
     attempt: int
     until: Until
@@ -44,8 +44,8 @@ def kill_at(point: str) -> Callable[[Scene], None]:
     """Return an act: SIGKILL at a point inside the next batch."""
 
     def act(scene: Scene) -> None:
-        scene.stage.arm(point)
-        scene.until(lambda: scene.stage.fired(point), f"a batch comes to {point}")
+        scene.setup.arm(point)
+        scene.until(lambda: scene.setup.fired(point), f"a batch comes to {point}")
 
     return act
 
@@ -59,20 +59,20 @@ def kill_at_random(scene: Scene) -> None:
 
 def delete_checkpoint(scene: Scene) -> None:
     """Delete the whole checkpoint location, then SIGKILL."""
-    shutil.rmtree(scene.stage.location, ignore_errors=True)
+    shutil.rmtree(scene.setup.location, ignore_errors=True)
     scene.launcher.kill(Epoch(scene.attempt))
-    shutil.rmtree(scene.stage.location, ignore_errors=True)
+    shutil.rmtree(scene.setup.location, ignore_errors=True)
 
 
 def freeze_and_wake(scene: Scene) -> None:
     """Freeze the driver until its successor has landed a batch; woken, it must fail at its fence."""
     scene.launcher.kill(Epoch(scene.attempt), signal.SIGSTOP)
     scene.say(f"attempt {scene.attempt} is frozen; after {UNRESPONSIVE_SECONDS} s without an answer it is given up")
-    scene.until(lambda: scene.stage.latest_landing_attempt() > scene.attempt, "its successor has landed a batch")
+    scene.until(lambda: scene.setup.latest_landing_attempt() > scene.attempt, "its successor has landed a batch")
     scene.launcher.kill(Epoch(scene.attempt), signal.SIGCONT)
     scene.say(f"attempt {scene.attempt} is woken, and believes that it is still the driver")
-    scene.until(lambda: scene.stage.last_words(scene.attempt) is not None, "it has ended")
-    words = scene.stage.last_words(scene.attempt)
+    scene.until(lambda: scene.setup.last_words(scene.attempt) is not None, "it has ended")
+    words = scene.setup.last_words(scene.attempt)
     assert words is not None
     if words.ending is not Ending.FENCED:
         raise AssertionError(f"The woken driver ended as {words.ending}, not at its fence: {words.message}")
@@ -83,7 +83,7 @@ def reshard_and_kill(number: int) -> Callable[[Scene], None]:
     """Return an act: change the source's shards while they are read, then SIGKILL at a moment drawn at random."""
 
     def act(scene: Scene) -> None:
-        scene.say(scene.stage.source.reshard(number))
+        scene.say(scene.setup.source.reshard(number))
         kill_at_random(scene)
 
     return act

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from demo.stage import Stage
+    from demo.setup import Setup
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class Sink(Protocol):
     before_commit: str
     """The acts at named points, in the sink's own words."""
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, setup: Setup) -> None:
         """Make what has to be there before the stream starts."""
         ...
 
-    def spec(self, stage: Stage) -> dict[str, Any]:
+    def spec(self, setup: Setup) -> dict[str, Any]:
         """Return the parts of the resource that say where rows go."""
         ...
 
-    def landed(self, stage: Stage) -> int:
+    def landed(self, setup: Setup) -> int:
         """Return how many rows have landed."""
         ...
 
-    def counts(self, stage: Stage, total: int) -> Iterator[Count]:
+    def counts(self, setup: Setup, total: int) -> Iterator[Count]:
         """Count, each reader on its own; ids from 0 up to `total` were produced."""
         ...
 
@@ -59,21 +59,21 @@ class Table:
     after_tasks = "SIGKILL after the tasks have staged their rows"
     before_commit = "SIGKILL just before Postgres' commit"
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, setup: Setup) -> None:
         """Make the table."""
-        stage.sql("create table public.orders (id bigint, customer text, amount numeric(12,2), ts timestamptz)")
+        setup.sql("create table public.orders (id bigint, customer text, amount numeric(12,2), ts timestamptz)")
 
-    def spec(self, stage: Stage) -> dict[str, Any]:
+    def spec(self, setup: Setup) -> dict[str, Any]:
         """The example's own."""
         return {}
 
-    def landed(self, stage: Stage) -> int:
+    def landed(self, setup: Setup) -> int:
         """Count the rows of the table."""
-        return int(stage.sql("select count(*) from public.orders")[0][0])
+        return int(setup.sql("select count(*) from public.orders")[0][0])
 
-    def counts(self, stage: Stage, total: int) -> Iterator[Count]:
+    def counts(self, setup: Setup, total: int) -> Iterator[Count]:
         """Count in the table."""
-        found = stage.sql(
+        found = setup.sql(
             f"select count(*), count(distinct id), count(*) filter (where id not between 0 and {total - 1}), sum(amount) "
             "from public.orders"
         )[0]
@@ -88,34 +88,34 @@ class Folder:
     after_tasks = "SIGKILL after the files are written, before the ledger names them"
     before_commit = "SIGKILL just before the ledger's commit"
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, setup: Setup) -> None:
         """The stream makes its folder."""
 
-    def spec(self, stage: Stage) -> dict[str, Any]:
+    def spec(self, setup: Setup) -> dict[str, Any]:
         """Files in a folder of the demo."""
         return {
-            "sink": {"files": {"path": str(stage.folder / "lake")}},
+            "sink": {"files": {"path": str(setup.folder / "lake")}},
             "ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
         }
 
-    def landed(self, stage: Stage) -> int:
+    def landed(self, setup: Setup) -> int:
         """Ask the ledger: rows of files that it does not name have not landed."""
-        if stage.sql("select to_regclass('exactlyonce.committables')")[0][0] is None:
+        if setup.sql("select to_regclass('exactlyonce.committables')")[0][0] is None:
             return 0
         question = "select coalesce(sum((committable::json->>'rows')::bigint), 0) from exactlyonce.committables"
-        return int(stage.sql(question)[0][0])
+        return int(setup.sql(question)[0][0])
 
-    def counts(self, stage: Stage, total: int) -> Iterator[Count]:
+    def counts(self, setup: Setup, total: int) -> Iterator[Count]:
         """Count with pyarrow what `exactlyonce files` lists, and with Spark what it sees in the folder."""
-        yield self._by_pyarrow(stage, total)
-        yield self._by_spark(stage, total)
+        yield self._by_pyarrow(setup, total)
+        yield self._by_spark(setup, total)
 
-    def _by_pyarrow(self, stage: Stage, total: int) -> Count:
+    def _by_pyarrow(self, setup: Setup, total: int) -> Count:
         import pyarrow.compute
         import pyarrow.dataset
 
-        command = [sys.executable, "-m", "exactlyonce.cli.main", "files", str(stage.file)]
-        command += ["--state", str(stage.folder / "state"), "--secrets", str(stage.folder / "secrets")]
+        command = [sys.executable, "-m", "exactlyonce.cli.main", "files", str(setup.file)]
+        command += ["--state", str(setup.folder / "state"), "--secrets", str(setup.folder / "secrets")]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         table = pyarrow.dataset.dataset(listed).to_table(columns=["id", "amount"])
         ids: list[Any] = table["id"].to_pylist()
@@ -123,14 +123,14 @@ class Folder:
         foreign = sum(not 0 <= number < total for number in ids)
         return Count(f"pyarrow, from {len(listed)} files listed", len(ids), len(set(ids)), foreign, amount)
 
-    def _by_spark(self, stage: Stage, total: int) -> Count:
+    def _by_spark(self, setup: Setup, total: int) -> Count:
         from pyspark.sql import functions
 
         from testbed.spark import local_session
 
         with local_session("counts the demo") as session:
             row = (
-                session.read.parquet(str(stage.folder / "lake"))
+                session.read.parquet(str(setup.folder / "lake"))
                 .agg(
                     functions.count("*"),
                     functions.countDistinct("id"),

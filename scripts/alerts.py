@@ -61,31 +61,49 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 "frozen.",
             ),
             Alert(
+                "ExactlyOnceCommitDelayed",
+                "time() - max by (namespace, stream) (exactlyonce_stream_decided_timestamp_seconds) > ${seconds}",
+                f"A batch of {_STREAM} was decided {{{{ $value | humanizeDuration }}}} ago, and the sink has not committed all "
+                "of it.",
+                "Let its driver run and reach the sink: the sink aborts what is prepared for too long, and forgets labels. A "
+                "stream that is suspended, or has halted, commits nothing.",
+                "It fires for suspended and completed streams too: only their driver can commit the batch.",
+            ),
+            Alert(
+                "ExactlyOnceManyLoads",
+                "sum by (namespace, stream) (increase(exactlyonce_driver_loads_total[1h])) >= ${count}",
+                f"{_STREAM} has made {{{{ $value | humanize }}}} loads in the last hour; Doris remembers 2,000 per database.",
+                "Give it larger batches (a longer trigger.interval, a higher limit per batch) or fewer tasks, or raise "
+                "label_num_threshold of the frontends: a load that is forgotten while no driver runs leaves the stream in "
+                "doubt.",
+                "Streams into one database share its labels.",
+            ),
+            Alert(
                 "ExactlyOnceStreamHalted",
                 'max by (namespace, stream) (exactlyonce_stream_phase{phase="Halted"}) == 1',
-                f"{_STREAM} has halted: going on would lose records or land them twice.",
-                f"Run {_STATUS}, read the verdict and its evidence, and do what it says. It does not go on by itself.",
+                f"{_STREAM} has halted: continuing would lose records or land them twice.",
+                f"Run {_STATUS}, read the verdict and its evidence, and do what it says. It does not resume by itself.",
             ),
             Alert(
                 "ExactlyOnceRetentionRisk",
                 "min by (namespace, stream) (exactlyonce_stream_retention_remaining_seconds) < ${seconds}",
-                f"Kafka's retention reaches records of {_STREAM} that have not landed in "
+                f"The source's retention reaches records of {_STREAM} that have not landed in "
                 "{{ $value | humanizeDuration }}.",
-                "Raise the topic's retention now (retention.ms, retention.bytes); then find out why the stream does "
-                "not catch up.",
+                "Raise the retention now, of the topic (retention.ms, retention.bytes) or of the data stream; then find "
+                "out why the stream does not catch up.",
             ),
             Alert(
                 "ExactlyOnceCrashLoop",
-                "max by (namespace, stream) (exactlyonce_stream_endings_in_a_row) >= ${count}",
+                "max by (namespace, stream) (exactlyonce_stream_consecutive_failures) >= ${count}",
                 f"The last {{{{ $value }}}} drivers of {_STREAM} ended without landing a batch.",
-                f"{_STATUS} shows how the last one ended and its last words.",
+                f"{_STATUS} shows how the last one ended and its last message.",
             ),
             Alert(
                 "ExactlyOncePoisonBatch",
                 "max by (namespace, stream) (exactlyonce_stream_batch_failures) >= ${count}",
-                f"One batch of {_STREAM} has failed {{{{ $value }}}} times; after recovery.maxFailuresPerBatch the "
-                "stream halts.",
-                "The driver's last words name the record or the constraint: correct the data, the table or the "
+                f"One batch of {_STREAM} has failed {{{{ $value }}}} times; after "
+                "recovery.maxFailuresPerBatch, recovery.onPoisonBatch decides.",
+                "The driver's last message names the record or the constraint: correct the data, the table or the "
                 "transform.",
             ),
             Alert(
@@ -96,17 +114,24 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 "The table `failures` of the ledger has their ranges and the reason; nothing else was lost.",
             ),
             Alert(
+                "ExactlyOnceRecordsQuarantined",
+                """max by (namespace, stream) (exactlyonce_stream_quarantined_records)
+  - min by (namespace, stream) (min_over_time(exactlyonce_stream_quarantined_records[1h])) > 0""",
+                f"{_STREAM} passed over {{{{ $value }}}} offsets in the last hour, because their batch failed too often.",
+                "The table `failures` of the ledger has their ranges, with the status Quarantined and the error: correct the "
+                "data, the table or the transform.",
+            ),
+            Alert(
                 "ExactlyOnceSourceUnreachable",
                 "min by (namespace, stream) (exactlyonce_stream_source_up) == 0",
-                f"The Kafka of {_STREAM} does not answer the operator, or not for all of its partitions.",
-                "The condition Measured of the stream says what Kafka answered; the lag that is shown is what was "
-                "last known.",
+                f"The source of {_STREAM} does not answer the operator, or not for all of its partitions.",
+                "The condition Measured of the stream shows its answer; the lag that is shown is what was last known.",
             ),
             Alert(
                 "ExactlyOnceLedgerUnreachable",
                 "min by (namespace, stream) (exactlyonce_stream_ledger_up) == 0",
-                f"The database of {_STREAM} does not answer the operator.",
-                "The condition Measured of the stream says what the database answered. Without it nothing lands and "
+                f"The ledger of {_STREAM} does not answer the operator.",
+                "The condition Measured of the stream shows its answer. Without the ledger nothing lands and "
                 "no driver is started.",
             ),
             Alert(
@@ -123,7 +148,7 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 f"{_STREAM} was created {{{{ $value | humanizeDuration }}}} ago and has never landed a batch.",
                 f"Run {_STATUS}: it says what the stream waits for. Usually the image, the service account, the quota, "
                 "a secret or the address of a store is wrong.",
-                "Quiet where the lag is known and no record waits: an empty topic needs nobody.",
+                "Quiet where the lag is known and no record waits: an empty topic needs no action.",
             ),
             Alert(
                 "ExactlyOnceSecretMissing",
@@ -140,6 +165,13 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase="Halted"} == 1)"""
                 f"The latest spec of {_STREAM} is refused or was rolled back; the last good one is in force, if there was one.",
                 "The condition Stalled of the stream says what is wrong and what to write instead.",
                 "Stalled is True for a halted stream, which has its own alert, for a refused spec, and after a roll back.",
+            ),
+            Alert(
+                "ExactlyOnceLandedNotShown",
+                """max by (namespace, stream) (exactlyonce_stream_condition{type="LandedShown",status="False"}) == 1""",
+                f"The lease table or consumer group of {_STREAM} does not show where it has landed.",
+                "The condition LandedShown of the stream says what stands in the way, and whether somebody has to act. The "
+                "stream itself continues; whoever starts an application there begins too early.",
             ),
             Alert(
                 "ExactlyOnceDeadLetters",
@@ -161,7 +193,7 @@ unless on (namespace, stream) (exactlyonce_stream_ledger_up == 0)
 unless on (namespace, stream) (exactlyonce_stream_secret_missing == 1)
 unless on (namespace, stream) (exactlyonce_stream_condition{type="Stalled",status="True"} == 1)""",
                 f"The lag of {_STREAM} is not measured: no other alert of this stream that needs its lag can fire.",
-                f"Run {_STATUS} and read the operator's log: the stream could not be put together, or a store keeps "
+                f"Run {_STATUS} and read the operator's log: a part of the stream could not be opened, or a store keeps "
                 "connections open and does not answer.",
                 "Each cause that has an alert of its own is left to that one.",
             ),
@@ -198,7 +230,7 @@ unless on (namespace, stream) (exactlyonce_stream_condition{type="Stalled",statu
             Alert(
                 "ExactlyOnceOperatorDown",
                 "absent(exactlyonce_lease_held == 1)",
-                "No operator holds the Lease: drivers that run go on, those that end are not replaced, and no lag is "
+                "No operator holds the Lease: drivers that run continue, those that end are not replaced, and no lag is "
                 "measured.",
                 "Look at the operator's pods: `kubectl get pods -l app.kubernetes.io/part-of=exactlyonce -A`, and at "
                 "the API server, without which no one can hold it.",
@@ -210,13 +242,13 @@ unless on (namespace, stream) (exactlyonce_stream_condition{type="Stalled",statu
   unless on (instance) sum by (instance) (rate(exactlyonce_pass_seconds_count[5m])) > 0""",
                 "The operator {{ $labels.instance }} leads, {{ $value }} streams are due, and no pass has ended for "
                 "5 minutes.",
-                "Its log says what it waits for; deleting its pod is safe, the other replica goes on.",
+                "Its log says what it waits for; deleting its pod is safe, the other replica continues.",
             ),
             Alert(
                 "ExactlyOnceStoreErrors",
                 "sum by (store) (rate(exactlyonce_store_errors_total[10m])) > ${perSecond}",
-                '{{ $labels.store }} fails the operator {{ $value | printf "%.1f" }} times per second.',
-                "The operator's log names the address and what was answered.",
+                '{{ $labels.store }} fails {{ $value | printf "%.1f" }} requests of the operator per second.',
+                "The operator's log has the address and the answer.",
             ),
             Alert(
                 "ExactlyOnceShardWithoutLeader",

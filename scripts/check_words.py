@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from scripts.generated import ROOT
 
@@ -19,23 +20,34 @@ _UNIT = (
 )
 _COUNTED = (
     "records|offsets|positions|rows|requests|questions|commits|drivers|transactions?|connections?|clients?|threads?|count|core-seconds|"
-    "milliseconds"
+    "milliseconds|dead letters|passes|answered|refused"
 )
 _VERB_FOLLOWS = "may|has|had|holds|takes|becomes|that|whose|of|is|was|spans|can|reads|lands|keeps|shows|ends"
 
 INSTEAD = {
     r"(?i)(\b|_)anew(\b|_)": "again; for what was deleted and made: recreated; for a stream: starts over",
-    r"\b(gone|going) on with\b": "usable, stays in use, continues with",
+    r"\bgoing on with\b": "usable, stays in use, continues with",
     r"\bthan before drains\b": "change this number to restart the driver",
     r"\b(is|are) waited for\b": "name who waits: the stream waits for …",
     r"\bis told once a\b": "is reported as soon as",
     r"\bTrouble\b|(?i:enclosure)": "the problem itself, sandbox",
     r"\bPutOff\b|\b_?put_off\b": "BackingOff, back_off",
     r"\bdef _?(look|ask)\(|\.(look|ask)\(": "what is returned or done: view, state_of, query, request",
-    rf"\b({_COUNTED}),? an? ({_UNIT})\b(?! ({_VERB_FOLLOWS})\b)": "per, as in `records per second`",
+    rf"\b(?!Count)(?i:{_COUNTED}),? an? ({_UNIT})\b(?! ({_VERB_FOLLOWS})\b)": "per, as in `records per second`",
     rf"\bone an? ({_UNIT}|attempt)\b": "one per …",
     r"\bonce a (task|topic|pass|launch)\b": "once per …",
+    r"\bclass (Kept\w|Telling|Pace|Trouble|Hold\b)": "what the class is: StoredBatch, Reporter, RateLimit",
+    r"\bdef hold\(|\btroubled\b": "what is done: watch_driver, note_problem",
+    r"^    why: ": "message for a sentence, reason for a code",
     r"(offset|position|lag|row|read|land), a (partition|stream)\b": "per partition, per stream",
+    r"\b[Ii]n hand\b": "the current batch, a running batch, a pass under way",
+    r"\bof before\b": "former, earlier, of an earlier release",
+    r"\b(goes|go|went|gone) on\b": "continue",
+    r"\b[Ll]ast words\b": "last message",
+    r"\b([Ii]t|nothing was decided, it) is tried again\b": "it will be retried",
+    r"\bwhile the stream rests\b|\bis to rest\b": "while the stream is suspended, is to be suspended",
+    r"\bis no (JSON object|YAML \(|table \(|text\b|number\b|list\b|whole number|duration\b)": "is not a …",
+    r"\bclass (Asked|PassStep|Stage)\b": "what the class is: CheckedTable, RequestedSpec, PassOperations, Setup",
 }
 """What must not be written, as regular expressions, and what to write instead."""
 
@@ -48,7 +60,7 @@ KEPT = {
     "operator/exactlyonce/connectors/postgres/tables.py": "migrations that have been released are never edited",
 }
 """Files that keep such phrases, and why."""
-_SUFFIXES = (".py", ".md", ".yaml", ".sql", ".tpl", ".txt", "")
+_SUFFIXES = (".py", ".md", ".yaml", ".json", ".sql", ".tpl", ".txt", "")
 _EXEMPT = "words: ok"
 
 
@@ -60,12 +72,17 @@ def problems_in(name: str, text: str) -> Iterator[str]:
                 yield f"{name}:{number}: {match[0]!r}; write instead: {instead}"
 
 
+def is_read(name: str) -> bool:
+    """Whether a file is one that people read, or that they are shown, such as a dashboard."""
+    return name not in KEPT and PurePath(name).suffix in _SUFFIXES and not name.startswith("tests/golden/")
+
+
 def problems() -> Iterator[str]:
     """Yield a sentence for each phrase that is found in what git tracks."""
     listed = subprocess.run(["git", "ls-files", *WHERE, *PAGES], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if name not in KEPT and path.suffix in _SUFFIXES and path.is_file() and not name.startswith("tests/golden/"):
+        if is_read(name) and path.is_file():
             yield from problems_in(name, path.read_text())
 
 

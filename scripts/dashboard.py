@@ -77,7 +77,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"topk(10, {_of_stream('lag_records', _ALL)})", _STREAM),), width=12,
             ),
             Panel(
-                "Records landed", "Records a second, the busiest streams.",
+                "Records landed", "Records per second, the busiest streams.",
                 ((f"topk(10, {_rate('records_landed', _ALL)})", _STREAM),), "ops", 12,
             ),
             Panel(
@@ -104,7 +104,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 width=12,
             ),
             Panel(
-                "Landed", "Records read, rows written and dead letters a second.",
+                "Landed", "Records read, rows written and dead letters per second.",
                 ((_rate("records_landed"), f"{_STREAM} records"), (_rate("rows_landed"), f"{_STREAM} rows"),
                  (_rate("dead_letters"), f"{_STREAM} dead letters")), "ops",
             ),
@@ -114,12 +114,19 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Attempts and failures", "The latest attempt; endings and failures of a batch in a row.",
-                ((_of_stream("attempt"), f"{_STREAM} attempt"), (_of_stream("endings_in_a_row"), f"{_STREAM} endings in a row"),
+                ((_of_stream("attempt"), f"{_STREAM} attempt"),
+                 (_of_stream("consecutive_failures"), f"{_STREAM} failures in a row"),
                  (_of_stream("batch_failures"), f"{_STREAM} failures of a batch")),
             ),
             Panel(
-                "Failed and lost ranges", "Ranges whose batch failed, and such whose records take no effect.",
-                ((_of_stream("failed_ranges"), f"{_STREAM} failed"), (_of_stream("lost_ranges"), f"{_STREAM} lost")),
+                "Failed ranges", "Ranges whose batch failed, that are in quarantine, and whose records take no effect.",
+                ((_of_stream("failed_ranges"), f"{_STREAM} failed"), (_of_stream("lost_ranges"), f"{_STREAM} lost"),
+                 (_of_stream("quarantined_ranges"), f"{_STREAM} quarantined")),
+            ),
+            Panel(
+                "Loads", "Of a sink of two phases: loads that a decided batch still has to commit, and loads in the last hour.",
+                ((_of_stream("decided_loads"), f"{_STREAM} to be committed"),
+                 (f"sum by (namespace, stream) (increase(exactlyonce_driver_loads_total{_ONE}[1h]))", f"{_STREAM} in an hour")),
             ),
             Panel(
                 "Stores", "1 while they answer the operator.",
@@ -147,7 +154,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "The operator",
         (
             Panel(
-                "Passes", "Passes a second, by how they ended.",
+                "Passes", "Passes per second, by how they ended.",
                 (("sum by (outcome) (rate(exactlyonce_pass_seconds_count[$__rate_interval]))", "{{outcome}}"),), "ops",
             ),
             Panel(
@@ -175,7 +182,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                  ("sum by (whose) (increase(exactlyonce_fence_refusals_total[$__rate_interval]))", "fenced: {{whose}}")),
             ),
             Panel(
-                "Errors of stores", "What was not answered or refused, a second.",
+                "Errors of stores", "What was not answered or was refused, per second.",
                 (("sum by (store) (rate(exactlyonce_store_errors_total[$__rate_interval]))", "{{store}}"),), "ops",
             ),
             Panel("Lease", "Which operator acts.", (("exactlyonce_lease_held", "{{pod}} {{instance}}"),)),

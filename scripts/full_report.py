@@ -43,7 +43,7 @@ HEAD = """# The latest full test run
 
 `make test-full` keeps this page; each row is of the last run of its part.
 
-| Part | Commit | Day | Minutes | Outcome | Last words |
+| Part | Commit | Day | Minutes | Outcome | Last message |
 |---|---|---|---|---|---|
 """
 

@@ -33,7 +33,13 @@ UNSEEN = {"phase": "Pending", "observedGeneration": -1}
 
 COLUMNS = (
     ("Phase", "string", ".status.phase", "Where the stream is in its life.", 0),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether what the spec asks for is so.", 0),
+    (
+        "Ready",
+        "string",
+        '.status.conditions[?(@.type=="Ready")].status',
+        "Whether the stream is as its spec describes.",
+        0,
+    ),
     ("Batch", "integer", ".status.progress.batch", "The latest batch that landed.", 0),
     (
         "Lag-Seconds",
@@ -63,10 +69,10 @@ def definition() -> dict[str, Any]:
             "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
             "kind": {"type": "string", "description": f"{KIND}."},
             "metadata": {"type": "object"},
-            "spec": {**structural_schema(StreamSpec), "description": "What is asked for."},
+            "spec": {**structural_schema(StreamSpec), "description": "The desired state of the stream."},
             "status": {
                 **structural_schema(StreamStatus, with_defaults=False),
-                "description": "What is so; written by the operator alone.",
+                "description": "The observed state of the stream; only the operator writes it.",
                 "default": UNSEEN,
             },
         },
@@ -191,9 +197,9 @@ def _kind(field: Schema) -> str:
         case "string" if "enum" in field:
             kind = ", ".join(f"`{value}`" for value in field["enum"])
         case "string":
-            kind = "text" if field.get("format") != "date-time" else "moment"
+            kind = "string" if field.get("format") != "date-time" else "timestamp"
         case plain:
-            kind = {"integer": "whole number", "boolean": "true or false"}[plain]
+            kind = plain
     return kind + _bounds(field)
 
 

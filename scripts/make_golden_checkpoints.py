@@ -71,7 +71,7 @@ def tear(name: str, *, keep_checksum: bool = False) -> Damage:
 
 
 def alter(name: str, old: bytes, new: bytes) -> Damage:
-    """Return the damage of an edit by hand or a flipped bit: well-formed, other content, the checksum of before."""
+    """Return the damage of an edit by hand or a flipped bit: well-formed, other content, the former checksum."""
 
     def damage(checkpoint: Path) -> None:
         content = (checkpoint / name).read_bytes()

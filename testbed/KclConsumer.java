@@ -36,7 +36,8 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
  * of them. A machine that is busy costs it leases; what it is given again for that is written down once. Without a lease in the
  * table it would start with what arrives next, and so give nothing.
  *
- * Arguments: endpoint, region, stream, table, file to write to, how many user records, seconds until it gives up.
+ * Arguments: endpoint, region, stream, table, file to write to, how many user records, seconds until it gives up, and as which
+ * version it runs: 2 is the mode in which version 3 is compatible with it.
  */
 public final class KclConsumer {
     private final PrintStream written;
@@ -55,13 +56,14 @@ public final class KclConsumer {
         String table = given[3];
         try (PrintStream file = new PrintStream(new FileOutputStream(given[4]), true, StandardCharsets.UTF_8)) {
             KclConsumer consumer = new KclConsumer(file, Long.parseLong(given[5]));
-            boolean done = consumer.run(endpoint, region, stream, table, Long.parseLong(given[6]));
+            boolean done = consumer.run(endpoint, region, stream, table, Long.parseLong(given[6]), modeOf(given[7]));
             file.println(done ? "enough" : "gave up");
         }
         Runtime.getRuntime().halt(0); // as one that is killed: its leases keep their owner
     }
 
-    private boolean run(URI endpoint, Region region, String stream, String table, long seconds) throws Exception {
+    private boolean run(URI endpoint, Region region, String stream, String table, long seconds,
+            CoordinatorConfig.ClientVersionConfig mode) throws Exception {
         StaticCredentialsProvider login = StaticCredentialsProvider.create(AwsBasicCredentials.create("testing", "testing"));
         KinesisAsyncClient kinesis = KinesisAsyncClient.builder()
                 .endpointOverride(endpoint).region(region).credentialsProvider(login)
@@ -79,7 +81,7 @@ public final class KclConsumer {
                 configs.coordinatorConfig()
                         .parentShardPollIntervalMillis(200L)
                         .shardConsumerDispatchPollIntervalMillis(100L)
-                        .clientVersionConfig(CoordinatorConfig.ClientVersionConfig.CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X),
+                        .clientVersionConfig(mode),
                 configs.leaseManagementConfig().failoverTimeMillis(6000L).shardSyncIntervalMillis(2000L)
                         .cleanupLeasesUponShardCompletion(false),
                 configs.lifecycleConfig(),
@@ -91,6 +93,14 @@ public final class KclConsumer {
         thread.setDaemon(true);
         thread.start();
         return enough.await(seconds, TimeUnit.SECONDS);
+    }
+
+    private static CoordinatorConfig.ClientVersionConfig modeOf(String version) {
+        return switch (version) {
+            case "2" -> CoordinatorConfig.ClientVersionConfig.CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X;
+            case "3" -> CoordinatorConfig.ClientVersionConfig.CLIENT_VERSION_CONFIG_3X;
+            default -> throw new IllegalArgumentException(version);
+        };
     }
 
     private final class Taking implements ShardRecordProcessor {

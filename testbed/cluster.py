@@ -133,7 +133,7 @@ class Cluster:
         self._servers[f"kubelet-{node}"].send(signal.SIGSTOP)
 
     def thaw(self, node: str) -> None:
-        """Let a frozen kubelet go on."""
+        """Let a frozen kubelet continue."""
         self._servers[f"kubelet-{node}"].send(signal.SIGCONT)
 
     def kill_container(self, namespace: str, pod: str, how: signal.Signals = signal.SIGKILL) -> None:
@@ -152,7 +152,7 @@ class Cluster:
         containerd.ctr("tasks", "pause", container)
 
     def thaw_container(self, namespace: str, pod: str) -> None:
-        """Let a frozen container go on."""
+        """Let a frozen container continue."""
         containerd, container = self._container(namespace, pod)
         containerd.ctr("tasks", "resume", container)
 

@@ -1,4 +1,4 @@
-"""A proxy before S3 or DynamoDB that answers as a bad day has it: errors, no answer, late, or twice; for tests.
+"""A proxy before S3, DynamoDB or Kinesis that answers as a bad day has it: errors, no answer, late, or twice; for tests.
 
 `fate` says for each request what becomes of it. Requests are passed on with the headers that the client has signed.
 """
@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, Self, assert_never
 
 _HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 _SECONDS = 30.0
 _TARGET = "X-Amz-Target"
-"""The header by which a request to DynamoDB is known."""
+"""The header by which a request to DynamoDB or Kinesis is known, and which action it asks for."""
 
 
 class Fate(Enum):
@@ -33,14 +33,14 @@ class Fate(Enum):
     CUT = "it takes effect and the connection ends without an answer"
     TWICE = "it arrives twice, and the second answer is told"
     LATE = "it is answered with 503 and arrives when `deliver` is called"
+    UNANSWERED = "it takes effect and nothing comes back for as long as the client waits"
+    ITERATOR_EXPIRED = "it is told that the iterator in it is too old (Kinesis)"
 
 
 _CODES = {500: "InternalError", 503: "SlowDown"}
-_DYNAMO_DB_CODES = {
-    400: "ProvisionedThroughputExceededException",
-    500: "InternalServerError",
-    503: "ServiceUnavailable",
-}
+_THROTTLED = "ProvisionedThroughputExceededException"
+_DYNAMO_DB_CODES = {400: _THROTTLED, 500: "InternalServerError", 503: "ServiceUnavailable"}
+_KINESIS_CODES = {400: _THROTTLED, 500: "InternalFailure", 503: "ServiceUnavailable"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes
+
+    @property
+    def action(self) -> str:
+        """What DynamoDB or Kinesis is asked for, such as GetRecords; nothing for S3."""
+        return self.headers.get(_TARGET, "").rpartition(".")[2]
 
 
 @dataclass
@@ -121,6 +126,15 @@ class FaultyService:
                 self._refuse(handler, 500 if fate is Fate.TAKEN_500 else 503)
             case Fate.REFUSED_500 | Fate.REFUSED_503:
                 self._refuse(handler, 500 if fate is Fate.REFUSED_500 else 503)
+            case Fate.UNANSWERED:
+                self._pass_on(request)
+                with suppress(ConnectionResetError):
+                    handler.connection.recv(1)  # returns once the client has given it up
+                handler.close_connection = True
+            case Fate.ITERATOR_EXPIRED:
+                self._refuse(handler, 400, "ExpiredIteratorException")
+            case _:
+                assert_never(fate)
 
     def _pass_on(self, request: Request) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port_of_service, timeout=_SECONDS)
@@ -134,10 +148,14 @@ class FaultyService:
         finally:
             connection.close()
 
-    def _refuse(self, handler: BaseHTTPRequestHandler, status: int) -> None:
+    def _refuse(self, handler: BaseHTTPRequestHandler, status: int, code: str | None = None) -> None:
         if _TARGET in handler.headers:
-            kind = "application/x-amz-json-1.0"
-            told = {"__type": f"amazonaws#{_DYNAMO_DB_CODES[status]}", "message": "a test asked for it"}
+            is_kinesis = handler.headers[_TARGET].startswith("Kinesis_")
+            kind, codes = (
+                f"application/x-amz-json-1.{int(is_kinesis)}",
+                _KINESIS_CODES if is_kinesis else _DYNAMO_DB_CODES,
+            )
+            told = {"__type": f"amazonaws#{code or codes[status]}", "message": "a test asked for it"}
             body = json.dumps(told).encode()
         else:
             kind = "application/xml"

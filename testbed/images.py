@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exactlyonce_spark.jars import cache_folder, ensure_jars
-from testbed import cache
+from testbed import cache, code_layer
 from testbed.code_layer import Copy, write_copies
 from testbed.image_layout import ImageLayout
 
@@ -66,9 +66,9 @@ def ensure_images(report: cache.Report = cache.silent, root: Path = ROOT) -> Ima
 
 
 def images_of_other_code(images: Images, root: Path) -> Images:
-    """Return images of the tree of another commit at `root`: `images` with its code in them, if nothing else differs.
+    """Return images of the tree of another commit at `root`: copies of `images`, with its code in place of this tree's.
 
-    Where the Dockerfile, the packages or the jars differ, or `images` were made elsewhere, they are built, which takes minutes.
+    Where the Dockerfile, the packages or the jars differ, or `images` were made elsewhere, its images are built: minutes.
     """
     made_here = (images.layout.folder / "index.json").exists()
     if not made_here or any(_content(root / name) != _content(ROOT / name) for name in NOT_CODE):
@@ -80,7 +80,8 @@ def images_of_other_code(images: Images, root: Path) -> Images:
     def make(folder: Path) -> None:
         write_copies(images.layout, (operator, spark), root, folder)
 
-    folder = cache.made_once("images-of-other-code", cache.key_of([], images.spark, spark.name), make)
+    made_by = (Path(code_layer.__file__), Path(__file__))
+    folder = cache.made_once("images-of-other-code", cache.key_of(made_by, images.spark, spark.name), make)
     return Images(operator.name, spark.name, ImageLayout(folder))
 
 

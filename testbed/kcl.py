@@ -36,8 +36,11 @@ def consume(
     most: int,
     *,
     seconds: int = PATIENCE_SECONDS,
+    version: int = 2,
 ) -> list[Given]:
     """Run the application until it was given so many user records, and has checkpointed the last; return them in their order.
+
+    It runs as its own version 3, or as compatible with 2.
 
     Raises:
         AssertionError: if it is not given that many in time, with those that it was given.
@@ -45,7 +48,7 @@ def consume(
     folder.mkdir(parents=True, exist_ok=True)
     written, log = folder / f"{table}.given", folder / f"{table}.log"
     command = ["java", *_JVM, "-cp", f"{jars.ensure_jars(KCL_LOCK)}/*"]
-    arguments = [service.endpoint, service.region, stream, table, str(written), str(most), str(seconds)]
+    arguments = [service.endpoint, service.region, stream, table, str(written), str(most), str(seconds), str(version)]
     with log.open("ab") as output:
         subprocess.run(
             [*command, str(_PROGRAM), *arguments],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,15 @@ from testbed.moto_server import Application, MotoServer, run
 
 ORDERS_PATH = "/testbed-kinesis"
 """Where a test asks for what retention does."""
+
+ROLES_PATH = "/testbed-roles"
+"""Where a test says which service account may take which role, and asks who has done what."""
+
+ACCESS_KEY = "testing-access-key"
+"""The key of a login that may do anything, also when there are roles."""
+
+AUDIENCE = "sts.amazonaws.com"
+"""Whom the tokens of service accounts are for."""
 
 
 class Kinesis(MotoServer):
@@ -63,6 +73,22 @@ class Kinesis(MotoServer):
         """Let all iterators that were made so far be too old."""
         self._order(what="expire iterators")
 
+    def trust(self, role: str, subject: str, *names: str) -> None:
+        """Let a service account take a role by its token, to reach data streams by ARN and tables by name.
+
+        From the first one on, logins are checked.
+        """
+        self.post(ROLES_PATH, json.dumps({"role": role, "subject": subject, "names": names}).encode())
+
+    def asked(self) -> set[tuple[str, str, str]]:
+        """Return which roles have done what with which data stream or table."""
+        with urllib.request.urlopen(f"{self.endpoint}{ROLES_PATH}") as answer:
+            return {(role, action, name) for role, action, name in json.load(answer)}
+
+    def arn(self, stream: str) -> str:
+        """Return the ARN of a stream."""
+        return f"arn:aws:kinesis:{self.region}:123456789012:stream/{stream}"
+
     def _order(self, **order: object) -> None:
         self.post(ORDERS_PATH, json.dumps(order).encode())
 
@@ -70,9 +96,10 @@ class Kinesis(MotoServer):
 def _mended() -> Callable[[Application], Application]:
     """Moto is imported in the server's process alone: it takes a second."""
     from testbed.moto_kinesis import mend, with_orders
+    from testbed.moto_roles import with_roles
 
     mend()
-    return with_orders
+    return lambda application: with_orders(with_roles(application))
 
 
 if __name__ == "__main__":

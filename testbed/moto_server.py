@@ -79,7 +79,7 @@ class MotoServer:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let the service go on."""
+        """Let the service continue."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

@@ -84,7 +84,7 @@ class PostgresPair(Reachable):
         return {"host": ",".join(server.host for server in servers), "port": ",".join(str(s.port) for s in servers)}
 
     def crash(self) -> None:
-        """Crash the primary and start it again; the standby goes on following."""
+        """Crash the primary and start it again; the standby continues following."""
         self.primary.crash()
         self.primary.start()
 

@@ -32,7 +32,7 @@ def in_memory(state: str) -> MemoryStore:
 
 
 def readable(store: MemoryStore, state: str) -> Readable:
-    """Return what a folder reads as, which must be a checkpoint that Spark goes on with."""
+    """Return what a folder reads as, which must be a checkpoint that Spark continues with."""
     found = read_generation(store, CODEC, state)
     assert isinstance(found, Readable), found
     return found

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -69,8 +69,8 @@ class Command:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        for process in self.drivers() if self.alone else ():
-            process.kill()
+        if self.alone:
+            self.kill_drivers()
 
     @property
     def output(self) -> str:
@@ -126,6 +126,12 @@ class Command:
     def drivers(self) -> list[psutil.Process]:
         """Return every process that a driver of this state folder has left on this machine."""
         return [process for process in psutil.process_iter() if self._is_driver(process)]
+
+    def kill_drivers(self) -> None:
+        """Kill all of `drivers`; one may end meanwhile, because another one of them is gone."""
+        for process in self.drivers():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def _is_driver(self, process: psutil.Process) -> bool:
         try:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient
-from exactlyonce.connectors.kinesis.pace import Clock
+from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.reading import read_range
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, UserRecordData, user_records
-from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, position_after_record
+from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.shards import Shard
 
 FIRST_SEQUENCE_NUMBER = 49590338271490256608559692538361571095921575989136588898
@@ -31,7 +31,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 @dataclass
 class ManualClock:
-    """Time that goes on only when somebody waits."""
+    """Time that passes only when somebody waits."""
 
     seconds: float = 1000.0
 
@@ -40,7 +40,7 @@ class ManualClock:
         return Clock(lambda: self.seconds, lambda: self.seconds, self.wait)
 
     def wait(self, seconds: float) -> None:
-        """Let time go on."""
+        """Let time pass."""
         self.seconds += seconds
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from exactlyonce.connectors.kinesis.aggregation import MAGIC
+from testbed.faulty_service import Fate, Request
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
 from tests.kinesis_in_memory import aggregated
 from tests.rig import Rig
+from tests.warm.launcher import shared_pool
 
 SHARDS = 4
 
@@ -29,7 +34,40 @@ class Letter(NamedTuple):
     sub_sequence_number: int
     key: str
     value: bytes
-    why: str
+    message: str
+
+
+FAULTS = (Fate.THROTTLED, Fate.REFUSED_500, Fate.CUT, Fate.REFUSED_503, Fate.TAKEN_500)
+"""What may become of any call of Kinesis, each of which only reads."""
+
+RECORDS_FAULTS = tuple(fault for other in (Fate.UNANSWERED, *FAULTS) for fault in (other, Fate.ITERATOR_EXPIRED))
+"""What may become of GetRecords: an expired iterator every other time, as drivers and not only the operator are to meet it."""
+
+
+@dataclass
+class BadDay:
+    """Every fourth call of each action fails, in each way in turn; one alone is not answered, which costs ten seconds.
+
+    `failed` counts how often each action has failed in which way.
+    """
+
+    failed: Counter[tuple[str, Fate]] = field(default_factory=Counter)
+    _calls: Counter[str] = field(default_factory=Counter)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def fate(self, request: Request) -> Fate:
+        """Return what becomes of a call."""
+        with self._guard:
+            self._calls[request.action] += 1
+            turn, is_answered = divmod(self._calls[request.action], 4)
+            if is_answered:
+                return Fate.ANSWERED
+            faults = RECORDS_FAULTS if request.action == "GetRecords" else FAULTS
+            fault = faults[turn % len(faults)]
+            if fault is Fate.UNANSWERED and self.failed[request.action, fault]:
+                fault = Fate.THROTTLED
+            self.failed[request.action, fault] += 1
+            return fault
 
 
 class KinesisRig(Rig):
@@ -51,7 +89,7 @@ class KinesisRig(Rig):
             },
             "format": {"schema": "id BIGINT, customer STRING"},
         }
-        super().__init__(None, server, folder, name, {"spec.source": source, **overrides}, partitions=SHARDS)  # type: ignore[arg-type] # there is no Kafka
+        super().__init__(_NoKafka(), server, folder, name, {"spec.source": source, **overrides}, partitions=SHARDS)  # type: ignore[arg-type] # it is named in what the overrides replace
 
     def __post_init__(self) -> None:
         self.kinesis.create_stream(self.name, SHARDS)
@@ -59,11 +97,6 @@ class KinesisRig(Rig):
         self.sql("create table orders (id bigint, customer text)")
         self.write_secret()
         self.write_login("aws", {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"})
-
-    def document(self, changes: Any = None) -> dict[str, Any]:
-        """Return the resource, whose source is not Kafka."""
-        self.kafka = _NoKafka()  # type: ignore[assignment] # named in what the overrides replace
-        return super().document(changes)
 
     def put(self, records: int, *, aggregate_each: int = 4) -> None:
         """Put records with new ids."""
@@ -100,6 +133,11 @@ class KinesisRig(Rig):
             Letter(*place, 0, key, data, why) for place, (key, data), (_, why) in zip(put, sent, malformed, strict=True)
         ]
         return [*letters, Letter(*inside, 1, "k", b"no JSON", "the value does not fit the schema")]
+
+    def told_by_drivers(self) -> str:
+        """Return what the stream's drivers have logged, and the JVMs that were lent to them."""
+        logs = [*(self.folder / "state").glob("**/attempts/*/log"), shared_pool().log]
+        return "\n".join(log.read_text(errors="replace") for log in logs if log.exists())
 
     def letters(self) -> list[Letter]:
         """Return the dead letters; the number of each is in its position as well."""

@@ -48,7 +48,7 @@ def prepare_together(connection: Connection, parameters: Mapping[str, str], limi
 def hold_the_stream(
     connection: Connection, parameters: Mapping[str, str], limits: Limits, permit: Permit, row: BatchRow, copying: bool
 ) -> None:
-    """Hold the stream's row shared as a task does, say so, and on the word go on to land; tell what came of it.
+    """Hold the stream's row shared as a task does, say so, and on the word continue to land; tell what came of it.
 
     With `copying` the word is awaited in the middle of a COPY, as a task that freezes there does.
     """

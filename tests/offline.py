@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner, Result
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import Generation, Marker, create_marker, write_seed
@@ -96,7 +97,7 @@ class OfflineStream:
     def _seed(self) -> None:
         opened, stream_id = self.opened, self.opened.stream.stream_id
         _, version = opened.statuses.read()
-        opened.statuses.write(StreamStatus(phase=Phase.SUSPENDED, attempt=1), version)
+        opened.statuses.write(StreamStatus(phase=Phase.SUSPENDED, attempt=1), version, TransitionReason.AT_REST)
         opened.ledger.prepare()
         database = opened.ledger.database_identity()
         raise_epoch(opened.ledger, NewStream(stream_id, TOKEN, opened.owner, database), Epoch(1))

@@ -20,7 +20,7 @@ BETWEEN_SECONDS = 0.3
 """Where that moment is between two batches, another one of so many seconds is drawn."""
 _OF_A_BATCH = ("batch", "task", "land")
 BATCH = 2500
-"""Records a batch: large enough that the tasks write it."""
+"""Records per batch: large enough that the tasks write it."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class RandomKills:
         return opened.statuses.read()[0].attempt
 
     def _require_attempt(self, opened: LocalStream, attempt: int) -> None:
-        """A driver that nobody has killed goes on, and takes its next batch."""
+        """A driver that nobody has killed continues, and takes its next batch."""
         latest = opened.statuses.read()[0].attempt
         assert latest == attempt, f"attempt {attempt} ended by itself; seed {self.seed}\n{self.rig.story()}"
         self._produce_ahead()

@@ -44,7 +44,7 @@ REFUSED_DRIVERS = (
         "progressTimeout",
         "give a time from 1m to 24h",
     ),
-    Refused("a number for a duration", {"spec.drainTimeout": 5}, "drainTimeout", "5 is no duration", "of type string"),
+    Refused("a number for a duration", {"spec.drainTimeout": 5}, "drainTimeout", "5 is not a duration", "of type string"),
     Refused(
         "a first wait above the longest",
         {"spec.recovery.backoff": {"initial": "2m", "max": "60s"}},

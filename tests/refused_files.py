@@ -91,7 +91,7 @@ REFUSED_FILES = (
         "files with another delivery",
         {**FILES, "spec.delivery": "AtLeastOnce"},
         "spec",
-        "sink.files needs delivery: ExactlyOnce, which costs it nothing",
+        "sink.files supports only delivery: ExactlyOnce",
     ),
     Refused(
         "files of rows that change",

@@ -169,6 +169,15 @@ REFUSED_SINKS = (
         )
         for mode, sink in _RESULTS.items()
     ),
+    *(
+        Refused(
+            f"{mode} a quarantine",
+            {"spec.outputMode": mode, "spec.sink.postgres": sink, "spec.recovery": {"onPoisonBatch": "Quarantine"}},
+            "spec",
+            "recovery.onPoisonBatch: Quarantine needs outputMode: Append; the state of an aggregation would lack the records",
+        )
+        for mode, sink in _RESULTS.items()
+    ),
     Refused(
         "changed rows that are appended",
         {"spec.outputMode": "Update"},
@@ -182,7 +191,7 @@ REFUSED_SINKS = (
             "spec.sink.postgres": merging(n="Max", total="Sum"),
         },
         "spec",
-        "outputMode: Update emits each total again, and merge: Sum would add it to the former one; write Last",
+        "outputMode: Update emits each total again, and combine: Sum would add it to the former one; write Last",
     ),
     Refused(
         "a whole result by key",
@@ -206,8 +215,8 @@ REFUSED_SINKS = (
         "tombstones that delete beside a version",
         {**DELETING, "spec.sink.postgres": {**BY_KEY, "version": "at"}},
         "spec",
-        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps none, so an older record would "
-        "bring the row back",
+        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps no version, so an older record "
+        "would bring the row back",
     ),
     Refused(
         "tombstones that delete rows of an aggregation",

@@ -50,7 +50,7 @@ REFUSED_SOURCES = (
     Refused("no source", {"spec.source.kafka": GONE}, "spec.source", "give exactly one of: kafka"),
     Refused("no sink", {"spec.sink": {}}, "spec.sink", "give exactly one of: postgres"),
     Refused("a sink that is null", {"spec.sink.postgres": None}, "spec.sink", "give exactly one of: postgres"),
-    Refused("an unknown sink", {"spec.sink.doris": {}}, "doris", "there is no such field", "unknown field"),
+    Refused("an unknown sink", {"spec.sink.clickhouse": {}}, "clickhouse", "there is no such field", "unknown field"),
     Refused("an unknown field", {"spec.sourc": {}}, "sourc", "there is no such field", "unknown field"),
     Refused("a text for an object", {"spec.source": "kafka"}, "spec.source", "valid dictionary", "must be of type object"),
     Refused(
@@ -114,7 +114,7 @@ REFUSED_SOURCES = (
         "a rate without an interval",
         {"spec.source.kafka.maxRatePerPartition": 5},
         "spec",
-        "source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time",
+        "source.kafka.maxRatePerPartition needs trigger.interval: the rate is multiplied by that interval",
     ),
     Refused(
         "a limit of nothing", {"spec.source.kafka.maxOffsetsPerTrigger": 0}, "maxOffsets", "greater than or equal to 1"
@@ -179,7 +179,7 @@ REFUSED_SOURCES = (
         "a moment without a zone",
         {"spec.source.kafka.start": {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00"}},
         "spec.source.kafka.start.timestamp",
-        "is no moment; write it as 2026-01-31T00:00:00Z",
+        "is not a timestamp; write it as 2026-01-31T00:00:00Z",
         "must be of type date-time",
     ),
     Refused(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.api import refused_conf
+from exactlyonce.connectors.doris import load_properties
 from exactlyonce.connectors.kafka import client_properties
 
 Document = dict[str, Any]
@@ -18,6 +19,7 @@ GONE = object()
 
 KAFKA = {"bootstrapServers": "kafka:9092", "topics": ["orders"]}
 POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
+DORIS = {"frontends": ["fe-1.doris:8030"], "database": "shop", "table": "orders", "secretRef": {"name": "doris"}}
 BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
 DELETING: Changes = {
     "spec.source.format.onTombstone": "Delete",
@@ -132,6 +134,8 @@ FULL = document(
             "onTopicDeleted": "Forget",
             "onBadUpdate": "Stay",
             "maxFailuresPerBatch": 9,
+            "onPoisonBatch": "Quarantine",
+            "maxQuarantined": 1000,
             "backoff": {"initial": "0s", "max": "1m30s"},
         },
         "spec.driver": {
@@ -233,6 +237,24 @@ VALID: Mapping[str, Changes] = {
             }
         },
         "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
+    },
+    "a table of Doris with the ledger beside the checkpoint": {"spec.sink": {"doris": DORIS}},
+    "a table of Doris with all that can be said of it": {
+        "spec.sink": {
+            "doris": {
+                "frontends": ["fe-1.doris:8030", "[fd00::1]:80", "10.0.0.1:65535"],
+                "database": "Größe",
+                "table": "orders-1",
+                "secretRef": {"name": "doris"},
+                "write": "Upsert",
+                "loadTimeout": "1h",
+                "retries": 10,
+                "labelFormat": "Compatible",
+                "columns": ["id", "größe", "total=if(id > 1, concat(id, ','), 3)"],
+                "properties": dict.fromkeys(load_properties.ALLOWED, "x ~"),
+            }
+        },
+        "spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1"}},
     },
     "changed rows by key": {
         "spec.outputMode": "Update",

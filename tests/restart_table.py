@@ -18,7 +18,7 @@ GOES_ON: dict[str, Ran] = {
     "with-ignored-files": [(3, ENDS[2], LATEST)],
     "checksum-file-empty": [(3, ENDS[2], LATEST)],
 }
-"""Spark goes on, and rightly so."""
+"""Spark continues, and rightly so."""
 
 GOES_ON_WRONGLY: dict[str, Ran] = {
     "commits-missing": [(2, ENDS[1], ENDS[2]), (3, ENDS[2], LATEST)],
@@ -27,7 +27,7 @@ GOES_ON_WRONGLY: dict[str, Ran] = {
     "kafka-start-missing": [(0, EARLIEST, ENDS[0]), (1, ENDS[0], LATEST)],
     "commits-version-3": [(2, ENDS[1], LATEST)],
 }
-"""Spark goes on where batches may be missing, with a range that is not the planned one, or from a format not known here."""
+"""Spark continues where batches may be missing, with a range that is not the planned one, or from a format not known here."""
 
 FAILS: dict[str, tuple[Ran, str]] = {
     "metadata-missing": ([], "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.cli.local_stream import LocalStream, open_stream
+from exactlyonce.cli.run import start_over
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Watching
 from exactlyonce_spark.crash_points import VARIABLE
@@ -194,7 +195,7 @@ class Rig:
         opened = opened or self.open(changes)
         opened.launcher.environment = {**(environment or {}), **self._crash(crash)}
         loop = self.loop(opened)
-        _start_over(opened)
+        start_over(opened)
         seconds *= SHARED_MACHINE
         deadline = time.monotonic() + seconds
         try:
@@ -320,17 +321,9 @@ def freeze(opened: LocalStream, attempt: int) -> None:
 
 
 def thaw(opened: LocalStream, attempt: int) -> None:
-    """Let a driver that has stopped, or is about to, go on."""
+    """Let a driver that has stopped, or is about to, continue."""
     eventually(lambda: opened.launcher.is_stopped(Epoch(attempt)), "the driver has stopped")
     opened.launcher.kill(Epoch(attempt), signal.SIGCONT)
-
-
-def _start_over(opened: LocalStream) -> None:
-    status, version = opened.statuses.read()
-    changed = status.model_copy(
-        update={"phase": type(status.phase).PENDING, "consecutive_failures": type(status.consecutive_failures)()}
-    )
-    opened.statuses.write(changed, version)
 
 
 def _order(number: int, fields: Mapping[str, Any]) -> bytes:

@@ -73,7 +73,7 @@ class Soak:
             ready[:] = [stream for stream in self.streams if stream.is_ready(plans[stream.commit].batches)]
             return bool(ready)
 
-        eventually(one_is_ready, f"a stream goes on; seed {self.seed}", 300)
+        eventually(one_is_ready, f"a stream continues; seed {self.seed}", 300)
         return min(ready, key=lambda stream: stream.points.total())
 
     def _strike(self, stream: SoakStream, planned: Planned) -> None:

@@ -10,7 +10,7 @@ from tests.rig import Rig, eventually
 from tests.struck_stream import StruckStream
 
 BATCH = 2500
-"""Records a batch: large enough that the tasks write it."""
+"""Records per batch: large enough that the tasks write it."""
 _BETWEEN = ("batch.planned", "batch.begun", "batch.rows-written")
 POINTS = {
     "Batch": (

@@ -1,6 +1,6 @@
 """Generations with state as Spark 4.2.0 lays it out, for tests without Spark; what a batch adds is read from its number.
 
-Proven to be Spark's layout by tests/integration/test_retained_state.py, which goes on from real ones.
+Proven to be Spark's layout by tests/integration/test_retained_state.py, which continues from real ones.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class StruckStream:
         self._command = self._stack.enter_context(Command(self.rig, environment=environment))
 
     def stop(self) -> None:
-        """End the command after the batch in hand, as Ctrl-C does."""
+        """End the command after the current batch, as Ctrl-C does."""
         assert self._command is not None
         status = self._command.interrupt()
         self._told += self._command.events()
@@ -63,15 +63,14 @@ class StruckStream:
         self._stack.close()
 
     def is_ready(self, batches: int) -> bool:
-        """Whether so many batches have landed since the last strike and another one is in hand."""
+        """Whether so many batches have landed since the last strike and another one is running."""
         return self._is_in_a_batch() and self.landed_batch() >= self.struck_at + batches
 
     def kill_driver(self) -> None:
         """Kill every process of the driver."""
         assert self._command is not None
         self.points[self.latest_point()] += 1
-        for process in self._command.drivers():
-            process.kill()
+        self._command.kill_drivers()
         self._forget_trace()
 
     def kill_at(self, point: str) -> bool:

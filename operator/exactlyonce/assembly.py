@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import NamedTuple, cast
 
+from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.source import Source
 from exactlyonce.api.spec import StreamSpec
+from exactlyonce.checkpoint.folders import open_folder
+from exactlyonce.checkpoint.store import MOST_BYTES, ErasableStore
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
 from exactlyonce.schema.model import SecretRef, field_name
@@ -70,6 +73,15 @@ def ledger_address(spec: StreamSpec, secrets: Secrets) -> LedgerAddress:
     """
     ledger = ledger_of(spec)
     return _ledger_connector(ledger.connector).address(ledger.spec, secrets(ledger.spec.secret_ref))
+
+
+def checkpoint_store(checkpoint: Checkpoint, secrets: Secrets) -> ErasableStore:
+    """Return the store that a checkpoint's location is in.
+
+    Raises:
+        SecretMissing: if a secret is not there, or holds one half of a login.
+    """
+    return open_folder(checkpoint.s3 or checkpoint.location, secrets(checkpoint.secret_ref), MOST_BYTES)
 
 
 def source_key(spec: StreamSpec, address: SourceAddress) -> SourceKey:

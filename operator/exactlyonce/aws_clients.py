@@ -18,11 +18,12 @@ from typing import Any, Generic, TypeVar
 import boto3
 import botocore.awsrequest
 import botocore.config
+import botocore.session
 import urllib3.exceptions
 from botocore.exceptions import ConnectionClosedError, IncompleteReadError, ReadTimeoutError
 
 from exactlyonce.bounded_json import MOST_VALUES, values_in
-from exactlyonce.schema.aws_login import AwsLogin
+from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, AwsLogin, login_set_aside
 
 _MOST_CLIENTS = 64
 _PART_BYTES = 1 << 16
@@ -52,7 +53,19 @@ _session = _Session()
 
 def new_client(service: str, *, has_login: bool, **settings: Any) -> Any:
     """Return a new client of a service; `settings` are boto3's, with the login in them where it `has_login`."""
-    return _session.client(service, settings) if has_login else boto3.Session().client(service, **settings)
+    return _session.client(service, settings) if has_login else _session_of_process().client(service, **settings)
+
+
+def _session_of_process() -> boto3.Session:
+    """Return a session with the login that this process was given, whatever its JVM was given beside it."""
+    own = login_set_aside(os.environ)
+    if own is None:
+        return boto3.Session()
+    if ACCESS_KEY in own:
+        return boto3.Session(own.get(ACCESS_KEY), own.get(SECRET_KEY), own.get(SESSION_TOKEN))
+    beneath = botocore.session.Session()
+    beneath.get_component("credential_provider").remove("env")
+    return boto3.Session(botocore_session=beneath)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,11 @@
-"""Text that a server of a tenant sent, as it may stand in a message of ours: one line, printable, short. Performs no I/O."""
+"""What may be long, as it may stand in a message of ours: a server's text in one printable line, a few of many names.
+
+Performs no I/O.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 MOST_CHARACTERS = 200
 """Of what a server says; longer ones are cut."""
@@ -14,3 +19,9 @@ def one_line(said: object, most: int = MOST_CHARACTERS) -> str:
     start = said[: 10 * most] if isinstance(said, str) else repr(said)[: 10 * most]
     text = " ".join("".join(character if character.isprintable() else " " for character in start).split())
     return (text if len(text) <= most else f"{text[: most - 1].rstrip()}…").rstrip(".")
+
+
+def some_of(names: Sequence[str], most: int = 3) -> str:
+    """Return a list of names, of which at most the first `most` are named and the others counted."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

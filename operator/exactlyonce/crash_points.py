@@ -53,7 +53,7 @@ class Crash:
         """Read `POINT[@NAMESPACE/NAME]=FILE`."""
         where, _, fired_file = text.partition("=")
         point, _, stream = where.partition("@")
-        assert point in (*POINTS, *HANG_POINTS), f"{point} is no crash point of the operator"
+        assert point in (*POINTS, *HANG_POINTS), f"{point} is not a crash point of the operator"
         return cls(point, stream or None, fired_file)
 
 

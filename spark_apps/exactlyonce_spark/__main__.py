@@ -18,11 +18,11 @@ _FAILED = 1
 
 
 def main() -> int:
-    """Run the driver, leave its last words and return the exit status: 0 drained or completed, 3 fenced, 1 failed."""
+    """Run the driver, leave its last message and return the exit status: 0 drained or completed, 3 fenced, 1 failed."""
     parser = argparse.ArgumentParser(prog="python -m exactlyonce_spark", description=__doc__)
     parser.add_argument("--spec", type=Path, required=True, help="the stream's resolved spec (JSON)")
     parser.add_argument("--epoch", type=int, required=True, help="the attempt's epoch")
-    parser.add_argument("--last-words", type=Path, required=True, help="the file that takes the driver's last words")
+    parser.add_argument("--last-words", type=Path, required=True, help="the file that takes the driver's last message")
     parser.add_argument("--heartbeat", type=Path, help="a file to touch every second while the driver lives")
     parser.add_argument("--parent", type=int, help="drain when this process, the parent, ends")
     options = parser.parse_args()

@@ -32,6 +32,7 @@ from exactlyonce_spark.landing_checks import require_completed
 from exactlyonce_spark.landing_elsewhere import Elsewhere, land_elsewhere
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, Written, planned_row, require_staged
+from exactlyonce_spark.quarantine import Quarantines, not_landed
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import DeadLetter, Staged, Target, clear_staging_if_possible
@@ -56,6 +57,7 @@ class BatchLoop:
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
+        self._quarantines = Quarantines(ledger, permit, source.address, settings)
         self._origin_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
@@ -65,9 +67,7 @@ class BatchLoop:
 
     @property
     def _target(self) -> Target:
-        assert self._rows_target is not None, (
-            "a batch whose rows are in no transaction of the ledger lands by its sink alone"
-        )
+        assert self._rows_target is not None, "rows that no transaction of the ledger holds land by their sink alone"
         return self._rows_target
 
     def check_still_valid(self) -> None:
@@ -87,7 +87,7 @@ class BatchLoop:
         require_not_restored(self._landed, landed)
         if landed is not None:
             require_completed(view.batch(landed))
-        if self._landed is None:  # from its first batch on, the query itself knows where it goes on
+        if self._landed is None:  # from its first batch on, the query itself knows where it continues
             require_next_is_there(self._source, view.landed)
 
     def run(self, batch: SparkBatch) -> Landing | None:
@@ -106,17 +106,18 @@ class BatchLoop:
         if self._settings.deletes:
             require_order(batch.number, plan)
         follows_own = self._landed is not None and self._landed == planned.number - 1
-        begun = begin_batch(
-            self._ledger, self._permit, planned, by_partition=self._settings.by_partition, follows_own=follows_own
-        )
+        by_partition = self._settings.by_partition
+        begun = begin_batch(self._ledger, self._permit, planned, by_partition=by_partition, follows_own=follows_own)
         reached("batch.begun", batch.number)
         if isinstance(begun, AlreadyLanded):
             if plan.stateful:
                 batch.run_without_rows()
             self._has_landed(planned)
             return None
-        unread = {key: span for key, span in plan.ranges.items() if key not in begun.finished}
-        self._log.begin(Ranges(unread), planned.origin_ids, begun.fingerprints, epochs())
+        self._log.begin(not_landed(planned, begun), planned.origin_ids, begun.fingerprints, epochs())
+        if self._quarantines.take(planned, begun, self._log):
+            self._has_landed(planned)
+            return None
         self._land_rows(batch, plan, planned, begun)
         if self._elsewhere is None:  # else it has been told before readers were shown the batch
             reached("batch.landed", batch.number)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exactlyonce.api.recovery import DEFAULT_MOST_QUARANTINED
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError, Refused
+from exactlyonce.launch.port import Quarantine
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark.spark_port import ExecutedPlan
 
@@ -24,7 +26,8 @@ class BatchSettings:
     """How a stream lands its batches. A batch of at most `small_batch_records` offsets is written by the driver itself.
 
     `deletes`: rows may delete their key, so the order of the records decides. Where positions do not count records
-    (`positions_count_records`), only a batch that reads nothing is known to be small.
+    (`positions_count_records`), only a batch that reads nothing is known to be small. `quarantine` names a batch that is passed
+    over, and `most_quarantined` how many offsets the stream may have passed over with it.
     """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
@@ -33,6 +36,8 @@ class BatchSettings:
     small_batch_records: int = 2000
     deletes: bool = False
     positions_count_records: bool = True
+    quarantine: Quarantine | None = None
+    most_quarantined: int = DEFAULT_MOST_QUARANTINED
 
     def is_small(self, ranges: Ranges) -> bool:
         """Whether the driver can take the rows of a batch by itself, as far as its ranges tell."""

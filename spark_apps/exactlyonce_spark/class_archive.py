@@ -1,6 +1,6 @@
 """Start a driver's JVM sooner: an archive of the classes that a driver loads, made once and mapped at each start.
 
-The JVM's own class data sharing (JEP 350): it checks that Java and every jar are what they were, and goes on without the
+The JVM's own class data sharing (JEP 350): it checks that Java and every jar are what they were, and continues without the
 archive where they are not. A driver that comes back sooner is lag that does not build up.
 
 `python -m exactlyonce_spark.class_archive` makes the archive unless it is there, and prints where it is.
@@ -28,7 +28,7 @@ VARIABLE = "EXACTLYONCE_CLASS_ARCHIVE"
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """For the short-lived JVM in which Spark's launcher puts the command together: compile little, one collector thread."""
 
-_TRAINING_SECONDS = 300
+_TRAINING_SECONDS = 900
 _KEPT = 4
 
 

@@ -46,12 +46,31 @@ POINTS = (
 )
 """Every point, in the order in which a batch passes them; the fault tests go through all of them.
 
-`driver.limit-grown` is passed where a driver that was told a smaller limit has stopped its query to go on with the whole one.
+`driver.limit-grown` is passed where a driver that was told a smaller limit has stopped its query to continue with the full one.
 """
 
 
-POINTS_OF_MANIFESTS = ("publish.prepared", "publish.created", "batch.published")
-"""Points that only a batch passes whose sink is a manifest: before and after each entry for readers, and after the last."""
+POINTS_OF_MANIFESTS = ("publish.prepared", "publish.created", "publish.cleaned-up", "batch.published")
+"""Points that only a batch passes whose sink is a manifest.
+
+`publish.prepared` and `publish.created` before and after each entry for readers, `publish.cleaned-up` once entries that no
+reader needs any more are removed, `batch.published` after all of it.
+"""
+
+POINTS_OF_FILES = (
+    "folder.taken",
+    "folder.columns-kept",
+    "files.written",
+    "files.checksum-moved",
+    "files.moved",
+    "files.folder-removed",
+)
+"""Points that only a files sink passes: a driver before its first batch, then each batch before `batch.rows-written`.
+
+`folder.taken` once the marker says whose the folder is, `folder.columns-kept` once its columns are kept. `files.written` when
+Spark's own job has ended, `files.checksum-moved` and `files.moved` for each file, `files.folder-removed` when the attempt's own
+folder is gone and what it wrote is not yet flushed to the disk.
+"""
 
 POINTS_OF_TWO_PHASES = (
     "task.prepared",
@@ -75,7 +94,17 @@ batch has landed, and `finish.aborted` after each load that nobody decided.
 POINTS_OF_PLANNERS = ("source.end-planned",)
 """Points that only a source in Python passes, in the process that Spark keeps for it: an end is known, and in no log yet."""
 
-ALL_POINTS = (*POINTS, *POINTS_OF_MANIFESTS, *POINTS_OF_TWO_PHASES, *POINTS_OF_PLANNERS)
+POINTS_OF_QUARANTINES = ("quarantine.source-checked",)
+"""Points that only a batch passes that failed too often: the source is asked once more, and then it lands without its rows."""
+
+ALL_POINTS = (
+    *POINTS,
+    *POINTS_OF_MANIFESTS,
+    *POINTS_OF_FILES,
+    *POINTS_OF_TWO_PHASES,
+    *POINTS_OF_PLANNERS,
+    *POINTS_OF_QUARANTINES,
+)
 
 
 class CrashRequested(RuntimeError):
@@ -97,7 +126,7 @@ class Crash:
         where, _, how = text.partition("=")
         point, _, batch = where.partition("@")
         action, _, fired_file = how.partition(",")
-        assert point in ALL_POINTS, f"{point} is no crash point"
+        assert point in ALL_POINTS, f"{point} is not a crash point"
         return cls(point, int(batch) if batch else None, action, fired_file)
 
 

@@ -16,7 +16,7 @@ HEARTBEAT_SECONDS = 1.0
 
 
 class Drain:
-    """Set by SIGTERM or SIGINT: end after the batch in hand."""
+    """Set by SIGTERM or SIGINT: end after the current batch."""
 
     def __init__(self) -> None:
         self._ask = SignalRequest()

@@ -1,4 +1,4 @@
-"""The life of one driver: claim the epoch, start Spark on the published checkpoint, land batches, leave last words."""
+"""The life of one driver: claim the epoch, start Spark on the published checkpoint, land batches, leave a last message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger("exactlyonce.driver")
 
 
 def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
-    """Run one driver to its end and return its last words; never raises."""
+    """Run one driver to its end and return its last message; never raises."""
     os.environ[DRIVER_PID] = str(os.getpid())
     progress = ProgressFile.of(os.environ)
     progress.touch()
@@ -103,6 +103,8 @@ def _run_query(
         spec.source.format.on_malformed is OnMalformed.DEAD_LETTER,
         deletes=deletes,
         positions_count_records=spec.source.spec.positions_count_records,
+        quarantine=parts.driver.quarantine,
+        most_quarantined=spec.recovery.max_quarantined,
     )
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)

@@ -1,4 +1,4 @@
-"""What ended a driver, as its last words, and the record of the batch that failed."""
+"""What ended a driver, as its last message, and the record of the batch that failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Claimed:
 
 
 def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None, *, asks_again: bool) -> LastWords:
-    """Turn what ended the driver into last words, and record the batch's failure where that is still possible."""
+    """Turn what ended the driver into a last message, and record the batch's failure where that is still possible."""
     planned = None if loop is None else loop.in_hand
     ending, message = ending_of(problem, in_batch=planned is not None, asks_again=asks_again)
     if parts is not None and ending is not Ending.FENCED:

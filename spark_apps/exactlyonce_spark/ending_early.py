@@ -1,4 +1,4 @@
-"""Whether a query that is to end after the batch in hand need not be waited for. Performs no I/O.
+"""Whether a query that is to end after the current batch need not be waited for. Performs no I/O.
 
 Whoever stops a query at any moment loses nothing with ExactlyOnce and AtLeastOnce: the next driver runs the batch again, or
 recognises it. So a batch is only waited for while it can land.
@@ -17,7 +17,7 @@ def ends_at_once(
 ) -> bool:
     """Return whether the query is stopped now, `asked_seconds` after it was to end.
 
-    `has_batch` says that a batch is in hand, `in_trigger` that Spark plans one or finishes it. `executors` is None where
+    `has_batch` says that a batch is running, `in_trigger` that Spark plans one or finishes it. `executors` is None where
     the driver's own process runs the tasks. A batch that AtMostOnce has taken would be lost, so it waits for an executor.
     """
     if has_batch:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from exactlyonce.api.format import DELETED, Format, FormatType, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
 from exactlyonce_spark.connectors.ports import RecordColumns
+from exactlyonce_spark.sql_text import escaped, quoted
 
 _CORRUPT = "_exactlyonce_malformed"
 _ROW = "_exactlyonce_row"
@@ -115,10 +116,10 @@ def _parse(given: Format, schema: StructType) -> Column:
     match given.type:
         case FormatType.RAW:
             taken = "value" if _is_binary(given, schema) else "cast(value as string)"
-            row = f"named_struct('{_escaped(schema.names[0])}', {taken}, '{_CORRUPT}', cast(null as string))"
+            row = f"named_struct('{escaped(schema.names[0])}', {taken}, '{_CORRUPT}', cast(null as string))"
             return functions.expr(row if _is_binary(given, schema) else f"if(value is null, null, {row})")
         case FormatType.CSV:
-            listed = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+            listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
             return functions.from_csv(text, f"{listed}, {_CORRUPT} string", options)
         case FormatType.JSON:
             # Spark reads the first object and passes over what follows it, a second one too: an object around the value
@@ -141,7 +142,7 @@ def _reason(given: Format, schema: StructType, key: str) -> str:
     """
     row = _row(given)
     required = [field.name for field in schema if not field.nullable]
-    missing = "".join(f" when {row}.{_quoted(name)} is null then '{_escaped(name)} is missing'" for name in required)
+    missing = "".join(f" when {row}.{quoted(name)} is null then '{escaped(name)} is missing'" for name in required)
     is_binary = _is_binary(given, schema)
     not_text = "" if is_binary else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
     corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
@@ -167,11 +168,3 @@ def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) 
 def _is_binary(given: Format, schema: StructType) -> bool:
     """Whether values are taken as bytes, whatever they hold."""
     return given.type is FormatType.RAW and [field.dataType.simpleString() for field in schema] == ["binary"]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

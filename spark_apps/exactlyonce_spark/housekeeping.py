@@ -58,10 +58,10 @@ class Housekeeping:
             with self._open_ledger() as ledger:
                 deleted = delete_expired(ledger, self._permit, self._retention)
         except ExactlyOnceError as problem:
-            log.warning("What the ledger no longer keeps could not be deleted; it is tried again later: %s", problem)
+            log.warning("What the ledger no longer keeps could not be deleted; it will be retried later: %s", problem)
             return self._pauses.failed_seconds
         except Exception:
-            log.exception("what the ledger no longer keeps could not be deleted in a way that should not be")
+            log.exception("what the ledger no longer keeps could not be deleted: unexpected error")
             return self._pauses.failed_seconds
         return self._pauses.more_seconds if deleted.may_be_more else self._pauses.idle_seconds
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.ledger.fence import Fenced, Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
@@ -35,10 +34,9 @@ from exactlyonce_spark.planned import (
     Written,
     planned_row,
 )
+from exactlyonce_spark.settling import settled
 
 Answer = TypeVar("Answer")
-
-LANDING_TRIES = 3
 
 
 @rerun_after_lost_race
@@ -122,7 +120,6 @@ def land_batch(
         CommitOutcomeUnknown: if the outcome could not be settled.
     """
 
-    @rerun_after_lost_race
     def once() -> None:
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
@@ -134,14 +131,18 @@ def land_batch(
             require_start(landed, batch)
             written = write(transaction)
             reached("land.rows-moved", batch.number)
-            _advance(transaction, permit.stream_id, batch, landed)
+            advance(transaction, permit.stream_id, batch, landed)
             reached("land.positions-advanced", batch.number)
-            _close(
-                transaction, permit, stream, planned_row(permit, batch, status, written, records_read), batch.stateful
+            close(
+                transaction,
+                permit,
+                stream,
+                planned_row(permit, batch, status, written, records_read),
+                stateful=batch.stateful,
             )
             reached("land.before-commit", batch.number)
 
-    _settled(once, lambda: _has_landed(ledger, permit, batch))
+    settled(ledger, permit, batch, once)
 
 
 @rerun_after_lost_race
@@ -200,7 +201,6 @@ def finish_partitions(
         CommitOutcomeUnknown: if the outcome could not be settled.
     """
 
-    @rerun_after_lost_race
     def once() -> None:
         with ledger.transaction(evicting=True) as transaction:
             stream = fence(transaction, permit, Lock.UPDATE)
@@ -210,17 +210,17 @@ def finish_partitions(
             unfinished = [str(key) for key, end in batch.ranges.ends.items() if landed.positions.get(key, 0) != end]
             if unfinished:
                 raise PositionsDiffer(f"Batch {batch.number} has not landed for {', '.join(unfinished)}.")
-            _advance(transaction, permit.stream_id, batch, landed)
-            _close(
+            advance(transaction, permit.stream_id, batch, landed)
+            close(
                 transaction,
                 permit,
                 stream,
                 planned_row(permit, batch, BatchStatus.LANDED, written, records_read),
-                batch.stateful,
+                stateful=batch.stateful,
             )
             reached("land.before-commit", batch.number)
 
-    _settled(once, lambda: _has_landed(ledger, permit, batch))
+    settled(ledger, permit, batch, once)
 
 
 @rerun_after_lost_race
@@ -240,42 +240,18 @@ def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, address:
         transaction.write_failures(permit.stream_id, failures)
 
 
-def _settled(once: Callable[[], None], has_landed: Callable[[], bool]) -> None:
-    """Run a landing; when the outcome of its COMMIT is unknown, look under the lock, and run it again if it is not there."""
-    for remaining in reversed(range(LANDING_TRIES)):
-        try:
-            once()
-            return
-        except CommitOutcomeUnknown:
-            if has_landed():
-                return
-            if not remaining:
-                raise
-
-
-@rerun_after_lost_race
-def _has_landed(ledger: Ledger, permit: Permit, batch: PlannedBatch) -> bool:
-    """Look under the stream's lock, which waits for the transaction whose outcome is unknown to end.
-
-    Raises:
-        Fenced: if the epoch was raised meanwhile; the successor finds out what landed.
-    """
-    with ledger.transaction(evicting=True) as transaction:
-        stream = fence(transaction, permit, Lock.UPDATE)
-        if stream.landed_batch != batch.number:
-            return False
-        require_same(batch, transaction.read_batch(permit.stream_id, batch.number))
-        return True
-
-
 def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[Partition]:
     """The partitions of a batch in progress that have landed already."""
     ends = ranges.non_empty().ends
     return frozenset(key for key, end in ends.items() if landed.positions.get(key) == end)
 
 
-def _advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch, landed: LandedPositions) -> None:
-    """Move what has not moved yet, and enter partitions that are new, empty or not."""
+def advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch, landed: LandedPositions) -> None:
+    """Move the positions that have not moved yet past a batch, and enter partitions that are new, empty or not.
+
+    Raises:
+        PositionsDiffer: if one of them stands elsewhere.
+    """
     pending = Ranges(
         {
             key: offsets
@@ -288,7 +264,8 @@ def _advance(transaction: LedgerTransaction, stream_id: str, batch: PlannedBatch
         raise PositionsDiffer(f"Batch {batch.number} moved {moved} of {len(pending)} partitions; nothing was changed.")
 
 
-def _close(transaction: LedgerTransaction, permit: Permit, stream: StreamRow, row: BatchRow, stateful: bool) -> None:
+def close(transaction: LedgerTransaction, permit: Permit, stream: StreamRow, row: BatchRow, *, stateful: bool) -> None:
+    """Record that the positions have moved past a batch: it is the latest that landed, and none of its failures is open."""
     transaction.write_batch(permit.stream_id, row)
     transaction.settle_failures(permit.stream_id, row.batch, FailureStatus.CLOSED)
     transaction.update_stream(replace(stream, landed_batch=row.batch, stateful=stream.stateful or stateful))

@@ -29,8 +29,8 @@ def land_elsewhere(
     """Land a batch as its kind of sink has it, and return its rows; `check` is as `land_manifest` has it.
 
     Raises:
-        Fenced, LandingRefused: nothing counts of what was written.
-        CommitOutcomeUnknown: if the outcome could not be settled.
+        Fenced, LandingRefused, DecisionDiffers, DecisionTooLarge: nothing counts of what was written.
+        CommitOutcomeUnknown, NotCommitted, Unreachable: the next driver finds out what has landed, and finishes it.
     """
     if isinstance(target, ManifestTarget):
         return land_manifest(ledger, permit, target, planned, batch.unread(), check)

@@ -18,7 +18,8 @@ MOST_CHARACTERS = 128
 _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24
 _DIGEST_CHARACTERS = 16
-_NUMBERS = re.compile(r"(\d+):\d+:[0-9a-z-]+")
+_NUMBERS = re.compile(r"([0-9]{1,19}):[0-9]{1,19}:[0-9a-z-]+")
+"""Of 64 bits: a sink lists the labels of others as well, who may have made theirs of what they have seen of ours."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,13 @@ RETRIES = DriverSeries(
     "counter",
     "Landing transactions that were run again because nobody knew how their COMMIT ended, and it had not landed.",
 )
-ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES)
+LOADS = DriverSeries(
+    "exactlyonce_driver_loads_total",
+    "counter",
+    "Loads of decided batches of which this driver has asked a sink of two phases, each with a label of its own; the sink "
+    "remembers only so many.",
+)
+ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES, LOADS)
 
 
 @dataclass
@@ -86,6 +92,8 @@ class DriverMetrics:
         """Give the time since the last point to the part that ends at this one."""
         part = PARTS.get(point)
         with self._guard:
+            if point == "commit.answered":
+                self._add(LOADS, 1)
             if part is None or self._at is None:
                 return
             at = self.now()

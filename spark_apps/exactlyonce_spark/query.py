@@ -23,7 +23,7 @@ VIEW = "source"
 
 
 class TransformInvalid(Refused):
-    """The transform does not parse, does not resolve, or is no function from DataFrame to DataFrame."""
+    """The transform does not parse, does not resolve, or is not a function from DataFrame to DataFrame."""
 
 
 def streaming_rows(
@@ -36,11 +36,7 @@ def streaming_rows(
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    given = spec.source.format
-    records = reader.stream(session, partitions, most)
-    columns = reader.columns(records)
-    schema = formats.parse_schema(given, reader.reserved)
-    return transformed(session, formats.parsed(records, columns, given, schema), spec.transform, reader.reserved)
+    return _rows(session, reader, spec, reader.stream(session, partitions, most))
 
 
 def rows_of(session: SparkSession, reader: SourceReader, spec: StreamSpec, ranges: Ranges) -> DataFrame:
@@ -49,11 +45,13 @@ def rows_of(session: SparkSession, reader: SourceReader, spec: StreamSpec, range
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    given = spec.source.format
-    records = reader.batch(session, ranges)
+    return _rows(session, reader, spec, reader.batch(session, ranges))
+
+
+def _rows(session: SparkSession, reader: SourceReader, spec: StreamSpec, records: DataFrame) -> DataFrame:
+    given, columns = spec.source.format, reader.columns(records)
     schema = formats.parse_schema(given, reader.reserved)
-    parsed = formats.parsed(records, reader.columns(records), given, schema)
-    return transformed(session, parsed, spec.transform, reader.reserved)
+    return transformed(session, formats.parsed(records, columns, given, schema), spec.transform, reader.reserved)
 
 
 _EMITS = {

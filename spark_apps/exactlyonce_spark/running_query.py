@@ -24,7 +24,7 @@ from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.metrics import DriverMetrics
 from exactlyonce_spark.progress import ProgressFile
 
-CHECK_SECONDS = 5.0  # how often a driver without a batch in hand asks whether it may still land
+CHECK_SECONDS = 5.0  # how often a driver without a running batch asks whether it may still land
 _POLL_SECONDS = 0.2
 
 log = logging.getLogger("exactlyonce.driver")
@@ -83,8 +83,8 @@ class RunningQuery:
     def run(self) -> LastWords:
         """Run the query to its end; raises what ended it, if not an ask to drain.
 
-        A query with a smaller limit is stopped between two batches once what was too large has landed, and another one goes on
-        with the whole limit: the same claim, the same checkpoint. Who dies in between leaves a checkpoint like any other.
+        A query with a smaller limit is stopped between two batches once what was too large has landed, and another one
+        continues with the full limit: the same claim and checkpoint. A death in between leaves a checkpoint like any other.
         """
         self._start()
         self._await()
@@ -98,7 +98,7 @@ class RunningQuery:
         if self._problem is not None and not isinstance(self._problem, _Draining) and not self._cut_short:
             raise self._problem
         if self._drain.asked:
-            return LastWords(Ending.DRAINED, "It ended after the batch in hand, as it was asked to.")
+            return LastWords(Ending.DRAINED, "The driver ended after the current batch, as requested.")
         return LastWords(Ending.COMPLETED, "It has landed what the source held when it started.")
 
     def _start(self) -> None:

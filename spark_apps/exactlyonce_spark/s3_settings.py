@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exactlyonce.errors import Refused
+from exactlyonce.schema.aws_login import LOGIN_KEYS, set_aside
 
 if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec
     from exactlyonce.schema.places import S3Place
 
-LOGIN_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 CERTIFICATE_KEY = "ca.crt"
 JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"  # read by every JVM, of which pyspark starts two
 
@@ -67,10 +67,13 @@ def _bucket_settings(place: S3Place) -> dict[str, str]:
 def give_login(secret: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
     """Put the login of a secret for S3, and trust in its certificate, into the environment of a JVM to come.
 
+    Python's clients of other services continue with the login that the process was given (`aws_clients`).
+
     Raises:
         CertificateUnusable: if the certificate cannot be used.
     """
     if any(secret.get(key, "").strip() for key in LOGIN_KEYS):
+        set_aside(environment)
         for key in LOGIN_KEYS:  # a token of another login would spoil this one
             environment.pop(key, None)
             if secret.get(key, "").strip():

@@ -9,7 +9,7 @@ from pathlib import Path
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import DriverDocument, KubernetesPlace
-from exactlyonce.launch.port import ShrunkLimit
+from exactlyonce.launch.port import Quarantine, ShrunkLimit
 
 
 class DocumentUnreadable(Refused):
@@ -21,7 +21,7 @@ class DriverSpec:
     """The resolved spec of one stream, as the launcher writes it and the driver reads it.
 
     `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with. `limit` is
-    there while a batch was too large.
+    there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
     """
 
     stream_id: str
@@ -31,6 +31,7 @@ class DriverSpec:
     kubernetes: KubernetesPlace | None = None
     ticket: str | None = None
     limit: ShrunkLimit | None = None
+    quarantine: Quarantine | None = None
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -56,4 +57,5 @@ class DriverSpec:
             document.kubernetes,
             document.ticket,
             document.limit,
+            document.quarantine,
         )

@@ -125,7 +125,8 @@ def _require_same_records(
     now: SourceNow,
 ) -> None:
     """Compare fingerprints with what the source holds now. Retention may have taken a record, and then nothing can be told."""
-    offsets = {key: known[key].offset for key in partitions if key in known and known[key].offset >= now.earliest[key]}
+    asked = sorted(key for key in partitions if key in known)
+    offsets = {key: known[key].offset for key in asked if known[key].offset >= now.earliest[key]}
     if not offsets:
         return
     found = source.records_at(offsets)

@@ -132,11 +132,15 @@ class ManifestTarget(ABC):
 
 @dataclass(frozen=True, slots=True)
 class PreparedLoad:
-    """Rows that a sink of two phases has taken and that nobody sees: under which label, and in which of its transactions."""
+    """Rows that a sink of two phases has taken and that nobody sees: under which label, and in which of its transactions.
+
+    `shares_label`: another load may have such a label, too.
+    """
 
     label: str
     transaction_id: str
     rows: int
+    shares_label: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,8 @@ class TwoPhaseTarget(ABC):
     """A sink whose rows are prepared by tasks and committed once the ledger has recorded them, such as loads with labels.
 
     A label names the stream's life, the epoch, the batch and one run of one task (`load_labels`), so that no two loads ever
-    share one. Each method raises Unreachable where the sink does not answer: what it was asked to do may then still happen, at
-    any later time.
+    share one; where it is of another form, the load says so (`PreparedLoad.shares_label`). Each method raises Unreachable where
+    the sink does not answer: what it was asked to do may then still happen, at any later time.
     """
 
     @abstractmethod

@@ -20,6 +20,9 @@ from exactlyonce_spark.source_check import KnownLog, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, PreparedLoad, Target, TaskRange, TwoPhaseTarget
 from exactlyonce_spark.witnesses import write_under_fence
 
+AGAIN, DRIVER = "again", "driver"
+"""What a part begins with that is of no task of the batch: rows that are made again, rows that the driver loads as one."""
+
 
 class SecondTry(ExactlyOnceError):
     """AtMostOnce: Spark runs a task a second time, which might write rows twice; the task refuses."""
@@ -175,18 +178,20 @@ class WriteJob:
 class PrepareJob:
     """Prepare the rows of each task in a sink of two phases; `ranges` are what each task reads, by its index.
 
-    Every run of a task has a label of its own: what a failed or a second run prepared is never taken for what a successful
-    one did.
+    Every run of a task has a part of its own: what a failed or a second run prepared is never taken for what a successful
+    one did. `again`: rows that the sink has aborted are made again, by a task whose index is none of the batch's own.
     """
 
     batch: BatchNumber
     ranges: tuple[Ranges, ...]
+    again: bool = False
 
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Prepare the rows of one task."""
         reached("task.started", self.batch)
         tag = secrets.randbits(63)
-        prepared = tools.two_phase.prepare(self.batch, f"{place.index}-{tag:x}", rows)
+        part = f"{AGAIN if self.again else place.index}-{tag:x}"
+        prepared = tools.two_phase.prepare(self.batch, part, rows)
         reached("task.prepared", self.batch)
         if prepared is None:
             return TaskReport(tag, 0)
@@ -195,4 +200,10 @@ class PrepareJob:
 
 def committable_of(prepared: PreparedLoad, ranges: Ranges) -> Committable:
     """Return what the ledger records of a load of these ranges."""
-    return Committable(prepared.label, prepared.transaction_id, prepared.rows, ranges.non_empty())
+    return Committable(
+        prepared.label,
+        prepared.transaction_id,
+        prepared.rows,
+        ranges.non_empty(),
+        shares_label=prepared.shares_label,
+    )

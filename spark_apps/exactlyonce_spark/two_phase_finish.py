@@ -6,11 +6,12 @@ still to be asked about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import land_decided, read_decided, replace_decided
@@ -26,6 +27,9 @@ from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
 
 ROUNDS = 3
 """How often rows that the sink aborts again are written again by one driver."""
+
+MOST_TOLD = 5
+"""So many loads are told of those in doubt; the ledger has all of them."""
 
 RunAgain = Callable[[Ranges, tasks.Job], list[tasks.TaskReport]]
 """Runs a job as one task over the rows of exactly these ranges, as the query makes them."""
@@ -78,33 +82,54 @@ def _committed(
 ) -> tuple[Committable, ...]:
     """Commit what is decided, write again what the sink has aborted, and return what nobody can tell of.
 
-    What is known to be committed is left out of the record, so that a label that expires later leaves no doubt.
+    What is known to be committed is left out of the record before anything else is tried, so that a label that expires later
+    leaves no doubt.
     """
     for _ in range(ROUNDS):
         states: list[tuple[Committable, LoadState]] = []
         for committable in decided.committables:
-            states.append((committable, outcome(target, committable)))
+            states.append((committable, _with_answer(committable, outcome(target, committable))))
             reached("commit.answered", decided.batch)
         in_doubt = tuple(one for one, state in states if state is LoadState.UNKNOWN)
         aborted = [one for one, state in states if state is LoadState.ABORTED]
+        decided = _left(ledger, permit, decided, [one for one, state in states if state is not LoadState.COMMITTED])
+        if not aborted:
+            return in_doubt
         again = [new for one in aborted for new in write_again(decided, one)]
-        if aborted:
-            reached("finish.written-again", decided.batch)
-        if aborted or in_doubt:
-            left = replace(decided, committables=(*in_doubt, *again))
-            replace_decided(ledger, permit, decided, left)
-            reached("finish.recorded", decided.batch)
-            decided = left
+        reached("finish.written-again", decided.batch)
+        decided = _left(ledger, permit, decided, [*in_doubt, *again])
         if not again:
             return in_doubt
-    raise NotCommitted(f"The sink has aborted rows of the decided batch {decided.batch} {ROUNDS} times.")
+    raise NotCommitted(
+        f"The sink has aborted rows of the decided batch {decided.batch} each of the {ROUNDS} times that this driver committed "
+        "them. They are written once more, and the next driver commits them."
+    )
+
+
+def _left(ledger: Ledger, permit: Permit, decided: DecidedBatch, committables: Sequence[Committable]) -> DecidedBatch:
+    """Record what is left to be committed, and return it; where nothing is, the batch lands, which takes the record away."""
+    left = replace(decided, committables=tuple(committables))
+    if committables and left != decided:
+        replace_decided(ledger, permit, decided, left)
+        reached("finish.recorded", decided.batch)
+    return left
+
+
+def _with_answer(committable: Committable, state: LoadState) -> LoadState:
+    """Return what became of a load: a person's answer counts only where the sink does not know."""
+    if state is not LoadState.UNKNOWN or committable.answer is None:
+        return state
+    return LoadState.COMMITTED if committable.answer is Answer.COMMITTED else LoadState.ABORTED
 
 
 def _doubt(batch: BatchNumber, in_doubt: tuple[Committable, ...]) -> LoadsInDoubt:
-    told = "; ".join(str(committable) for committable in in_doubt)
+    more = f"; and {len(in_doubt) - MOST_TOLD} more, which the ledger names" if len(in_doubt) > MOST_TOLD else ""
     return LoadsInDoubt(
-        f"Batch {batch} is decided, and the sink no longer knows whether it has committed {told}: the labels expired while no "
-        "driver asked. Nothing more is written. Find out whether these rows are there."
+        f"Batch {batch} is decided, and the sink no longer knows whether it has committed {len(in_doubt)} of its loads: their "
+        "labels expired while no driver asked. Nothing more is written. Find out whether these rows are there: "
+        f"{'; '.join(str(committable) for committable in in_doubt[:MOST_TOLD])}{more}. Then annotate the stream "
+        f"{SETTLE_LOADS} with LABEL=Committed or LABEL=Aborted for each, separated by spaces, as `exactlyonce settle-loads` "
+        "does: rows of aborted ones are written again."
     )
 
 
@@ -126,7 +151,7 @@ class RowsAgain:
         try:
             log.begin(ranges, decided.origin_ids, decided.fingerprints, epochs())
             log.require(decided.batch, ranges, decided.origin_ids)
-            reports = self.run(ranges, tasks.PrepareJob(decided.batch, (ranges,)))
+            reports = self.run(ranges, tasks.PrepareJob(decided.batch, (ranges,), again=True))
             log.require(decided.batch, ranges, decided.origin_ids)
         except (RecordsLost, RecordsReplaced, OriginReplaced) as problem:
             raise RowsNotThere(

@@ -22,7 +22,7 @@ from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
-from exactlyonce_spark.tasks import PrepareJob, committable_of
+from exactlyonce_spark.tasks import DRIVER, PrepareJob, committable_of
 
 COMMIT_TRIES = 3
 
@@ -47,7 +47,7 @@ def land_two_phase(
     What was prepared and is not decided is left to the next driver, which alone knows that no decision can name it any more.
 
     Raises:
-        Fenced, LandingRefused, DecisionDiffers: nothing takes effect of what was prepared.
+        Fenced, LandingRefused, DecisionDiffers, DecisionTooLarge: nothing takes effect of what was prepared.
         CommitOutcomeUnknown, NotCommitted, Unreachable: the next driver finishes the batch, if it is decided.
     """
     committables = prepare()
@@ -104,7 +104,9 @@ def outcome(target: TwoPhaseTarget, committable: Committable) -> LoadState:
         state = target.state_of(committable)
         if state is not LoadState.PREPARED:
             return state
-    raise NotCommitted(f"The sink does not commit {committable}, and says that it is prepared.")
+    raise NotCommitted(
+        f"The sink does not commit {committable}, and says that it is prepared; the next driver tries again."
+    )
 
 
 def prepared(
@@ -136,5 +138,5 @@ def prepared(
 
 
 def _by_the_driver(batch: BatchNumber, ranges: Ranges, target: TwoPhaseTarget, rows: object) -> tuple[Committable, ...]:
-    load = target.prepare(batch, f"driver-{secrets.randbits(63):x}", rows)
+    load = target.prepare(batch, f"{DRIVER}-{secrets.randbits(63):x}", rows)
     return () if load is None else (committable_of(load, ranges),)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from testbed.doris.tables import BadValue, Rows, Table, parsed_rows
+from testbed.doris.bodies import COMPRESSIONS, FORMATS, parsed_rows
+from testbed.doris.tables import BadValue, Rows, Table
 from testbed.doris.transactions import Limits, Refused, Status, Transaction, Transactions
 
 
@@ -32,7 +33,7 @@ class TwoPhases(Enum):
     DISABLED = "disabled"
     """docs/admin-manual/config/be-config.md, `disable_stream_load_2pc`."""
     UNKNOWN = "unknown"
-    """A server of before: it ignores the header, commits at once, and has no `_stream_load_2pc`."""
+    """A server of an older release: it ignores the header, commits at once, and has no `_stream_load_2pc`."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,11 @@ class Cluster:
         with self.lock:
             if headers.get("two_phase_commit") == "true" and self.two_phases is TwoPhases.DISABLED:
                 raise Refused("Two phase commit (2PC) for stream load was disabled")
-            if headers.get("format", "csv").lower() not in ("csv", "json"):
-                raise Refused(f"unknown data format, format={headers['format']}")
+            compression = headers.get("compress_type", "").lower()
+            if compression and headers.get("format", "csv").lower() == "json":
+                raise Refused("compress data of JSON format is not supported.")
+            if headers.get("format", "csv").lower() not in FORMATS or compression not in COMPRESSIONS:
+                raise Refused(f"unknown data format, format={headers.get('format', 'csv')}")
             found = self.table(database, table)
             label = headers.get("label") or f"generated-{next(self._numbers)}"
             timeout = int(headers.get("timeout", "600"))
@@ -109,7 +113,11 @@ class Cluster:
     def finish(self, load: Load, body: bytes) -> dict[str, Any]:
         """Write the rows of a load, and prepare or commit it; return its answer. stream_load.cpp, _handle."""
         with self.lock:
-            total, good, filtered = self._sorted_rows(load, body)
+            try:
+                total, good, filtered = self._sorted_rows(load, body)
+            except ValueError as problem:
+                self._roll_back(load, str(problem))
+                return self.answer(load, "Fail", f"[DATA_QUALITY_ERROR]{problem}", _counts(0, 0, 0, len(body)))
             counts = _counts(total, len(good), filtered, len(body))
             try:
                 status = self._written(load, good, filtered, total)
@@ -117,6 +125,15 @@ class Cluster:
                 self._roll_back(load, str(problem))
                 return self.answer(load, "Fail", str(problem), {**counts, **_error_url(filtered)})
             return self.answer(load, *status, counts)
+
+    def sender_is_gone(self, load: Load) -> None:
+        """Take back a load whose body does not end.
+
+        be/src/http/action/stream_load.cpp, free_handler_ctx, and the destructor in be/src/runtime/stream_load/
+        stream_load_context.h, which rolls back what is neither prepared nor committed.
+        """
+        with self.lock:
+            self._roll_back(load, "sender is gone")
 
     def answer(self, load: Load, status: str, message: str, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a backend answers. be/src/runtime/stream_load/stream_load_context.cpp, to_json."""

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from testbed.doris.bodies import received
 from testbed.doris.cluster import Cluster, Fault, Login, TwoPhases
 from testbed.doris.transactions import LabelUsed, Refused
 
@@ -50,16 +51,21 @@ class StandIn:
         return self._addresses["backend"]
 
     def __enter__(self) -> Self:
-        for name, kind in (("frontend", Frontend), ("backend", Backend)):
-            handler = type(name, (kind,), {"stand_in": self})
-            self._servers[name] = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-            self._addresses[name] = f"127.0.0.1:{self._servers[name].server_port}"
-            threading.Thread(target=self._servers[name].serve_forever, args=(0.02,), daemon=True).start()
+        self.start("frontend")
+        self.start("backend")
         return self
 
     def __exit__(self, *_: object) -> None:
         for name in list(self._servers):
             self.stop(name)
+
+    def start(self, name: str) -> None:
+        """Start a server, where it was before if it has been stopped."""
+        handler = type(name, (Frontend if name == "frontend" else Backend,), {"stand_in": self})
+        port = int(self._addresses.get(name, ":0").rpartition(":")[2])
+        self._servers[name] = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._addresses[name] = f"127.0.0.1:{self._servers[name].server_port}"
+        threading.Thread(target=self._servers[name].serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self, name: str) -> None:
         """Stop a server: connections to it are refused."""
@@ -77,6 +83,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *given: Any) -> None:  # noqa: A002 - the name is the base class's
         """Stay silent."""
+
+    def handle(self) -> None:
+        """Answer requests until the client is gone, which may be at any time."""
+        with suppress(ConnectionError):
+            super().handle()
 
     def handle_expect_100(self) -> bool:
         """Ask for no body yet: whoever wants it says so."""
@@ -161,6 +172,8 @@ class Frontend(_Handler):
                 case ["api", database, "get_load_state"]:
                     label = parse_qs(urlsplit(self.path).query).get("label", [""])[0]
                     self.answer(self.cluster.state_of(database, label))
+                case ["api", "backends"]:
+                    self.answer({"backends": [self.backend_row()]})
                 case ["api", database, table, "_schema"] if known is not None and "SELECT" in known[1].rights:
                     self.answer(self.cluster.table(database, table).to_document())
                 case ["api", _, _, "_schema"]:
@@ -175,6 +188,11 @@ class Frontend(_Handler):
     def answer(self, data: Any, code: int = 0, message: str = "success") -> None:
         """httpv2/entity/ResponseEntityBuilder.java: always HTTP 200, with a code of its own."""
         self.send_document({"msg": message, "code": code, "data": data, "count": 0})
+
+    def backend_row(self) -> dict[str, Any]:
+        """fe/fe-core/…/httpv2/rest/BackendsAction.java: it needs the password, and no right."""
+        host, _, port = self.stand_in.backend.rpartition(":")
+        return {"ip": host, "http_port": int(port), "is_alive": True}
 
     def deny(self) -> None:
         """Say that the login is wrong."""
@@ -239,9 +257,12 @@ class Backend(_Handler):
             }
             self.send_document({**told, "Status": status, **existing, "Message": str(problem), **_NO_COUNTS})
             return
-        body = self.body(half=self.cluster.takes(Fault.BACKEND_DIES))
+        dies = self.cluster.takes(Fault.BACKEND_DIES)
+        body = self.body(half=dies)
         self.note(body or b"")
         if body is None:
+            if not dies:
+                self.cluster.sender_is_gone(begun)
             self.close_connection = True
             return
         answer = self.cluster.finish(begun, body)
@@ -273,22 +294,7 @@ class Backend(_Handler):
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(100)
             self.end_headers()
-        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
-            length = int(self.headers.get("Content-Length") or 0)
-            found = self.rfile.read(length // 2 if half else length)
-            return found if len(found) == length else None
-        return None if half and self.rfile.readline() else self._chunks()
-
-    def _chunks(self) -> bytes | None:
-        found = bytearray()
-        while line := self.rfile.readline():
-            size = int(line.strip() or b"0", 16)
-            piece = self.rfile.read(size)
-            self.rfile.readline()
-            found += piece
-            if size == 0:
-                return bytes(found)
-        return None
+        return received(self.rfile, self.named_headers(), half=half)
 
 
 _NO_COUNTS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +11,6 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "LARGEINT": 128}
-_NULL = "\\N"
-"""docs/…/stream-load-manual.md: `\\N` is NULL in CSV."""
 
 
 class BadValue(ValueError):
@@ -174,34 +171,3 @@ def _change(column: Column) -> str:
             return f"{name} = coalesce(excluded.{name}, {name})"
         case _:
             return f"{name} = excluded.{name}"
-
-
-def parsed_rows(body: bytes, headers: Mapping[str, str], table: Table) -> list[dict[str, Any] | None]:
-    """Return the rows of a load by the names in its `columns` or its objects; None is one that cannot be read.
-
-    docs/…/stream-load-manual.md: `format`, `read_json_by_line`, `columns`, `column_separator`, `line_delimiter`.
-    """
-    listed = [name.strip().strip("`") for name in headers.get("columns", "").split(",") if name.strip()]
-    names = listed or [column.name for column in table.columns]
-    lines = [line for line in body.decode("utf-8", "surrogateescape").split("\n") if line]
-    if headers.get("format", "csv").lower() != "json":
-        return [_of_csv(line, names, headers.get("column_separator", "\t")) for line in lines]
-    return [_of_json(line, names, headers.get("num_as_string", "") == "true") for line in lines]
-
-
-def _of_csv(line: str, names: Sequence[str], separator: str) -> dict[str, Any] | None:
-    values = [None if value == _NULL else value for value in line.split(_unescaped(separator))]
-    return dict(zip(names, values, strict=True)) if len(values) == len(names) else None
-
-
-def _of_json(line: str, names: Sequence[str], numbers_as_text: bool) -> dict[str, Any] | None:
-    """Fields that are not listed are left out in silence, and a column without a field is NULL, as in Doris' simple mode."""
-    try:
-        found = json.loads(line, parse_float=str if numbers_as_text else float)
-    except ValueError:
-        return None
-    return {name: found.get(name) for name in names} if isinstance(found, dict) else None
-
-
-def _unescaped(separator: str) -> str:
-    return re.sub(r"\\x([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), separator).replace("\\t", "\t")

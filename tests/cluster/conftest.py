@@ -142,7 +142,19 @@ def s3(cluster: Cluster, servers: Path) -> Iterator[S3]:
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own that admits pods of the `restricted` level only."""
-    name = f"test-{RUN}-{next(_numbers)}"
+    with _made_namespace(cluster, f"test-{RUN}-{next(_numbers)}") as name:
+        yield name
+
+
+@pytest.fixture
+def other_namespace(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A second tenant's namespace, alike."""
+    with _made_namespace(cluster, f"{namespace}-other") as name:
+        yield name
+
+
+@contextmanager
+def _made_namespace(cluster: Cluster, name: str) -> Iterator[str]:
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name

@@ -22,7 +22,7 @@ from tests.resource_documents import Changes, changed, document, merging
 from tests.rig import eventually
 
 NAMESPACE = f"changed-resource-tests-{uuid.uuid4().hex[:8]}"
-RESTS = "only while the stream rests: set spec.suspend, wait for the phase Suspended, then change it"
+RESTS = "only while the stream is suspended: set spec.suspend, wait for the phase Suspended, then change it"
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def resource(changes: Changes | None = None, *, name: str = "orders") -> dict[st
 
 IMMUTABLE: dict[str, tuple[Changes, str]] = {
     "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery changes {RESTS}"),
-    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.files.manifest change {RESTS}"),
-    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.files.manifest change {RESTS}"),
+    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.doris.write change {RESTS}"),
+    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.doris.write change {RESTS}"),
     "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path change {RESTS}"),
     "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path change {RESTS}"),
     "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path change {RESTS}"),
@@ -145,7 +145,7 @@ def test_a_stream_that_stands_in_the_former_form_can_be_suspended_and_then_takes
     assert [sentence.count("exactlyonce convert FILE rewrites") for sentence in caught.value.problems] == [1, 1]
     running = with_status(streams, stored, STATUS)
     converted = to_current_form(former)["spec"]
-    with pytest.raises(ServerRefused, match="change only while the stream rests"):
+    with pytest.raises(ServerRefused, match="can be changed only while the stream is suspended"):
         streams.replace({**running, "spec": converted}, dry=True)
     streams.patch(name, {"spec": {"suspend": True}})
     resting = with_status(streams, streams.get(name), StreamStatus(phase=Phase.SUSPENDED, attempt=3))

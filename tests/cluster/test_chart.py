@@ -59,6 +59,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"checkpoints": {"locations": [{"namespaces": ["shop"]}]}},
         "at '/checkpoints/locations/0': missing property 'prefixes'",
     ),
+    (
+        {
+            "sources": {
+                "locations": [{"namespaces": ["shop"], "names": ["arn:aws:kinesis:eu-central-1:1:stream/orders"]}]
+            }
+        },
+        "at '/sources/locations/0/names/0': 'arn:aws:kinesis:eu-central-1:1:stream/orders' does not match pattern",
+    ),
+    (
+        {"sources": {"locations": [{"namespaces": ["shop"], "names": ["dynamodb://eu-central-1/{namespace}-*"]}]}},
+        "at '/sources/locations/0/names/0': 'dynamodb://eu-central-1/{namespace}-*' does not match pattern",
+    ),
     ({"lease": {"seconds": 2}}, "at '/lease/seconds': minimum: got 2, want 5"),
     ({"workers": 0}, "at '/workers': minimum: got 0, want 1"),
     ({"logFormat": "xml"}, "at '/logFormat': value must be one of 'json', 'text'"),

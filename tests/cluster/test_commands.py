@@ -19,6 +19,7 @@ import pytest
 from kubernetes import client
 
 from exactlyonce.api.conditions import rendered
+from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus, VerdictStatus
 from exactlyonce.control.cluster_reader import ClusterReader, ReadRefused
 from testbed.cluster import Cluster
@@ -40,7 +41,7 @@ def streams(api: client.ApiClient) -> Iterator[Streams]:
     make_namespace(api, NAMESPACE)
     made = Streams(api, NAMESPACE)
     stored = made.create(document(name=NAME, namespace=NAMESPACE))
-    verdict = VerdictStatus(kind="Resume", reason="Spark had committed what landed.", attempt=2, at=NOW)
+    verdict = VerdictStatus(kind="Resume", message="Spark had committed what landed.", attempt=2, at=NOW)
     status = StreamStatus(phase=Phase.RUNNING, attempt=2, verdict=verdict, driver=DriverStatus(attempt=2))
     made.replace_status({**stored, "status": rendered(status, stored, NOW)})
     yield made
@@ -79,7 +80,7 @@ def test_suspend_resume_and_restart_change_their_field_once(streams: Streams, ru
     assert again.stderr == f"{NAMESPACE}/{NAME} is not suspended (it is Running); nothing was changed.\n"
     waited = run("restart", *AT, "--wait", "--timeout", "1s")
     assert waited.returncode == 1, "no operator has seen it"
-    assert f"{NAMESPACE}/{NAME} has not come to it within 1 s and is Running" in waited.stderr
+    assert f"{NAMESPACE}/{NAME} did not get there within 1 s and is Running" in waited.stderr
 
 
 def test_a_patch_of_a_generation_that_has_passed_changes_nothing(streams: Streams, kubeconfig: Path) -> None:
@@ -93,6 +94,16 @@ def test_a_patch_of_a_generation_that_has_passed_changes_nothing(streams: Stream
     assert cluster.patch_spec(now, {"suspend": True}, "suspend") is not None, "a status is no change of the spec"
     with pytest.raises(ReadRefused, match=r"^Cannot restart stream .+: the API server says: .+restartNonce.+\.$"):
         cluster.patch_spec(cluster.stream(NAMESPACE, NAME), {"restartNonce": -1}, "restart")
+
+
+def test_an_annotation_is_set_on_the_version_that_was_read_and_on_no_other(streams: Streams, kubeconfig: Path) -> None:
+    cluster = ClusterReader.connect(kubeconfig)
+    stale = cluster.stream(NAMESPACE, NAME)
+    assert cluster.annotate(stale, SETTLE_LOADS, "a=Committed", "answer for") is not None
+    assert cluster.annotate(stale, SETTLE_LOADS, "a=Aborted", "answer for") is None
+    now = cluster.stream(NAMESPACE, NAME)
+    assert cluster.annotate(now, SETTLE_LOADS, "a=Committed b=Aborted", "answer for") is not None
+    assert streams.get(NAME)["metadata"]["annotations"][SETTLE_LOADS] == "a=Committed b=Aborted"
 
 
 def test_the_pod_of_an_attempt_is_found_and_one_that_has_not_started_is_told(

@@ -17,7 +17,7 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.launch.api_server import ApiServerUnreachable
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_endings import Patience
-from exactlyonce.launch.port import Ended, Gone, LaunchFailed, ManifestRefused, NeverStarted, Running
+from exactlyonce.launch.port import DriverState, Ended, Gone, LaunchFailed, ManifestRefused, NeverStarted, Running
 from exactlyonce.positions.ranges import Epoch
 from testbed.cluster import Cluster
 from testbed.images import Images
@@ -87,6 +87,10 @@ def delete_by_force(drivers: Drivers) -> None:
     drivers.kubectl("delete", "pod", drivers.pod_name(), "--wait=false", "--force", "--grace-period=0")
 
 
+def _has_started(state: DriverState) -> bool:
+    return isinstance(state, Running) and state.started
+
+
 @pytest.mark.parametrize("way", [lambda drivers: drivers.launcher.drain(Epoch(1)), delete, evict])
 def test_a_deleted_driver_drains_and_its_record_stays_until_its_end_is_recorded(
     make: Make, way: Callable[[Drivers], None]
@@ -95,9 +99,7 @@ def test_a_deleted_driver_drains_and_its_record_stays_until_its_end_is_recorded(
     drivers = make(WAITS)
     drivers.start()
     drivers.await_running()
-    state = drivers.state_of()
-    assert isinstance(state, Running)
-    assert state.started
+    eventually(lambda: _has_started(drivers.state_of()), "the kubelet says that the container runs")
     way(drivers)
     drivers.launcher.drain(Epoch(1))  # asking again is harmless
     ended = drivers.await_ended()
@@ -145,7 +147,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_and_its_pod_taken_away(make:
     drivers.start()
     gone = drivers.await_gone()
     assert gone.reason == "ImageNotPullable"
-    assert "The image registry.invalid/nothing:1 cannot be pulled" in gone.why
+    assert "The image registry.invalid/nothing:1 cannot be pulled" in gone.message
     drivers.launcher.clean_up(Epoch(1), keep=3)
     eventually(lambda: drivers.names("pods") == [], "a pod that never ran is not kept")
     assert drivers.names("configmaps") == [drivers.pod_name()], (
@@ -158,7 +160,7 @@ def test_a_pod_that_no_node_takes_is_given_up_and_its_pod_taken_away(make: Make)
     drivers.start()
     gone = drivers.await_gone()
     assert gone.reason == "Unschedulable"
-    assert "Insufficient cpu" in gone.why
+    assert "Insufficient cpu" in gone.message
     drivers.launcher.clean_up(Epoch(1), keep=3)
     eventually(lambda: drivers.names("pods") == [], "it is gone")
 
@@ -207,7 +209,7 @@ def test_an_older_streams_pod_of_the_same_name_is_not_taken_for_ours(make: Make)
     )
     state = older.state_of()
     assert isinstance(state, Gone)
-    assert "is not this stream's driver" in state.why
+    assert "is not this stream's driver" in state.message
     older.launcher.drain(Epoch(1))
     older.launcher.kill(Epoch(1))
     older.launcher.clean_up(Epoch(9), keep=0)
@@ -292,7 +294,7 @@ def test_a_driver_of_a_lost_node_is_given_up_without_proof_and_its_successor_sta
     try:
         gone = drivers.await_gone()
         assert gone.reason == "NodeLost"
-        assert "Node node2 has not reported" in gone.why
+        assert "Node node2 has not reported" in gone.message
         with user(drivers, "launcher") as without_nodes:
 
             def given_up() -> bool:

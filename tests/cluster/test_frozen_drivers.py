@@ -31,7 +31,7 @@ def test_a_frozen_driver_is_noticed_and_replaced_by_an_operator_that_dies_meanwh
     name: str,
     tmp_path: Path,
 ) -> None:
-    """All of it is stopped but its first process: the kubelet goes on to report a running container."""
+    """All of it is stopped but its first process: the kubelet continues to report a running container."""
     stream = make_stream(name, SHORT)
     rig = stream.rig
     fired = {point: tmp_path / f"fired-{point}" for point in crash_points.HANG_POINTS}

@@ -287,7 +287,7 @@ def test_a_namespace_that_is_deleted_takes_its_stream_along_within_a_bound(
 def drained_node(stream: WholeStream, driver: str) -> Iterator[None]:
     """The node of a driver is drained, of this pod alone.
 
-    Executors that are evicted in the same moment end the batch in hand, which then replays: another claim.
+    Executors that are evicted in the same moment end the current batch, which then replays: another claim.
     """
     (pod,) = [pod for pod in stream.pods("driver") if pod["metadata"]["name"] == driver]
     node = pod["spec"]["nodeName"]

@@ -32,7 +32,13 @@ pytestmark = pytest.mark.timeout(1500)
 # The dashboard has a panel of partitions, whose series an administrator switches on.
 QUICK_MONITOR = {"EXACTLYONCE_OPERATOR_MONITOR_SECONDS": "1", "EXACTLYONCE_OPERATOR_PARTITION_SERIES": "true"}
 SOON = {"ExactlyOnceNeverLanded": {"seconds": 1}}
-ALL_ON = {"metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True, "alerts": SOON}}}
+ALL_ON = {
+    "metrics": {
+        "serviceMonitor": {"enabled": True},
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True, "alerts": SOON},
+    }
+}
 NO_SUCH_IMAGE = "registry.invalid/nothing:1"
 OBJECTIVE_SECONDS = 5
 
@@ -69,6 +75,35 @@ def scrape(documents: list[dict[str, Any]], operator: OperatorProcess) -> dict[s
     }
 
 
+def scrape_drivers(documents: list[dict[str, Any]], targets: Path) -> dict[str, Any]:
+    """What Prometheus' operator makes of the chart's PodMonitor, for the drivers that the file `targets` names."""
+    (endpoint,) = only(documents, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    renames = [
+        {"source_labels": it["sourceLabels"], "target_label": it["targetLabel"]} for it in endpoint["relabelings"]
+    ]
+    targets.write_text("[]")
+    return {
+        "job_name": "exactlyonce-drivers",
+        "metrics_path": endpoint["path"],
+        "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}],
+        "relabel_configs": renames,
+    }
+
+
+def name_driver(stream: WholeStream, targets: Path) -> None:
+    """Let Prometheus find the one driver, with the labels that its discovery of pods gives."""
+    (driver,) = stream.pods("driver")
+    (number,) = [it["containerPort"] for it in driver["spec"]["containers"][0]["ports"] if it["name"] == "metrics"]
+    found = {
+        f"__meta_kubernetes_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', key)}": value
+        for key, value in driver["metadata"]["labels"].items()
+    }
+    labels = {**found, "namespace": stream.namespace, "pod": driver["metadata"]["name"]}
+    whole = targets.with_suffix(".new")
+    whole.write_text(json.dumps([{"targets": [f"{driver['status']['podIP']}:{number}"], "labels": labels}]))
+    whole.rename(targets)
+
+
 @pytest.mark.seconds(100)
 def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_lands_again(
     make_stream: MakeStream,
@@ -85,7 +120,9 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
     stream.operators.append(operator)
     stream.until(lambda: "exactlyonce_lease_held 1.0" in operator.page("/metrics")[1], "it leads")
     began = time.time()
-    with Prometheus(tmp_path / "prometheus", [scrape(documents, operator)], quick_rules(documents)) as prometheus:
+    drivers = tmp_path / "drivers.json"
+    scrapes = [scrape(documents, operator), scrape_drivers(documents, drivers)]
+    with Prometheus(tmp_path / "prometheus", scrapes, quick_rules(documents)) as prometheus:
 
         def firing(alert: str) -> list[dict[str, Any]]:
             """The alerts of that name that fire, of this stream where they are of a stream."""
@@ -117,6 +154,10 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
             lambda: f"\nexactlyonce_driver_rows_total {rig.landed()}\n" in page(stream, "metrics"), "it counts"
         )
         assert 'exactlyonce_driver_batch_seconds_count{part="commit"}' in page(stream, "metrics")
+        name_driver(stream, drivers)
+        stream.until(
+            lambda: asked("exactlyonce_driver_rows_total") == [float(rig.landed())], "Prometheus asks the driver itself"
+        )
         of_spark = page(stream, "spark-ui", "/metrics/prometheus/")
         assert "metrics_exactlyonce_driver_jvm_heap_used_Value{" in of_spark, of_spark
         of_executors = page(stream, "spark-ui", "/metrics/executors/prometheus")

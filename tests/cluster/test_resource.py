@@ -76,7 +76,7 @@ def test_a_pattern_that_does_not_compile_is_left_to_the_operator(streams: Stream
     """No rule of CEL can say that parentheses close. It becomes a condition."""
     sent = resource({"spec.source.kafka": {"bootstrapServers": "kafka:9092", "topicPattern": "orders-("}})
     stored = streams.create(sent, dry=True)
-    with pytest.raises(ResourceInvalid, match=r"topicPattern: 'orders-\(' is no regular expression"):
+    with pytest.raises(ResourceInvalid, match=r"topicPattern: 'orders-\(' is not a regular expression"):
         parse_stream(stored, "the server")
 
 

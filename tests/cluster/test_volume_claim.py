@@ -111,7 +111,7 @@ def test_a_stream_on_a_claim_says_what_its_volume_lacks_lands_once_halts_by_its_
         stream.until(lambda: stream.phase == "Halted", "the verdict of its pod halts it")
         verdict = stream.status["verdict"]
         assert (verdict["kind"], verdict["attempt"]) == ("Contradiction", first + 2)
-        assert "The resource asks to halt here" in verdict["reason"]
+        assert "The resource asks to halt here" in verdict["message"]
         assert stream.holding_condition == "Stalled: Contradiction"
         assert init_container(stream, first + 2)["exitCode"] == 2
         (driver,) = [

@@ -22,7 +22,7 @@ BEFORE_LANDING = ("batch.planned", "batch.begun", "batch.rows-written", "batch.s
 LANDING = ("land.fenced", "land.rows-moved", "land.positions-advanced", "land.before-commit")
 
 SMALL, LARGE = 400, 2400
-"""Records a batch: below and above what the driver writes by itself."""
+"""Records per batch: below and above what the driver writes by itself."""
 
 
 def crashes(points: tuple[str, ...], before: tuple[str, ...] = BEFORE_ANY_BATCH) -> str:

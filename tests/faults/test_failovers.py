@@ -1,4 +1,4 @@
-"""The database fails over to a real streaming standby that lacks the latest transactions, under a driver that goes on."""
+"""The database fails over to a real streaming standby that lacks the latest transactions, under a driver that continues."""
 
 from __future__ import annotations
 

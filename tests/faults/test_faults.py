@@ -40,7 +40,7 @@ def fired(rig: Rig, place: int = 0) -> bool:
 
 
 def let_go(rig: Rig, place: int = 0) -> None:
-    """Let what is held at the crash point in this place go on."""
+    """Let what is held at the crash point in this place continue."""
     (file,) = rig.folder.glob(f"fired-{place}-*")
     Path(f"{file}{LET_GO}").touch()
 

@@ -16,6 +16,8 @@ BACKING_OFF = '{namespace="shop",stream="orders",phase="BackingOff"}'
 COMPLETED = '{namespace="shop",stream="orders",phase="Completed"}'
 STALLED = '{namespace="shop",stream="orders",type="Stalled",status="True"}'
 NOT_STALLED = '{namespace="shop",stream="orders",type="Stalled",status="False"}'
+SHOWN = '{namespace="shop",stream="orders",type="LandedShown",status="True"}'
+NOT_SHOWN = '{namespace="shop",stream="orders",type="LandedShown",status="False"}'
 FIRST, SECOND = '{lease="ops/first",pod="a"}', '{lease="ops/second",pod="b"}'
 
 

@@ -77,7 +77,7 @@ OPERATOR_CASES = [
         [series("lease_held", '{pod="a"}', "1x5 0x20"), series("lease_held", '{pod="b"}', "0x25")],
         "15m",
         "7m",
-        "No operator holds the Lease: drivers that run go on, those that end are not replaced, and no lag is measured.",
+        "No operator holds the Lease: drivers that run continue, those that end are not replaced, and no lag is measured.",
     ),
     case(
         "ExactlyOnceOperatorDown",
@@ -111,7 +111,7 @@ OPERATOR_CASES = [
         [series("store_errors_total", '{store="kafka",pod="a"}', "0+30x60")],
         "30m",
         "5m",
-        "kafka fails the operator 0.5 times per second.",
+        "kafka fails 0.5 requests of the operator per second.",
     ),
     # The second shard's operator no longer gets its Lease.
     case(

@@ -6,9 +6,11 @@ from tests.integration.alert_cases import (
     BACKING_OFF,
     COMPLETED,
     HALTED,
+    NOT_SHOWN,
     NOT_STALLED,
     ORDERS,
     RUNNING,
+    SHOWN,
     STALLED,
     SUSPENDED,
     case,
@@ -16,7 +18,7 @@ from tests.integration.alert_cases import (
 )
 
 STREAM_CASES = [
-    # The oldest record is of minute 0 and waits; the objective is 300 s. It goes on firing when the source goes away.
+    # The oldest record is of minute 0 and waits; the objective is 300 s. It continues firing when the source goes away.
     case(
         "ExactlyOnceLagHigh",
         [
@@ -74,6 +76,25 @@ STREAM_CASES = [
         "shop/orders has landed no batch for 20m 0s while records wait.",
     ),
     case("ExactlyOnceNothingLands", [series("stream_last_landed_timestamp_seconds", ORDERS, "0x60")], None, "40m"),
+    # Nobody commits the batch of a stream at rest, so that is told as well; once it has landed, the series is gone.
+    case(
+        "ExactlyOnceCommitDelayed",
+        [
+            series("stream_decided_timestamp_seconds", ORDERS, "0x30 stale"),
+            series("stream_phase", SUSPENDED, "1x60"),
+        ],
+        "20m",
+        "14m",
+        "A batch of shop/orders was decided 20m 0s ago, and the sink has not committed all of it.",
+    ),
+    case("ExactlyOnceCommitDelayed", [series("stream_decided_timestamp_seconds", ORDERS, "0x30 stale")], None, "40m"),
+    case(
+        "ExactlyOnceManyLoads",
+        [series("driver_loads_total", ORDERS, "0+5x60 300+30x120")],
+        "150m",
+        "60m",
+        "shop/orders has made 1.8k loads in the last hour; Doris remembers 2,000 of a database.",
+    ),
     case(
         "ExactlyOnceStreamHalted",
         [series("stream_phase", RUNNING, "1x4 stale"), series("stream_phase", HALTED, "_x4 1x30")],
@@ -86,11 +107,11 @@ STREAM_CASES = [
         [series("stream_retention_remaining_seconds", ORDERS, "86400x5 3600x20")],
         "15m",
         "7m",
-        "Kafka's retention reaches records of shop/orders that have not landed in 1h 0m 0s.",
+        "The source's retention reaches records of shop/orders that have not landed in 1h 0m 0s.",
     ),
     case(
         "ExactlyOnceCrashLoop",
-        [series("stream_endings_in_a_row", ORDERS, "0 1 2 3 4")],
+        [series("stream_consecutive_failures", ORDERS, "0 1 2 3 4")],
         "4m",
         "2m",
         "The last 4 drivers of shop/orders ended without landing a batch.",
@@ -100,7 +121,7 @@ STREAM_CASES = [
         [series("stream_batch_failures", ORDERS, "0 1 2 2 2")],
         "3m",
         "1m",
-        "One batch of shop/orders has failed 2 times; after recovery.maxFailuresPerBatch the stream halts.",
+        "One batch of shop/orders has failed 2 times; after recovery.maxFailuresPerBatch, recovery.onPoisonBatch decides.",
     ),
     case(
         "ExactlyOnceRecordsLost",
@@ -110,18 +131,25 @@ STREAM_CASES = [
         "5 offsets of shop/orders take no effect: they were recorded as lost in the last hour.",
     ),
     case(
+        "ExactlyOnceRecordsQuarantined",
+        [series("stream_quarantined_records", ORDERS, "7x10 12x200")],
+        "30m",
+        "90m",
+        "shop/orders passed over 5 offsets in the last hour, because their batch failed too often.",
+    ),
+    case(
         "ExactlyOnceSourceUnreachable",
         [series("stream_source_up", ORDERS, "1x5 0x20")],
         "15m",
         "8m",
-        "The Kafka of shop/orders does not answer the operator, or not for all of its partitions.",
+        "The source of shop/orders does not answer the operator, or not for all of its partitions.",
     ),
     case(
         "ExactlyOnceLedgerUnreachable",
         [series("stream_ledger_up", ORDERS, "1x5 0x20")],
         "15m",
         "8m",
-        "The database of shop/orders does not answer the operator.",
+        "The ledger of shop/orders does not answer the operator.",
     ),
     # Created at minute 0, and no driver has ever started: the ledger does not know the stream, so its lag is not known.
     case(
@@ -226,6 +254,20 @@ STREAM_CASES = [
         [series("stream_condition", NOT_STALLED, "1x40"), series("stream_phase", RUNNING, "1x40")],
         None,
         "30m",
+    ),
+    case(
+        "ExactlyOnceLandedNotShown",
+        [series("stream_condition", SHOWN, "1x5 stale"), series("stream_condition", NOT_SHOWN, "_x5 1x60")],
+        "40m",
+        "30m",
+        "The lease table or consumer group of shop/orders does not show where it has landed.",
+    ),
+    # A look that failed now and then is not told, and neither is a stream that is shown nowhere.
+    case(
+        "ExactlyOnceLandedNotShown",
+        [series("stream_condition", NOT_SHOWN, "1x25 stale _x5 1x25 stale"), series("stream_phase", RUNNING, "1x60")],
+        None,
+        "50m",
     ),
     case(
         "ExactlyOnceDeadLetters",

@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_answer_is_waited_for(rig: Rig, kafka: Kafka) -> 
             command = stack.enter_context(Command(rig))
             told = command.wait_for("BackingOff")
             assert told.startswith(f"Kafka at {kafka.bootstrap_servers} does not answer (")
-            assert told.endswith("); nothing was decided, it is tried again.")
+            assert told.endswith("); nothing was decided, and it will be retried.")
             assert command.status()["message"] == told
             assert_nothing_landed(rig)
             assert not rig.location.exists()
@@ -114,7 +114,7 @@ def test_a_batch_that_never_fits_into_its_transactions_time_halts_the_stream(rig
     rig.sql("create trigger slowly before insert on orders for each row execute function slowly()")
     rig.produce(4)
     sentence = halting(rig)
-    assert sentence.startswith("Batch 1 has failed 2 times; the last time: A transaction at ")
+    assert sentence.startswith("Batch 1 has failed 2 times; the last error: A transaction at ")
     assert "took longer than 2 seconds and was ended" in sentence
     assert "Raise sink.postgres.transactionTimeout, or make batches smaller" in sentence
     assert_nothing_landed(rig)

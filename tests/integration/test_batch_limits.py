@@ -8,7 +8,7 @@ import pytest
 
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce.reconcile.loop import Done, Halted
-from tests.combinations import one_or_all
+from tests.combinations import one_or_all, only_in_full
 from tests.rig import Rig
 
 SECONDS = 400.0
@@ -52,10 +52,10 @@ def test_a_lower_limit_after_a_failure_is_kept_to_by_the_next_batch(rig: Rig) ->
 
 @pytest.mark.parametrize(
     ("crash", "verdicts"),
-    # A driver that dies between two batches leaves nothing in hand, whichever query was to be next: Resume in test_verdicts.py.
+    # A driver that dies between two batches leaves nothing unfinished, whichever query was next: Resume in test_verdicts.py.
     one_or_all(
         [
-            pytest.param(None, ["FirstStart", "ReplanBatch"], id="the driver goes on by itself"),
+            pytest.param(None, ["FirstStart", "ReplanBatch"], id="the driver continues by itself"),
             pytest.param(
                 "driver.limit-grown=kill-driver",
                 ["FirstStart", "ReplanBatch", "Resume"],
@@ -79,3 +79,26 @@ def test_a_batch_that_needs_too_much_memory_is_halved_and_the_limit_grows_back(
     assert "BatchShrunk" in [kind for kind, _ in rig.events]
     status, _ = opened.statuses.read()
     assert (status.batch_limit, status.consecutive_failures.batch_failures) == (None, 0)
+
+
+# In `make test`: the end of such a transaction in test_bad_input.py, what is decided of it in tests/unit/decide/test_replan.py.
+@only_in_full
+def test_a_batch_that_takes_longer_than_its_transaction_may_is_halved(rig: Rig) -> None:
+    """The database is slow with more than 240 rows at once, and with no fewer."""
+    rig.overrides["spec.sink.postgres.transactionTimeout"] = "5s"
+    rig.sql(
+        "create function slow_with_many() returns trigger language plpgsql as $$ begin "
+        "if (select count(*) from written) > 240 then perform pg_sleep(600); end if; return null; end $$"
+    )
+    rig.sql(
+        "create trigger slow_with_many after insert on orders referencing new table as written "
+        "for each statement execute function slow_with_many()"
+    )
+    rig.produce(480)
+    opened = rig.open({"spec.trigger": {"availableNow": True}})
+    assert rig.run(opened=opened, seconds=SECONDS) == Done(completed=True), rig.story()
+    rig.assert_exactly_once()
+    assert rig.verdicts() == ["FirstStart", "ReplanBatch"]
+    assert records_by_batch(rig) == {"Superseded": [480], "Landed": [240, 240]}
+    assert "BatchShrunk" in [kind for kind, _ in rig.events]
+    assert opened.statuses.read()[0].batch_limit is None

@@ -84,8 +84,8 @@ def test_a_transform_that_begins_to_keep_state_halts_with_what_to_do(rig: Rig) -
     rig.produce(40)
     result = rig.run(environment=environment)
     assert isinstance(result, Halted), rig.story()
-    assert "keeps other state than the checkpoint holds" in result.reason
-    assert "make a stream with another streamId" in result.reason
+    assert "keeps other state than the checkpoint holds" in result.message
+    assert "make a stream with another streamId" in result.message
 
 
 def test_a_query_with_state_is_refused_another_topic_and_another_transform_and_goes_on_when_they_are_taken_back(
@@ -104,6 +104,6 @@ def test_a_query_with_state_is_refused_another_topic_and_another_transform_and_g
     ):
         result = rig.run(environment=environment, changes=changes)
         assert isinstance(result, Halted), rig.story()
-        assert "the query keeps state that was made without that change" in result.reason
+        assert "the query keeps state that was made without that change" in result.message
     assert rig.sql("select count(*) from totals") == landed
     assert rig.run(environment=environment) == Done(completed=True), rig.story()

@@ -1,7 +1,7 @@
 """The restart table, proven: what Spark 4.2.0 does when it is started on each golden checkpoint.
 
 docs/checkpoint-states.md tells the same to a person. One Spark session with a driver's settings serves all; its topic ends
-beyond every recorded batch, so a query that goes on has records to read, and each record is known by partition and offset.
+beyond every recorded batch, so a query that continues has records to read, and each record is known by partition and offset.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def test_each_attempt_is_printed_with_its_verdict_and_old_ones_leave_no_folder(r
     assert {folder.name for folder in attempts.iterdir()} == {"attempt-000002", "attempt-000003"}, (
         "the writer's was asked"
     )
-    assert "without last words; its log is" in command.told("Died")[0]
+    assert "without a last message; its log is" in command.told("Died")[0]
     assert "Batch 1 was planned and has not landed" in command.told("ReplayBatch")[0]
     rig.assert_exactly_once()
 
@@ -56,7 +56,7 @@ def test_ctrl_c_drains_and_leaves_no_process_and_a_second_run_waits_its_turn(rig
         assert first.drivers() != []
         assert first.interrupt() == 0
         assert first.drivers() == []
-        assert first.told("Drained") == ["Attempt 1 ended: It ended after the batch in hand, as it was asked to."]
+        assert first.told("Drained") == ["Attempt 1 ended: The driver ended after the current batch, as requested."]
         assert first.status()["phase"] == "Suspended"
     rig.assert_exactly_once()
     assert rig.sql("select writer_released from exactlyonce.streams") == [(True,)]

@@ -50,8 +50,8 @@ def halts(rig: Rig, changes: Mapping[str, Any] | None = None) -> str:
     result = rig.run(changes=changes)
     assert isinstance(result, Halted), rig.story()
     assert snapshot(rig) == before
-    assert "\n" not in result.reason
-    return result.reason
+    assert "\n" not in result.message
+    return result.message
 
 
 def annotated(annotation: str, value: object) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_resource_made_again_under_its_name_goes_on_where_the_ledger_stands(ri
     assert rig.run() == Done(completed=True)
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "Resume"]
-    assert rig.open().statuses.read()[0].attempt == 2, "attempts go on counting"
+    assert rig.open().statuses.read()[0].attempt == 2, "attempts continue counting"
     (owner, token), (new_owner, new_token) = before[0], rig.sql("select owner_uid, token from exactlyonce.streams")[0]
     assert owner != new_owner
     assert token == new_token
@@ -162,9 +162,9 @@ def test_a_ledger_row_that_is_lost_is_adopted_from_the_checkpoint_or_started_ove
     reason = rig.run()
     token = marker(rig)
     assert isinstance(reason, Halted)
-    assert f"{rig.location} holds a checkpoint of tests/{rig.name}, and the ledger at system" in reason.reason
-    assert f"read the token in {rig.location}/stream.json with access of your own" in reason.reason
-    assert token not in reason.reason
+    assert f"{rig.location} holds a checkpoint of tests/{rig.name}, and the ledger at system" in reason.message
+    assert f"read the token in {rig.location}/stream.json with access of your own" in reason.message
+    assert token not in reason.message
     assert rig.landed() == 400
     assert rig.sql("select landed_batch, generation from exactlyonce.streams") == [(None, None)]
     halts(rig, annotated(ADOPT, "another-token"))
@@ -179,7 +179,7 @@ def test_a_ledger_row_that_is_lost_is_adopted_from_the_checkpoint_or_started_ove
     assert rig.run(changes=annotated(FRESH, marker(rig))) == Done(completed=True)
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "Contradiction", "Contradiction", "FirstStart", "FirstStart"]
-    assert rig.landed_batch() > batches, "the numbers of batches go on"
+    assert rig.landed_batch() > batches, "the numbers of batches continue"
 
 
 def test_a_second_resource_with_the_same_stream_id_is_refused(landed: Rig) -> None:
@@ -200,7 +200,7 @@ def test_a_lost_checkpoint_halts_where_the_resource_asks_for_it(landed: Rig) -> 
     away = generation.rename(landed.folder / "away")
     reason = halts(landed, {"spec.recovery.onCheckpointLost": "Halt"})
     assert f"There is no checkpoint at {generation}" in reason
-    assert "set recovery.onCheckpointLost to RebuildFromSink to go on" in reason
+    assert "set recovery.onCheckpointLost to RebuildFromSink to continue" in reason
     assert verdict_now(landed) == "RebuildFromSink"
     away.rename(generation)
     assert verdict_now(landed, {"spec.recovery.onCheckpointLost": "Halt"}) == "Resume"
@@ -247,7 +247,7 @@ def test_a_query_with_state_halts_when_its_checkpoint_is_lost(rig: Rig) -> None:
     reason = halts(rig)
     assert f"There is no checkpoint at {generation}" in reason
     assert "The query keeps state in its checkpoint, which offsets alone cannot rebuild (" in reason
-    assert "): restore the checkpoint; or, to go on with empty state, " in reason
+    assert "): restore the checkpoint; or, to continue with empty state, " in reason
     assert "make a stream with another streamId that starts at the offsets" in reason
     assert f"{rig.name}-3@150" in reason
     kept.rename(generation)

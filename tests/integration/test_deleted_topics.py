@@ -22,7 +22,7 @@ def test_a_stream_goes_on_without_a_deleted_topic_and_reads_its_successor_from_t
         eventually(lambda: rig.landed() >= 40, "both topics have landed", 120)
         rig.kafka.delete_topic(refunds)
         send(rig, rig.name, range(20, 40))
-        eventually(lambda: rig.landed() >= 60, "the stream has gone on without the topic", 120)
+        eventually(lambda: rig.landed() >= 60, "the stream has continued without the topic", 120)
         rig.kafka.create_topic(refunds, 2)
         send(rig, refunds, range(200, 220))
         eventually(lambda: rig.landed() >= 80, "the topic of the same name has landed", 120)

@@ -83,7 +83,7 @@ def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig)
     rig.produce(40 * 40)
     opened = rig.open()
     with running(rig, opened, crash="batch.rows-written@2=hold"):
-        eventually(lambda: any(rig.folder.glob("fired-*")), "batch 2 is in hand", 120)
+        eventually(lambda: any(rig.folder.glob("fired-*")), "batch 2 is running", 120)
         opened.launcher.drain(Epoch(1))
         assert isinstance(opened.launcher.state_of(Epoch(1)), Running)
         assert rig.landed() == 40, "batch 2 has not landed yet"
@@ -93,7 +93,7 @@ def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig)
     assert ending_and_status(opened, 1) == (Ending.DRAINED, 0)
     landed = rig.counts()
     assert set(range(80)) <= set(landed), "batch 2 has landed"
-    assert len(landed) < len(rig.produced), "it did not go on to the end"
+    assert len(landed) < len(rig.produced), "it did not continue to the end"
     assert offsets_of_group(rig) == offsets_of_ids(rig), "what a driver has landed is shown once it has ended"
     opened = rig.open(AVAILABLE_NOW)
     assert rig.run(opened=opened) == Done(completed=True), rig.story()
@@ -129,7 +129,7 @@ def offsets_of_ids(rig: Rig) -> dict[int, int]:
 
 
 def ending_and_status(opened: LocalStream, attempt: int) -> tuple[Ending | None, int | None]:
-    """A driver's last words and the exit status of its process."""
+    """A driver's last message and the exit status of its process."""
     state = opened.launcher.state_of(Epoch(attempt))
     assert isinstance(state, Ended)
     child = opened.launcher._children[Epoch(attempt)]
@@ -162,5 +162,5 @@ def test_a_driver_whose_spark_is_configured_against_the_promise_from_elsewhere_h
     rig.produce(40)
     result = rig.run(environment={"SPARK_CONF_DIR": str(conf)})
     assert isinstance(result, Halted)
-    assert "spark.sql.streaming.realTimeMode.enabled=true, which no stream may have: real-time mode" in result.reason
+    assert "spark.sql.streaming.realTimeMode.enabled=true, which no stream may have: real-time mode" in result.message
     assert rig.landed() == 0

@@ -111,7 +111,7 @@ def test_frozen_processes_and_a_task_that_waits_are_noticed_and_a_long_batch_and
             eventually(lambda: not shows_progress(opened), "it is noticed that Python is frozen")
         eventually(lambda: shows_progress(opened), "it makes progress again")
         long = rig.produce(SLOW, partition=0)
-        eventually(lambda: in_hand(rig), "the long batch is in hand")
+        eventually(lambda: in_hand(rig), "the long batch is running")
         await_touches(opened, 3, "a batch that reads records")
         assert in_hand(rig), "it still is the batch that was looked at"
         process_of(opened, java=True).send_signal(signal.SIGSTOP)

@@ -191,7 +191,7 @@ def test_explain_tells_the_verdict_with_its_evidence_and_changes_nothing(rig: Ri
     assert (printed.exit_code, as_data.exit_code) == (state.exit_status, state.exit_status), printed.output
     lines = printed.stdout.splitlines()
     number = "" if state.batch is None else f"({state.batch})"
-    code = json.loads(as_data.stdout)["code"]
+    code = json.loads(as_data.stdout)["reason"]
     with_code = "" if code is None else f" ({code})"
     assert lines[:2] == [f"Stream   tests/{rig.name}", f"Verdict  {state.verdict}{number}{with_code}"]
     assert [words for words in state.said if words.format(n=rig.name) not in printed.stdout] == [], printed.stdout
@@ -204,7 +204,7 @@ def test_explain_tells_the_verdict_with_its_evidence_and_changes_nothing(rig: Ri
         state.batch,
     )
     assert (document["actions"], document["halts"]) == (list(state.actions), state.exit_status == HALTS)
-    assert f"Reason   {document['reason']}" in lines
+    assert f"Message  {document['message']}" in lines
     assert document["evidence"] != []
     assert [item["words"] for item in document["evidence"] if f"  - {item['words']}" not in lines] == []
 

@@ -62,6 +62,13 @@ def test_drivers_that_are_killed_around_the_ledgers_entry_lose_and_double_nothin
     assert ids_in(named_for_spark(rig)) == expected, rig.story()
     assert rig.verdicts() == verdicts, "the batch that was recorded and not shown was shown by the next driver"
 
+    gone = named_by_the_ledger(rig)[0]
+    gone.unlink()
+    halted = rig.run()
+    assert isinstance(halted, Halted), rig.story()
+    assert str(gone.relative_to(tmp_path / "out")) in halted.message, "a file that was deleted is named"
+    assert "restore them" in halted.message
+
 
 def test_a_path_with_foreign_files_halts_the_stream_and_stays_as_it_was(
     kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str

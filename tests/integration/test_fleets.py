@@ -259,11 +259,11 @@ def test_batches_are_counted_once_and_a_taken_one_when_its_rows_are_in(
     asked.close()
 
 
-def test_failed_and_lost_ranges_are_counted(
+def test_failed_lost_and_quarantined_ranges_are_counted(
     postgres_18: Postgres, ledger: PostgresLedger, address: PostgresAddress, name: str
 ) -> None:
     add_stream(postgres_18, name, "shop/orders", 0, {0: 0})
-    for batch, (status, end) in enumerate((("Open", 5), ("Lost", 7), ("Closed", 9))):
+    for batch, (status, end) in enumerate((("Open", 5), ("Lost", 7), ("Closed", 9), ("Quarantined", 4))):
         postgres_18.execute(
             f"insert into {SCHEMA}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, brokers, "
             "error) values ('shop/orders', %s, 'orders', 0, 0, %s, %s, 'kafka', 'x')",
@@ -274,6 +274,7 @@ def test_failed_and_lost_ranges_are_counted(
     view = asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"]
     asked.close()
     assert (view.open_ranges, view.lost_ranges, view.lost_records) == (1, 1, 7)
+    assert (view.quarantined_ranges, view.quarantined_records) == (1, 4)
 
 
 def test_a_database_without_a_ledger_has_no_streams(address: PostgresAddress) -> None:
@@ -302,7 +303,7 @@ def test_a_connection_that_died_while_it_was_idle_is_made_again(
 def test_a_session_that_is_frozen_is_left_after_the_time_limit(
     postgres_18: Postgres, ledger: PostgresLedger, address: PostgresAddress, name: str
 ) -> None:
-    """Its kernel goes on answering for it, so neither keepalives nor a statement timeout would end the wait."""
+    """Its kernel continues answering for it, so neither keepalives nor a statement timeout would end the wait."""
     add_stream(postgres_18, name, "shop/orders", 0, {0: 3})
     asked = PostgresFleet(address, timeout_seconds=1)
     asked.landed(SCHEMA, {"shop/orders": None})
@@ -335,7 +336,7 @@ def test_a_database_that_is_frozen_as_a_whole_is_told_after_the_time_limit(serve
         finally:
             for process in frozen:
                 os.kill(process, signal.SIGCONT)
-        assert asked.landed(SCHEMA, {"shop/orders": None}) == {}, "and it is asked again when it goes on"
+        assert asked.landed(SCHEMA, {"shop/orders": None}) == {}, "and it is asked again when it continues"
         asked.close()
 
 

@@ -75,10 +75,10 @@ def test_malformed_records_halt_the_stream_until_they_may_be_dead_letters(
     malformed = produce_with_malformed(rig)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert f"Batch 2 has failed {failures} times" in result.reason
+    assert f"Batch 2 has failed {failures} times" in result.message
     first = LARGE // 4
-    assert f"Malformed record in topic {rig.name} partition 1 offset {first}: the value does not fit" in result.reason
-    assert "set source.format.onMalformed to DeadLetter" in result.reason
+    assert f"Malformed record in topic {rig.name} partition 1 offset {first}: the value does not fit" in result.message
+    assert "set source.format.onMalformed to DeadLetter" in result.message
     landed = rig.counts()
     assert set(landed.values()) == {1}
     if commit == "Batch":
@@ -102,7 +102,7 @@ def test_a_malformed_record_fails_the_batch_even_if_the_transform_would_not_look
     rig.send([(2, b'{"id": 1, "amount": -5} and more')])
     result = rig.run()
     assert isinstance(result, Halted)
-    assert f"Malformed record in topic {rig.name} partition 2 offset 5: the value does not fit" in result.reason
+    assert f"Malformed record in topic {rig.name} partition 2 offset 5: the value does not fit" in result.message
     assert rig.landed() == 0
 
 

@@ -1,4 +1,4 @@
-"""A tenant's server that accepts and does not answer is given up, and the passes of all other streams go on meanwhile."""
+"""A tenant's server that accepts and does not answer is given up, and the passes of all other streams continue meanwhile."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_passes_of_other_streams_e
             async with running_operator(passes, passes.bulkheads, WORKERS, due):
                 await until(
                     lambda: set(WELL) <= passes.meanwhile,
-                    "every other stream ends a pass while one of these is in hand",
+                    "every other stream ends a pass while one of these is running",
                 )
                 await until(lambda: sum(passes.given_up.values()) >= 3, "the hostile server's passes come to an end")
 

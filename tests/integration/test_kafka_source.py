@@ -364,7 +364,7 @@ def test_a_pattern_that_matches_nothing_or_is_none_says_so(kafka: Kafka, name: s
         OriginMissing, match=rf"{kafka.bootstrap_servers} has no topic that matches {name}-nothing-\.\*"
     ):
         unmatched.start(unmatched.view())
-    with pytest.raises(ValidationError, match=r"'\(orders' is no regular expression"):
+    with pytest.raises(ValidationError, match=r"'\(orders' is not a regular expression"):
         source(kafka.bootstrap_servers, topicPattern="(orders")
 
 

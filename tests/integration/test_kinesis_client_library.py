@@ -1,4 +1,4 @@
-"""A real Kinesis Client Library goes on exactly where a stream has landed, and a stream where the library has stopped.
+"""A real Kinesis Client Library continues exactly where a stream has landed, and a stream where the library has stopped.
 
 Kinesis and DynamoDB are moto's, stand-ins; the library is Amazon's own (testbed/kcl.lock). What each is given is counted by
 ids.
@@ -27,6 +27,7 @@ from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.source.port import ShownStream
 from testbed import kcl
 from testbed.kinesis import Kinesis
+from tests.combinations import only_in_full
 from tests.kinesis_api import ManualTime, client_of
 from tests.kinesis_in_memory import aggregated
 
@@ -45,7 +46,7 @@ def shard(number: int) -> str:
 
 @dataclass
 class Stream:
-    """A data stream, and one who reads it as a stream of this project does: positions alone say where it goes on."""
+    """A data stream, and one who reads it as a stream of this project does: positions alone say where it continues."""
 
     kinesis: Kinesis
     name: str
@@ -110,11 +111,11 @@ class Stream:
         assert self.source.show_landed(self.shown, self.stands()) is None
 
     def assert_left_to_the_library(self) -> None:
-        """Require that a stream which is resumed as it was leaves the leases alone, behind which the library has gone on."""
+        """Require that a stream which is resumed as it was leaves the leases alone, behind which the library has continued."""
         before = self.table.leases()
         told = self.as_an_operator_that_has_just_started().show_landed(self.shown, self.stands())
         assert told is not None
-        assert told.words.startswith("A KCL application has gone on behind the checkpoint that this stream wrote")
+        assert told.words.startswith("A KCL application has continued behind the checkpoint that this stream wrote")
         assert self.table.leases() == before
         marks = [lease.mark for lease in before.values()]
         assert all(mark is not None and mark.stream == name_of(self.shown) for mark in marks), "the library keeps marks"
@@ -165,7 +166,7 @@ def test_a_kinesis_client_library_and_a_stream_hand_a_data_stream_to_each_other_
     stream.show()
     left = stream.sent - len(stream.landed) - len(taken)
     consume(left - 7)
-    # The stream takes the rest, wherever in an aggregate the library has stopped, and after a merge the library goes on.
+    # The stream takes the rest, wherever in an aggregate the library has stopped, and after a merge the library continues.
     stream.take_over()
     kinesis.merge(name, shard(2), shard(3))
     stream.put(40)
@@ -177,3 +178,30 @@ def test_a_kinesis_client_library_and_a_stream_hand_a_data_stream_to_each_other_
     stream.show()
     consume(stream.sent - len(stream.landed) - len(taken))
     assert_each_once()
+
+
+@only_in_full  # compatible with version 2, in which it takes leases within seconds: the test above
+@pytest.mark.timeout(900)
+def test_the_library_in_the_mode_of_version_3_alone_goes_on_from_the_leases_of_a_stream_and_hands_back(
+    kinesis: Kinesis, tmp_path: Path, name: str
+) -> None:
+    """It adds an index to the table, and two tables of its own beside it."""
+    kinesis.create_stream(name, 2)
+    stream = Stream(kinesis, name, {shard(0): TRIM_HORIZON, shard(1): TRIM_HORIZON})
+    stream.put(40)
+    while not stream.inside_an_aggregate(shard(0)):
+        stream.land(shard(0), 1)
+    stream.show()
+    given = kcl.consume(
+        kinesis, name, TABLE, tmp_path / "kcl", stream.sent - len(stream.landed) - 7, seconds=400, version=3
+    )
+    taken = [each.data for each in given]
+    stream.assert_left_to_the_library()
+    stream.take_over()
+    stream.put(12)
+    for number in (0, 1):
+        stream.land(shard(number))
+    stream.show()
+    assert Counter(stream.landed + taken) == Counter(map(str, range(stream.sent)))
+    table = kinesis.client("dynamodb").describe_table(TableName=TABLE)["Table"]
+    assert [index["IndexName"] for index in table["GlobalSecondaryIndexes"]] == ["LeaseOwnerToLeaseKeyIndex"]

@@ -116,6 +116,6 @@ def test_a_table_of_something_else_is_refused(dynamo_db: DynamoDb, table_name: s
     with pytest.raises(TableUnfit, match=r"keys id \(HASH S\), and a lease table needs the partition key leaseKey"):
         table.require()
     dynamo_db.client().put_item(TableName=table_name, Item={"id": {"S": "order 7"}})
-    with pytest.raises(TableUnfit, match=r"is no lease table of one stream: the item \? has no leaseKey"):
+    with pytest.raises(TableUnfit, match=r"is not the lease table of one stream: the item \? has no leaseKey"):
         table.leases()
     assert dynamo_db.items(table_name) == [{"id": {"S": "order 7"}}]

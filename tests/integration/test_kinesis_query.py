@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from exactlyonce.connectors.kinesis.codec import CODEC
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.positions import SHARD_END
 from exactlyonce.launch.secrets import SECRETS_FOLDER
-from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce_spark import class_archive
 from exactlyonce_spark.jars import ensure_jars
 from testbed.kinesis import Kinesis
+from tests.combinations import only_in_full
+from tests.kinesis_checkpoint import seed
 from tests.kinesis_in_memory import aggregated
 from tests.rig import QUICK_JVM
 
@@ -46,19 +46,6 @@ class Producer:
 
     def damage(self) -> None:
         self._server.put(STREAM, ("damaged", aggregated(["swallowed", "by others"])[:-1] + b"?"))
-
-
-def seed(checkpoint: Path) -> None:
-    """A checkpoint whose next batch starts with the oldest record of each shard."""
-    stands = Positions({Partition(STREAM, shard(number)): TRIM_HORIZON for number in range(SHARDS)})
-    files = {
-        "metadata": '{"id":"9ee29bf4-3a4f-4b3a-a8e5-26d6d6e1f8ac"}',
-        "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{CODEC.render_entry(stands)}',
-        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
-    }
-    for name, content in files.items():
-        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkpoint / name).write_text(content)
 
 
 def run(folder: Path, endpoint: str, killed_in: int | None) -> subprocess.CompletedProcess[str]:
@@ -101,6 +88,7 @@ def run(folder: Path, endpoint: str, killed_in: int | None) -> subprocess.Comple
     )
 
 
+@only_in_full  # as a stream: test_kinesis_stream.py; the rows of a replay: tests/unit/test_kinesis_records.py
 def test_a_query_that_is_killed_reads_its_batch_again_alike_and_every_id_once_through_splits_and_merges(
     tmp_path: Path,
 ) -> None:
@@ -113,7 +101,7 @@ def test_a_query_that_is_killed_reads_its_batch_again_alike_and_every_id_once_th
         producer = Producer(server)
         producer.produce(120)
         producer.damage()
-        seed(tmp_path / "checkpoint")
+        seed(tmp_path / "checkpoint", STREAM, map(shard, range(SHARDS)))
 
         killed = run(tmp_path, server.endpoint, killed_in=3)
         assert killed.returncode == -9, killed.stderr[-3000:]

@@ -29,7 +29,7 @@ from exactlyonce.connectors.kinesis.shards import hash_key_of, require_whole_map
 from exactlyonce.connectors.kinesis.start import in_order
 from exactlyonce.errors import OriginMissing
 from exactlyonce.schema.aws_login import AwsLogin
-from exactlyonce_spark.connectors.kinesis.lineage import appearing
+from exactlyonce_spark.connectors.kinesis.lineage import Lineage
 from testbed.kinesis import Kinesis
 
 AGGREGATES = Path(__file__).parents[1] / "unit" / "kinesis_aggregates.json"
@@ -75,7 +75,7 @@ def read_stream(client: KinesisClient, stream: str, positions: dict[str, int]) -
             positions[shard] = fetched.position
             if fetched.at_end or not fetched.records:
                 break
-        children = dict.fromkeys(appearing(shards, positions), TRIM_HORIZON)
+        children = dict.fromkeys(Lineage(shards, positions).appearing, TRIM_HORIZON)
         waiting += children
         positions |= children
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +17,15 @@ from click.testing import CliRunner
 from exactlyonce.cli.main import main
 from exactlyonce.reconcile.loop import Done, Halted
 from testbed import kcl
+from testbed.faulty_service import FaultyService
 from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
 from tests.integration.test_files_stream import ids_in
-from tests.kinesis_rig import SHARDS, KinesisRig, shard
+from tests.kinesis_rig import RECORDS_FAULTS, SHARDS, BadDay, KinesisRig, shard
+
+ACTIONS = {"DescribeStreamSummary", "GetRecords", "GetShardIterator", "ListShards"}
+"""What a stream asks of Kinesis."""
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +34,25 @@ def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
         yield server
 
 
-def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_change_and_drivers_are_killed(
+def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_change_drivers_are_killed_and_calls_fail(
     kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
-    rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **{"spec.source.format.onMalformed": "DeadLetter"})
+    day = BadDay()
+    with FaultyService(kinesis.port, day.fate) as proxy:
+        overrides = {"spec.source.format.onMalformed": "DeadLetter", "spec.source.kinesis.endpoint": proxy.endpoint}
+        rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **overrides)
+        _assert_each_lands_once(rig)
+    assert {fault for action, fault in day.failed if action == "GetRecords"} == set(RECORDS_FAULTS)
+    assert {action for action, _ in day.failed} == ACTIONS
+    told = rig.told_by_drivers()
+    assert re.search(rf"stream {name}\b.*The call is made again", told), told[-3000:]
+
+
+def _assert_each_lands_once(rig: KinesisRig) -> None:
     rig.put(300)
     malformed = rig.put_malformed()
-    kinesis.split(name, shard(0))
-    kinesis.merge(name, shard(2), shard(3))
+    rig.kinesis.split(rig.name, shard(0))
+    rig.kinesis.merge(rig.name, shard(2), shard(3))
     rig.put(300)
     malformed += rig.put_malformed()
     # A batch that has landed is recognised by the ledger alone, whatever the source is: tests/faults/test_crash_points.py.
@@ -54,10 +70,24 @@ def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_ch
     of_each_batch = "select batch, count(*) from exactlyonce.dead_letters group by 1 order by 1"
     assert rig.sql(counted) == rig.sql(of_each_batch), "each batch has counted its own, in its own transaction"
     assert verdicts <= set(rig.verdicts()), rig.story()
-    # The stream goes on behind what landed, in the children too.
+    # The stream continues behind what landed, in the children too.
     rig.put(40)
     assert isinstance(rig.run(), Done), rig.story()
     rig.assert_exactly_once()
+    assert len(rig.verdicts()) == len(verdicts) + 2, f"no driver ended because a call had failed\n{rig.story()}"
+    # Without dead letters, the first malformed record halts the stream and is named.
+    rig.put(4)
+    letters = rig.put_malformed()
+    strict = {"spec.source.format.onMalformed": "Fail", "spec.recovery.maxFailuresPerBatch": 1}
+    halted = rig.run(changes=strict)
+    assert isinstance(halted, Halted), rig.story()
+    assert "set source.format.onMalformed to DeadLetter" in halted.message
+    assert any(
+        f"Malformed record in stream {rig.name} shard {letter.shard} sequence number {letter.sequence_number} "
+        f"sub-sequence number {letter.sub_sequence_number}: {letter.message}" in halted.message
+        for letter in letters
+    ), halted.message
+    assert len(rig.letters()) == len(malformed), "nothing of that batch has landed"
 
 
 def test_a_stream_whose_ledger_is_lost_within_aggregates_goes_on_in_another_folder_behind_its_rows(
@@ -112,8 +142,8 @@ def test_streams_and_a_kinesis_client_library_hand_a_data_stream_to_each_other_a
     shared = {
         "spec.source.kinesis.streamName": name,
         "spec.source.kinesis.leaseTable": table,
-        "spec.source.kinesis.maxRecordsPerTrigger": HANDED_OVER_IDS * 8 // 100
-        - 7,  # batches end inside aggregates of ten
+        # Batches end inside aggregates of ten.
+        "spec.source.kinesis.maxRecordsPerTrigger": HANDED_OVER_IDS * 8 // 100 - 7,
     }
     first = KinesisRig(kinesis, postgres_18, tmp_path / "first", name, **shared)
     start = {"spec.source.kinesis.start": {"from": "LeaseTable"}}
@@ -138,7 +168,7 @@ def test_streams_and_a_kinesis_client_library_hand_a_data_stream_to_each_other_a
         told = f"{len(lost)} lost, {len(doubled)} doubled\n{first.story()}\n{second.story()}"
         assert (lost[:20], doubled[:20]) == ([], []), told
 
-    # Suspended in the middle, behind a split, and inside of aggregates; the library goes on there, through a merge.
+    # Suspended in the middle, behind a split, and inside of aggregates; the library continues there, through a merge.
     first.put(HANDED_OVER_IDS // 40, aggregate_each=1)
     kinesis.split(name, shard(0))
     first.put(HANDED_OVER_IDS // 40, aggregate_each=1)
@@ -150,7 +180,7 @@ def test_streams_and_a_kinesis_client_library_hand_a_data_stream_to_each_other_a
     consume(len(first.produced) - first.landed() - 7)
     assert is_inside_an_aggregate()
     assert taken().most_common(1)[0][1] == 1, "nothing twice"
-    # The second stream goes on where the library has stopped, and the library behind it.
+    # The second stream continues where the library has stopped, and the library behind it.
     kinesis.split(name, shard(1))
     first.put(HANDED_OVER_IDS * 3 // 32)
     assert isinstance(second.run(), Done), second.story()

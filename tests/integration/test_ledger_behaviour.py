@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from exactlyonce.connectors.object_log.transaction import WitnessesUnsupported
+from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -343,6 +344,31 @@ def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -
         found = [transaction.read_batch(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
     statuses = [None if batch is None else batch.status for batch in found]
     assert statuses == [BatchStatus.LANDED, BatchStatus.SUPERSEDED, BatchStatus.SUPERSEDED]
+
+
+QUARANTINED = FailureStatus.QUARANTINED
+
+
+def failure(batch: int, start: int, end: int, status: FailureStatus) -> FailureRow:
+    return FailureRow(BatchNumber(batch), P0, start, end, status, "brokers", "it fails")
+
+
+def test_failures_are_read_by_their_status_in_order_and_what_is_passed_over_never_overlaps(ledger: Ledger) -> None:
+    started(ledger)
+    found = [failure(2, 20, 30, QUARANTINED), failure(1, 0, 10, QUARANTINED), failure(1, 10, 20, FailureStatus.OPEN)]
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, tuple(found))
+    with ledger.transaction() as transaction:
+        assert transaction.read_failures(STREAM, QUARANTINED) == (found[1], found[0])
+        assert transaction.read_failures(STREAM, FailureStatus.OPEN) == (found[2],)
+        assert transaction.read_failures(STREAM, FailureStatus.LOST) == ()
+        assert transaction.read_failures("another/stream", QUARANTINED) == ()
+    for status in (FailureStatus.LOST, QUARANTINED):
+        with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
+            transaction.write_failures(STREAM, (failure(3, 25, 35, status),))
+    with ledger.transaction() as transaction:
+        transaction.settle_failures(STREAM, BatchNumber(1), FailureStatus.CLOSED)
+        assert transaction.read_failures(STREAM, QUARANTINED) == (found[1], found[0]), "only what is open is settled"
 
 
 def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:

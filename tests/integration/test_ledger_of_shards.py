@@ -114,7 +114,7 @@ def test_a_driver_of_the_release_before_moves_offsets_on_in_the_migrated_tables(
     with new.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(5, 9)}), IDS) == 1
     moved = "update exactlyonce.offsets set next_offset = 12 where partition = 0 and next_offset = 9 returning 1"
-    assert postgres_18.execute(moved, name) == [(1,)], "and it goes on from there"
+    assert postgres_18.execute(moved, name) == [(1,)], "and it continues from there"
 
 
 def test_a_ledger_that_was_not_migrated_refuses_shards_and_keeps_offsets(

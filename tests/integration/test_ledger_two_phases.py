@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from exactlyonce.connectors.postgres import migrating
+from exactlyonce.connectors.postgres.fleet import PostgresFleet
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.tables import DECIDED_SINCE, MIGRATIONS
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.expiry import delete_expired
-from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, raise_epoch
+from exactlyonce.ledger.fence import EpochOvertaken, Fenced, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
-from exactlyonce.ledger.publish import Publication, publish
+from exactlyonce.ledger.publish import Publication, publish, record_answers
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import (
     DecisionDiffers,
@@ -29,6 +31,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import begin_batch, land_batch
 from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written
 from testbed.postgres import Postgres
+from tests.conftest import address_of
 from tests.ledgers import IDS, P0, P1, STREAM, ledger_on, new_stream, started
 from tests.simulation.resource import KEEPS_NOTHING
 
@@ -129,8 +132,25 @@ def test_what_is_left_to_commit_is_replaced_only_where_it_is_what_was_read(ledge
     assert read_decided(ledger, permit) == again
 
 
+def test_a_persons_answers_are_kept_beside_the_loads_that_they_name_until_a_driver_has_claimed(ledger: Ledger) -> None:
+    decide(ledger, started(ledger))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    for _ in range(2):
+        record_answers(
+            ledger, STREAM, Epoch(2), BatchNumber(1), {"label-b": Answer.ABORTED, "label-x": Answer.COMMITTED}
+        )
+    view = ledger.view(STREAM)
+    assert view is not None
+    assert view.decided is not None
+    assert view.decided.committables == (LOADS[0], replace(LOADS[1], answer=Answer.ABORTED))
+    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2")[0]
+    assert read_decided(ledger, permit) == view.decided
+    with pytest.raises(EpochOvertaken):
+        record_answers(ledger, STREAM, Epoch(2), BatchNumber(1), {"label-a": Answer.ABORTED})
+
+
 def test_a_decided_batch_outlives_generations_and_the_rows_of_batches(ledger: Ledger) -> None:
-    """A rebuilt checkpoint goes on behind it, and what prunes the ledger leaves it alone: it is yet to be committed."""
+    """A rebuilt checkpoint continues behind it, and what prunes the ledger leaves it alone: it is yet to be committed."""
     decide(ledger, started(ledger))
     raise_epoch(ledger, new_stream(ledger), Epoch(2))
     view = ledger.view(STREAM)
@@ -161,6 +181,23 @@ def test_what_is_committed_is_not_landed_over_a_ledger_that_says_otherwise(ledge
     assert read_decided(ledger, permit) == DECIDED
 
 
+def test_the_monitor_of_a_database_is_told_since_when_a_batch_is_decided(postgres_18: Postgres, name: str) -> None:
+    """Of an object log, a unit test makes the claim."""
+    made = ledger_on(postgres_18, name)
+    permit = started(made)
+    asked = PostgresFleet(address_of(postgres_18, name))
+    decide(made, permit)
+    found = asked.landed("exactlyonce", {STREAM: None})[STREAM]
+    assert found.decided_loads == 2
+    assert found.decided_at is not None
+    assert abs(found.decided_at - time.time()) < 600
+    land_decided(made, permit, BatchNumber(1))
+    found = asked.landed("exactlyonce", {STREAM: None})[STREAM]
+    assert (found.decided_at, found.decided_loads) == (None, 0)
+    asked.close()
+    made.close()
+
+
 def test_a_ledger_of_the_previous_release_has_no_decided_batch_and_a_driver_of_it_goes_on_after_the_migration(
     postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +212,8 @@ def test_a_ledger_of_the_previous_release_has_no_decided_batch_and_a_driver_of_i
     assert view.decided is None
     with pytest.raises(LedgerRefused, match=f"needs {DECIDED_SINCE}: upgrade the operator first"):
         made.require_version(DECIDED_SINCE, "a sink of two phases")
+    with pytest.raises(LedgerRefused, match=f"a sink of two phases needs {DECIDED_SINCE}: upgrade the operator first"):
+        decide(made, permit)
 
     made.prepare()
     land_batch(

@@ -146,13 +146,13 @@ def test_a_driver_that_died_without_last_words_is_told_by_its_status(launcher: L
     log = launcher.log_of(ONE)
     assert isinstance(state, Ended)
     assert state.words is None
-    assert state.detail == f"it was killed (status -9) without last words; its log is {log}"
+    assert state.detail == f"it was killed (status -9) without a last message; its log is {log}"
 
     doing(launcher, "die").start(Epoch(2))
     launcher.wait(Epoch(2), 60)
     state = launcher.state_of(Epoch(2))
     assert isinstance(state, Ended)
-    assert "it ended (status 7) without last words" in state.detail
+    assert "it ended (status 7) without a last message" in state.detail
 
 
 @pytest.mark.parametrize("orphan", ["orphan", "orphan-in-its-own-session"])
@@ -223,7 +223,7 @@ def test_a_frozen_driver_that_is_abandoned_stays_as_it_is_and_never_counts_as_de
     launcher.unresponsive_seconds = LONG_SECONDS
     assert isinstance(another(launcher).state_of(ONE), Gone)
     launcher.kill(ONE, signal.SIGCONT)
-    eventually(lambda: main.status() != psutil.STATUS_STOPPED, "it goes on")
+    eventually(lambda: main.status() != psutil.STATUS_STOPPED, "it continues")
     assert isinstance(launcher.state_of(ONE), Gone), "one that was given up once is not trusted again"
     main.kill()
     launcher._children[ONE].wait(60)

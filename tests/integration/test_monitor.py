@@ -154,7 +154,7 @@ def test_a_broker_or_a_database_that_is_down_leaves_the_lag_growing_and_is_told(
         rig.send([(0, b'{"id": 47}'), (0, b'{"id": 48}')])
         dark = measured.round()
         assert (dark["stream_source_up"], dark["stream_ledger_up"]) == (1, 0)
-        assert dark["stream_lag_records"] == 9, "the source goes on, and nothing is known to have landed"
+        assert dark["stream_lag_records"] == 9, "the source continues, and nothing is known to have landed"
         assert dark["stream_oldest_not_landed_timestamp_seconds"] == oldest
 
         database.start()

@@ -25,7 +25,7 @@ from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce_spark.landing import LANDING_TRIES
+from exactlyonce_spark.settling import LANDING_TRIES
 from testbed.dynamo_db import DynamoDb
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.reconcile.loop import Done, Halted
-from tests.combinations import in_full
+from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
 BATCH = 100
@@ -47,8 +47,19 @@ def totals(rig: Rig) -> list[tuple[Any, ...]]:
     return sorted(rig.sql("select customer, orders, total from totals"))
 
 
-def test_update_writes_each_total_once(rig: Rig) -> None:
-    counting_customers(rig, "Update", write="Upsert", keys=["customer"])
+BY_KEY: list[dict[str, Any]] = [
+    {"write": "Upsert", "keys": ["customer"]},
+    {
+        "write": "Merge",
+        "keys": ["customer"],
+        "merge": [{"column": "orders", "combine": "Last"}, {"column": "total", "combine": "Max"}],
+    },
+]
+
+
+@pytest.mark.parametrize("sink", one_or_all(BY_KEY), ids=lambda sink: sink["write"])
+def test_update_writes_each_total_once(rig: Rig, sink: dict[str, Any]) -> None:
+    counting_customers(rig, "Update", **sink)
     rig.produce(3 * BATCH)
     # The kill behind the landing: below, with Complete; rows by their key through kills: test_writes.py.
     crashes, verdicts = in_full((CRASHES, VERDICTS), otherwise=(None, ["FirstStart"]))
@@ -73,7 +84,7 @@ def test_complete_replaces_the_whole_result_through_kills_and_an_empty_one_empti
     rig.overrides["spec.outputMode"] = "Append"
     halted = rig.run()
     assert isinstance(halted, Halted)
-    assert "the output mode or the state store is not the one that the state was made with" in halted.reason
+    assert "the output mode or the state store is not the one that the state was made with" in halted.message
 
 
 @pytest.mark.parametrize(
@@ -90,6 +101,6 @@ def test_a_transform_that_does_not_go_with_its_output_mode_is_refused_in_one_sen
     rig.produce(4)
     halted = rig.run()
     assert isinstance(halted, Halted)
-    assert halted.reason.startswith("The transform cannot run as a stream that ")
-    assert told in halted.reason
-    assert "\n" not in halted.reason
+    assert halted.message.startswith("The transform cannot run as a stream that ")
+    assert told in halted.message
+    assert "\n" not in halted.message

@@ -85,7 +85,7 @@ def frozen_holder_is_evicted(ledger: PostgresLedger, permit: Permit, copying: bo
         assert holder.pid is not None
         os.kill(holder.pid, signal.SIGSTOP)
         eventually(lambda: psutil.Process(holder.pid).status() == psutil.STATUS_STOPPED, "the holder is frozen")
-        connection.send("go on")
+        connection.send("continue")
         assert raise_epoch(ledger, new_stream(ledger), Epoch(2)).row.epoch == 2
         os.kill(holder.pid, signal.SIGCONT)
         assert connection.recv() == "LedgerUnreachable", "its session was ended"
@@ -132,7 +132,7 @@ def test_a_target_table_that_others_keep_locked_is_told_from_a_ledger_that_they_
             write()
     assert str(caught.value) == (
         f"The target table at {ledger.address}, or rows of it, are kept locked by another session (canceling statement due to "
-        "lock timeout), as an ALTER or a VACUUM FULL does; it is tried again. End that session if it should not be."
+        "lock timeout), as an ALTER or a VACUUM FULL does; it will be retried. End that session if it should not be."
     )
 
 

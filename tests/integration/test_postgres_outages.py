@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,17 +13,16 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
+from exactlyonce.connectors.postgres.connection import Limits
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
-from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.positions.ranges import Epoch
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable, TransactionTooLong
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
-from testbed.processes import free_port, port_answers
-from tests.conftest import QUICK, address_of
-from tests.ledgers import STREAM, batch_row, landed, ledger_on, new_stream, sessions_where, started
+from testbed.processes import port_answers
+from tests.conftest import address_of
+from tests.ledgers import STREAM, batch_row, landed, ledger_on, sessions_where, started
+from tests.postgres_situations import asks_of, assert_one_line_without_secrets, ledger_of_a_role, situation
 from tests.rig import eventually
 
 
@@ -51,7 +49,7 @@ def own_server(server_of_this_file: Postgres) -> Postgres:
 def interrupted(
     ledger: PostgresLedger, by: Callable[[], None], *, goes_on: bool = True, statement: str = "select 1"
 ) -> None:
-    """Write a batch, let something happen, and go on to the COMMIT with or without another statement."""
+    """Write a batch, let something happen, and continue to the COMMIT with or without another statement."""
     with ledger.transaction() as transaction, transaction.cursor() as cursor:
         transaction.write_batch(STREAM, batch_row(1))
         by()
@@ -190,7 +188,7 @@ def test_a_full_disk_is_named_and_tried_again(server: Postgres, name: str) -> No
     ledger = ledger_on(server, name)
     started(ledger)
     full = "do $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$"
-    said = f"The disk of the database at {ledger.address} is full (could not extend file); make room there. It is tried again."
+    said = f"The disk of the database at {ledger.address} is full (could not extend file); make room there. It will be retried."
     with pytest.raises(LedgerUnreachable) as caught:
         interrupted(ledger, lambda: None, statement=full)
     assert str(caught.value) == said
@@ -234,7 +232,7 @@ HURRIED = Limits(connect_seconds=3, transaction_seconds=1, answer_seconds=1)
 
 @contextlib.contextmanager
 def frozen(server: Postgres, name: str) -> Iterator[None]:
-    """Every session of the database's is frozen; the kernel goes on answering for them."""
+    """Every session of the database's is frozen; the kernel continues answering for them."""
     sessions = server.execute(
         "select pid from pg_stat_activity where datname = %s and state is not null", "postgres", (name,)
     )
@@ -282,121 +280,6 @@ def test_a_transaction_in_a_session_that_is_frozen_has_an_end(postgres_18: Postg
     assert landed(postgres_18, name) == ([], [])
 
 
-Given = Callable[[Postgres, str], dict[str, str]]
-"""Brings about a situation for the role and database of that name, and returns what the secret says otherwise."""
-
-
-def situation(*statements: str) -> Given:
-    """Statements of an administrator, with `{name}` for the role and the database."""
-
-    def bring_about(server: Postgres, name: str) -> dict[str, str]:
-        for statement in statements:
-            server.execute(statement.format(name=name))
-        return {}
-
-    return bring_about
-
-
-def secret_says(**changes: str) -> Given:
-    return lambda server, name: changes
-
-
-REFUSED: dict[str, tuple[Given, str]] = {
-    "wrong password": (secret_says(password="wrong-canary"), "password authentication failed for user"),
-    "no password": (secret_says(password=""), "no password supplied"),
-    "no such role": (secret_says(user="nobody_of_that_name"), "password authentication failed for user"),
-    "no such database": (secret_says(dbname="no_such_database"), 'database "no_such_database" does not exist'),
-    "no login": (situation("alter role {name} nologin"), "is not permitted to log in"),
-    "no right to connect": (
-        situation("revoke connect on database {name} from public"),
-        "permission denied for database",
-    ),
-    "no encryption": (secret_says(sslmode="require"), "server does not support SSL, but SSL was required"),
-}
-
-AWAY: dict[str, tuple[Given, str]] = {
-    "nobody listens": (secret_says(port=str(free_port())), "Connection refused"),
-    "too many of the role": (situation("alter role {name} connection limit 0"), "too many connections for role"),
-    "closed for maintenance": (
-        situation("alter database {name} with allow_connections false"),
-        "is not currently accepting connections",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_refused_login_is_one_sentence_without_the_password(own_server: Postgres, name: str, case: str) -> None:
-    given, said = REFUSED[case]
-    ledger = ledger_of_a_role(own_server, name, given)
-    for ask in asks_of(ledger):
-        with pytest.raises(LedgerRefused) as caught:
-            ask()
-        sentence = str(caught.value)
-        assert sentence.startswith(f"The database at {ledger.address} refuses the login: ")
-        assert said in sentence
-        assert sentence.endswith("Correct the secret that the sink names.")
-        assert_one_line_without_secrets(sentence)
-
-
-@pytest.mark.parametrize("case", AWAY)
-def test_a_database_that_cannot_be_had_now_is_tried_again(own_server: Postgres, name: str, case: str) -> None:
-    given, said = AWAY[case]
-    ledger = ledger_of_a_role(own_server, name, given)
-    for ask in asks_of(ledger):
-        with pytest.raises(LedgerUnreachable) as caught:
-            ask()
-        sentence = str(caught.value)
-        assert sentence.startswith(f"The database at {ledger.address} does not answer (")
-        assert said in sentence
-        assert_one_line_without_secrets(sentence)
-
-
-def test_a_host_that_is_silent_is_unreachable_within_the_time_limit(name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        secret = {
-            "host": "127.0.0.1",
-            "port": str(listener.getsockname()[1]),
-            "dbname": "d",
-            "user": "u",
-            "password": "p",
-        }
-        ledger = PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=Limits(connect_seconds=2))
-        with pytest.raises(LedgerUnreachable, match="timeout expired"):
-            ledger.view(STREAM)
-
-
-def test_a_server_without_a_free_connection_is_tried_again(own_server: Postgres, name: str) -> None:
-    ledger = ledger_of_a_role(own_server, name, secret_says())
-
-    def take_all() -> None:
-        with contextlib.ExitStack() as held:
-            for _ in range(20):
-                held.enter_context(contextlib.closing(ledger.open_connection()))
-
-    with pytest.raises(LedgerUnreachable, match="remaining connection slots are reserved"):
-        take_all()
-
-
-def test_a_server_that_takes_no_writes_is_neither_read_nor_written_and_is_tried_again(
-    own_server: Postgres, name: str
-) -> None:
-    """What it answers may be older than what has landed."""
-    ledger = ledger_on(own_server, name)
-    started(ledger)
-    own_server.execute(f"alter database {name} set default_transaction_read_only = on")
-    uri = f"postgresql://postgres:{own_server.password}@127.0.0.1:{own_server.port}/{name}"
-    elsewhere = PostgresLedger(PostgresAddress.from_secret("warehouse", {"uri": uri}), limits=ledger.limits)
-    asks: list[Callable[[], object]] = [lambda: raise_epoch(elsewhere, new_stream(ledger), Epoch(2))]
-    for ask in [*asks_of(elsewhere), *asks]:
-        with pytest.raises(LedgerUnreachable) as caught:
-            ask()
-        assert str(caught.value) == (
-            f"The database at {elsewhere.address} is read-only: a standby, or a server with default_transaction_read_only "
-            f'(connection to server at "127.0.0.1", port {own_server.port} failed: session is read-only); nothing was read '
-            "from it or written to it, it is tried again."
-        )
-
-
 def test_a_server_that_is_away_behind_its_pooler_is_tried_again(
     pooler: PgBouncer, own_server: Postgres, name: str, tmp_path: Path
 ) -> None:
@@ -419,22 +302,3 @@ def answers(ledger: PostgresLedger) -> bool:
         return ledger.view(STREAM) is not None
     except LedgerUnreachable:
         return False
-
-
-def ledger_of_a_role(server: Postgres, name: str, given: Given) -> PostgresLedger:
-    """A ledger whose role and database have that name, as the situation leaves them."""
-    server.create_database(name)
-    server.execute(f"create role {name} login password 'right-canary'")
-    secret = {"host": "127.0.0.1", "port": str(server.port), "dbname": name, "user": name, "password": "right-canary"}
-    secret.update(given(server, name))
-    return PostgresLedger(PostgresAddress.from_secret("warehouse", secret), limits=QUICK)
-
-
-def asks_of(ledger: PostgresLedger) -> list[Callable[[], object]]:
-    """What is asked of a ledger first."""
-    return [ledger.prepare, lambda: ledger.view(STREAM)]
-
-
-def assert_one_line_without_secrets(sentence: str) -> None:
-    assert "\n" not in sentence
-    assert "canary" not in sentence

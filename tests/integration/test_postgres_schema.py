@@ -5,33 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
-import pyarrow as pa
 import pytest
 
-from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, NAMED_LETTERS_SINCE, SCHEMA_VERSION, Migration
-from exactlyonce.connectors.postgres.transaction import PostgresTransaction
+from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION, Migration
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
-from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
-from exactlyonce_spark.connectors.postgres.table import read_table
-from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
-from exactlyonce_spark.landing import begin_batch, land_batch
-from exactlyonce_spark.planned import PlannedBatch, Written
-from exactlyonce_spark.target import DeadLetter, Staged
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.ledger_processes import prepare_together, process
-from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
+from tests.ledgers import IDS, P0, STREAM, new_stream
+from tests.postgres_roles import (
+    CREATE,
+    PASSWORD,
+    SCHEMA,
+    SHOP,
+    TABLE,
+    USAGE,
+    ids,
+    of_a_role,
+    of_a_role_with_rights,
+    run_release,
+    take_effect,
+)
 
-PASSWORD = "right-canary"
 NEXT_RELEASE = Migration(
     version=SCHEMA_VERSION + 1,
     oldest_reader=SCHEMA_VERSION,
@@ -46,12 +47,6 @@ RELEASE_AFTER_THAT = Migration(SCHEMA_VERSION + 2, oldest_reader=SCHEMA_VERSION 
 def server(request: pytest.FixtureRequest) -> Postgres:
     found: Postgres = request.getfixturevalue(f"postgres_{request.param}")
     return found
-
-
-def run_release(monkeypatch: pytest.MonkeyPatch, *migrations: Migration) -> None:
-    """Run this code as the release whose migrations these are."""
-    monkeypatch.setattr(migrating, "MIGRATIONS", migrations)
-    monkeypatch.setattr(migrating, "SCHEMA_VERSION", migrations[-1].version)
 
 
 def versions(server: Postgres, name: str) -> list[tuple[object, ...]]:
@@ -111,117 +106,6 @@ def test_a_driver_of_the_older_release_lands_on_after_the_migration(
     assert ids(server, name) == [1, 2, 101, 102]
 
 
-OLD_LETTER = (
-    "insert into exactlyonce.dead_letters (stream_id, topic, partition, record_offset, batch, record_timestamp, key, value, "
-    "error) values ('shop/orders', 'orders', 0, {offset}, {offset}, null, null, 'x', 'old') on conflict do nothing"
-)
-"""What a driver of the first two versions does with a malformed record."""
-
-
-def test_dead_letters_of_a_topic_recreated_stand_beside_those_of_the_topic_before(server: Postgres, name: str) -> None:
-    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
-    lander.keep_letters(1, [0, 1], "id-1")
-    lander.keep_letters(7, [1, 2], "id-2")
-    assert letters(server, name) == [("id-1", 0, 1), ("id-1", 1, 1), ("id-2", 1, 7), ("id-2", 2, 7)]
-
-
-def test_a_record_that_is_read_again_is_one_dead_letter_of_the_batch_that_landed_it_last(
-    server: Postgres, name: str
-) -> None:
-    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
-    lander.keep_letters(1, [0, 1], "id-1")
-    lander.keep_letters(7, [1], "id-1")
-    assert letters(server, name) == [("id-1", 0, 1), ("id-1", 1, 7)]
-
-
-def test_a_driver_of_an_older_release_keeps_dead_letters_on_after_the_migration(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:2])
-    ledger = of_a_role_with_rights(server, name)
-    lander = take_effect(ledger, batch=1)
-    server.execute(OLD_LETTER.format(offset=1), name)
-    monkeypatch.undo()
-    ledger.prepare()
-    lander.land(2)
-    server.execute(OLD_LETTER.format(offset=2), name)
-    lander.keep_letters(3, [1], "id-2")
-    assert letters(server, name) == [("", 1, 1), ("", 2, 2), ("id-2", 1, 3)]
-
-
-def test_a_driver_that_is_newer_than_the_ledger_loses_no_dead_letter_of_its_batch(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:2])
-    lander = take_effect(of_a_role_with_rights(server, name), batch=1)
-    server.execute(OLD_LETTER.format(offset=1), name)
-    lander.keep_letters(3, [1, 2], "id-2")
-    assert server.execute("select record_offset, batch from exactlyonce.dead_letters order by 1", name) == [
-        (1, 3),
-        (2, 3),
-    ]
-
-
-SHARD = Partition("clicks", "shardId-000000000000")
-SEQUENCE = 49590338271490256608559692538361571095921575989136588898
-FAR = 2**63 - 2
-"""Two positions so far apart are the same to whoever keeps 63 bits of them."""
-
-
-def test_dead_letters_of_shards_are_told_apart_by_the_whole_position_and_replaced_when_they_are_read_again(
-    server: Postgres, name: str
-) -> None:
-    ledger = of_a_role_with_rights(server, name)
-    lander = take_effect(ledger, batch=1)
-    at = SEQUENCE << 32
-    lander.keep_letters(1, [at, at + 1, at + FAR], "made-1", SHARD)
-    lander.keep_letters(2, [0, 1], "id-1")
-    lander.keep_letters(7, [at + 1, at + 2], "made-1", SHARD)
-    lander.keep_letters(8, [at + 1], "made-2", SHARD)
-    question = (
-        "select topic, partition_name, topic_id, position, batch, place ->> 'offset' from exactlyonce.dead_letters "
-        "where position is not null order by topic_id, position"
-    )
-    told = [
-        ("made-1", at, 1),
-        ("made-1", at + 1, 7),
-        ("made-1", at + 2, 7),
-        ("made-1", at + FAR, 1),
-        ("made-2", at + 1, 8),
-    ]
-    assert server.execute(question, name) == [
-        (f"clicks/{SHARD.key}", SHARD.key, topic_id, position, batch, str(position))
-        for topic_id, position, batch in told
-    ]
-    plain = (
-        "select topic_id, record_offset, batch, place from exactlyonce.dead_letters where position is null order by 2"
-    )
-    assert server.execute(plain, name) == [("id-1", 0, 2, None), ("id-1", 1, 2, None)]
-    with ledger.transaction() as transaction:
-        assert transaction.delete_dead_letters(STREAM, timedelta(0), 1000) == 7, "the same retention takes both kinds"
-
-
-def test_a_ledger_that_was_not_migrated_refuses_dead_letters_of_shards_and_keeps_those_of_topics(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[: NAMED_LETTERS_SINCE - 1])
-    ledger = of_a_role_with_rights(server, name)
-    lander = take_effect(ledger, batch=1)
-    with pytest.raises(LedgerRefused) as caught:
-        lander.keep_letters(2, [SEQUENCE << 32], "made-1", SHARD)
-    assert str(caught.value) == (
-        f"The ledger's schema exactlyonce at {ledger.address} has version 8, and onMalformed: DeadLetter with named partitions "
-        "needs 9: upgrade the operator first, which migrates the schema before its next attempt."
-    )
-    lander.keep_letters(2, [4], "id-1")
-    monkeypatch.undo()
-    ledger.prepare()
-    lander.keep_letters(3, [4], "id-1")
-    lander.keep_letters(3, [SEQUENCE << 32], "made-1", SHARD)
-    found = "select topic_id, batch, position from exactlyonce.dead_letters order by 1"
-    assert server.execute(found, name) == [("id-1", 3, None), ("made-1", 3, SEQUENCE << 32)]
-
-
 def test_a_driver_that_knows_no_fingerprints_moves_positions_on_and_its_predecessors_no_longer_count(
     server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,10 +137,6 @@ def landed_fingerprints(ledger: PostgresLedger) -> Mapping[Partition, Fingerprin
     view = ledger.view(STREAM)
     assert view is not None
     return view.landed.fingerprints
-
-
-def letters(server: Postgres, name: str) -> list[tuple[object, ...]]:
-    return server.execute("select topic_id, record_offset, batch from exactlyonce.dead_letters order by 1, 2", name)
 
 
 def test_records_that_an_older_release_gave_up_may_be_given_up_again_after_the_migration(
@@ -308,10 +188,6 @@ class Missing:
     mended_by: str
 
 
-SCHEMA = "create schema exactlyonce authorization {name}"
-USAGE, CREATE = "grant usage on schema exactlyonce to {name}", "grant create on schema exactlyonce to {name}"
-SHOP = "grant usage on schema shop to {name}"
-TABLE = "grant select, insert, update on shop.target to {name}"
 GRANT = "Grant the role USAGE and CREATE on the ledger's schema"
 
 MISSING = {
@@ -392,81 +268,3 @@ def test_a_role_that_takes_over_leaves_the_other_roles_staging_as_it_is(postgres
     take_effect(other, batch=2, epoch=2)
     assert ids(postgres_18, name) == [1, 2, 101, 102]
     assert staging < tables(postgres_18, name)
-
-
-def of_a_role(server: Postgres, name: str, *grants: str) -> PostgresLedger:
-    """A ledger of a role without rights beyond these, and a table shop.target that it is to write."""
-    server.create_database(name)
-    server.execute(f"create role {name} login password '{PASSWORD}'")
-    server.execute("create schema shop", name)
-    server.execute("create table shop.target (id bigint primary key, note text)", name)
-    for grant in grants:
-        server.execute(grant.format(name=name), name)
-    return PostgresLedger(address_of(server, name, name, PASSWORD), limits=QUICK)
-
-
-def of_a_role_with_rights(server: Postgres, name: str) -> PostgresLedger:
-    return of_a_role(server, name, SCHEMA, SHOP, TABLE)
-
-
-def ids(server: Postgres, name: str) -> list[object]:
-    return [row[0] for row in server.execute("select id from shop.target order by id", name)]
-
-
-class Lander:
-    """The life of a stream as far as the database sees it: what operator, driver and tasks do there, in their order."""
-
-    def __init__(self, ledger: PostgresLedger, epoch: int) -> None:
-        self._ledger = ledger
-        ledger.prepare()
-        self._permit = self._claim(epoch)
-        sink = PostgresSink.model_validate(
-            {"secretRef": {"name": "warehouse"}, "table": "shop.target", "write": "Upsert", "keys": ["id"]}
-        )
-        table = read_table(ledger, sink)
-        plan = TargetPlan(STREAM, Epoch(epoch), "exactlyonce", table.schema, table.name, ("id", "note"), sink)
-        self._target = PostgresTarget(ledger, plan)
-        self._target.create_staging()
-        self._target.drop_older_staging()
-
-    def _claim(self, epoch: int) -> Permit:
-        view = self._ledger.view(STREAM)
-        if view is None or view.stream.landed_batch is None:
-            return started(self._ledger, epoch)
-        raise_epoch(self._ledger, new_stream(self._ledger), Epoch(epoch))
-        return claim_epoch(self._ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
-
-    def land(self, number: int) -> None:
-        """Land a batch of two rows: staged, moved, cleared."""
-        at = 5 * (number - 1)
-        ranges = Ranges({P0: OffsetRange(at, at + 5), P1: OffsetRange(0, 0)})
-        batch = PlannedBatch(BatchNumber(number), ranges, IDS)
-        begin_batch(self._ledger, self._permit, batch)
-        first = 100 * (number - 1)
-        rows = pa.RecordBatch.from_pydict({"id": [first + 1, first + 2], "note": ["a", "b"]})
-        staged = Staged(7, self._target.stage(batch.number, 7, [rows]))
-
-        def write(transaction: LedgerTransaction) -> Written:
-            assert isinstance(transaction, PostgresTransaction)
-            return Written(self._target.move_staged(transaction, batch.number, [staged]).written)
-
-        land_batch(self._ledger, self._permit, batch, write)
-        self._target.clear_staging(batch.number)
-
-    def keep_letters(self, number: int, offsets: list[int], topic_id: str, partition: Partition = P0) -> None:
-        """Write malformed records of a batch."""
-        is_shard = isinstance(partition.key, str)
-        found = [
-            DeadLetter(
-                partition, offset, None, None, b"x", "malformed", f'{{"offset": {offset}}}' if is_shard else None
-            )
-            for offset in offsets
-        ]
-        with self._ledger.transaction() as transaction:
-            self._target.write_dead_letters(transaction, BatchNumber(number), found, {partition.origin: topic_id})
-
-
-def take_effect(ledger: PostgresLedger, batch: int, epoch: int = 1) -> Lander:
-    lander = Lander(ledger, epoch)
-    lander.land(batch)
-    return lander

@@ -56,7 +56,7 @@ def test_a_log_that_lost_what_had_landed_and_has_grown_past_it_halts_the_stream_
     rig.produce(5)
     result = rig.run()
     assert isinstance(result, Halted), rig.story()
-    assert f"{rig.name}-0 has landed up to 6 and offset 5 is not what landed" in result.reason
+    assert f"{rig.name}-0 has landed up to 6 and offset 5 is not what landed" in result.message
     assert rig.landed() == 6, "none of the records that stand in the place of others"
     assert rig.verdicts() == ["FirstStart", "SourceReplaced"]
 
@@ -100,7 +100,7 @@ def test_a_topic_recreated_on_brokers_without_topic_ids_is_known_by_its_records(
     rig.produce(9)
     result = rig.run()
     assert isinstance(result, Halted), rig.story()
-    assert f"{rig.name}-0 has landed up to 5 and offset 4 is not what landed" in result.reason
+    assert f"{rig.name}-0 has landed up to 5 and offset 4 is not what landed" in result.message
     assert rig.landed() == 5
 
 

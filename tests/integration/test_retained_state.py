@@ -1,4 +1,4 @@
-"""A database that went back under a query that keeps state: the stream goes on with the state that Spark retains.
+"""A database that went back under a query that keeps state: the stream continues with the state that Spark retains.
 
 The oracle counts by itself, from the ids that the test produced; what Spark or the ledger say of themselves is not asked.
 """
@@ -53,7 +53,7 @@ def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
     assert before == files_of(old), "the generation that was ahead is untouched"
     (told,) = [words for kind, words in rig.events if kind == "RewindToSink"]
     assert f"It is made of the state that {old.name} retains of batch {stood}." in told
-    assert len(list(new.glob("offsets/[0-9]*"))) > 2, "it went on in the new one"
+    assert len(list(new.glob("offsets/[0-9]*"))) > 2, "it continued in the new one"
 
 
 def files_of(generation: Path) -> dict[str, bytes]:
@@ -63,7 +63,7 @@ def files_of(generation: Path) -> dict[str, bytes]:
 
 
 def produce(rig: Rig, count: int) -> None:
-    """Produce records whose moments go on where the last ones ended, four at a moment."""
+    """Produce records whose moments continue where the last ones ended, four at a moment."""
     first = len(rig.produced)
     for number in range(first, first + count, 4):
         rig.produce(min(4, first + count - number), ts=moment_of(number))

@@ -21,7 +21,7 @@ from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.connectors.kafka.codec import CODEC
-from exactlyonce_spark.s3_settings import LOGIN_KEYS
+from exactlyonce.schema.aws_login import LOGIN_KEYS
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
@@ -107,7 +107,7 @@ def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(
 def test_a_service_that_is_gone_for_a_while_costs_time_and_nothing_else(life: Life) -> None:
     kind, words = life.backing_off
     assert kind == "BackingOff"
-    assert "is http://127.0.0.1:9 to be reached?" in words
+    assert "check that http://127.0.0.1:9 is reachable" in words
     life.rig.assert_exactly_once()
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.resource import ADOPT, FRESH, parse_stream
+from exactlyonce.assembly import checkpoint_store
 from exactlyonce.checkpoint.generation import read_marker
-from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import SizedStore
@@ -161,7 +161,7 @@ class Tenant:
         text = self.drivers.orders[attempt].brief
         assert text is not None
         brief = Brief.parse(text)
-        stores = Stores(self.ledger, open_store(brief.stream.spec.checkpoint, {}), self.topic)
+        stores = Stores(self.ledger, checkpoint_store(brief.stream.spec.checkpoint, lambda reference: {}), self.topic)
         return reconcile_in_pod(stores, brief, attempt)
 
     def is_deleted(self) -> str | None:
@@ -275,7 +275,7 @@ def test_a_pod_reconciles_on_s3_with_the_login_that_it_has_and_is_told_no_token_
     alone = tenant(s3, "other", own, login=False)
     alone.run_pass()
     word = alone.reconciles_in_its_pod()
-    assert (word.outcome, word.kind) == (Outcome.LAUNCHES, "FirstStart"), word.reason
+    assert (word.outcome, word.kind) == (Outcome.LAUNCHES, "FirstStart"), word.message
     view = alone.ledger.view("other/orders")
     assert view is not None
     assert token_of(s3, own) == view.stream.token
@@ -283,7 +283,7 @@ def test_a_pod_reconciles_on_s3_with_the_login_that_it_has_and_is_told_no_token_
     before, token = objects(s3), token_of(s3, location)
     thief.run_pass()
     word = thief.reconciles_in_its_pod()
-    assert (word.outcome, word.code) == (Outcome.HALTS, "LocationTaken"), word.reason
+    assert (word.outcome, word.reason) == (Outcome.HALTS, "LocationTaken"), word.message
     assert token not in word.render()
     assert objects(s3) == before
 

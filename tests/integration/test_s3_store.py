@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.assembly import checkpoint_store
 from exactlyonce.checkpoint.generation import (
     Generation,
     Marker,
@@ -26,24 +24,22 @@ from exactlyonce.checkpoint.generation import (
     write_seed,
 )
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.locations import open_store
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.s3_conditions import PROBE, ConditionsIgnored
 from exactlyonce.checkpoint.scratch import ScratchFull
 from exactlyonce.checkpoint.state import Readable, read_generation
-from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileMissing, FileTooLarge
+from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileTooLarge
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
-from exactlyonce.errors import SecretMissing, StoreForbidden, StoreUnreachable
+from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, OutputStoreContract
 from tests.object_store_contract import ObjectStoreContract
 from tests.other_server import answering
-
-BUCKET = "lake"
+from tests.s3_stores import BUCKET, service_of
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +57,6 @@ def location(name: str) -> str:
 @pytest.fixture
 def store(s3: S3, location: str) -> S3LogStore:
     return S3LogStore(location, service_of(s3))
-
-
-def service_of(s3: S3, **login: str) -> S3Service:
-    return S3Service.of(s3.endpoint, None, path_style=True, secret=login or s3.secret())
 
 
 def open_at(endpoint: str, secret: dict[str, str], location: str) -> S3LogStore:
@@ -150,14 +142,6 @@ def test_the_object_that_proves_conditions_is_hidden_from_who_lists(s3: S3, stor
     assert store.create(PROBE, b"") in (Created(), AlreadyExists(b""))
 
 
-def test_a_login_that_may_not_delete_is_told_what_it_lacks(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:
-    s3, logins = guarded
-    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
-    with pytest.raises(StoreUnreachable, match=r"could not be removed: access is denied .* s3:DeleteObject"):
-        store.remove("stream.json")
-    assert store.read("stream.json") == b"one"
-
-
 def test_a_service_that_ignores_conditions_is_refused_before_anything_is_overwritten(tmp_path: Path) -> None:
     with S3(tmp_path / "older", ignores_conditions=True) as older:
         older.create_bucket(BUCKET)
@@ -191,7 +175,7 @@ def test_a_service_that_is_gone_is_unreachable_and_not_empty(tmp_path: Path) -> 
             lambda: store.read("x"),
             lambda: store.replace("stream.json", b"one", b"2"),
         ):
-            with pytest.raises(StoreUnreachable, match=f"is {gone.endpoint} to be reached"):
+            with pytest.raises(StoreUnreachable, match=f"check that {gone.endpoint} is reachable"):
                 act()
 
 
@@ -257,48 +241,13 @@ def test_an_answer_without_an_end_is_left_at_the_bound_whatever_length_it_claims
         threading.Thread(target=server.serve_forever, daemon=True).start()
         login = {"AWS_ACCESS_KEY_ID": "of-a-tenant", "AWS_SECRET_ACCESS_KEY": "of-a-tenant"}
         place = {"location": "s3a://lake/x", "endpoint": f"http://127.0.0.1:{server.server_port}", "pathStyle": True}
-        store = open_store(Checkpoint.model_validate({"s3": place}), login)  # as the operator opens it
+        store = checkpoint_store(
+            Checkpoint.model_validate({"s3": place}), lambda reference: login
+        )  # as the operator opens it
         with pytest.raises(FileTooLarge, match="has more than the 33554432 bytes"):
             store.read("stream.json")
         server.shutdown()
     assert sent < 1 << 30
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3, dict[str, dict[str, str]]]]:
-    """A service that checks logins and rights: `reader` may only read, `writer` may read and write below orders/."""
-    with S3(tmp_path_factory.mktemp("guarded")) as service:
-        service.create_bucket(BUCKET)
-        service.client().put_object(Bucket=BUCKET, Key="orders/stream.json", Body=b"one")
-        listing = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{BUCKET}"}
-        reading = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
-        writing = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
-        logins = {
-            "reader": login_of(service, "reader", [listing, reading]),
-            "writer": login_of(service, "writer", [listing, reading, writing]),
-        }
-        service.guard()
-        with pytest.raises(ClientError):
-            service.client().list_buckets()
-        yield service, logins
-
-
-def test_a_login_that_may_not_write_is_told_what_it_lacks(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:
-    s3, logins = guarded
-    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
-    assert store.read("stream.json") == b"one"
-    with pytest.raises(StoreUnreachable, match=r"access is denied .* the login needs .* s3:PutObject"):
-        store.create("new", b"")
-
-
-def test_a_login_that_may_not_write_is_told_so_of_a_whole_file_too(
-    guarded: tuple[S3, dict[str, dict[str, str]]], tmp_path: Path
-) -> None:
-    s3, logins = guarded
-    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["reader"]))
-    (tmp_path / "file").write_bytes(b"merged")
-    with pytest.raises(StoreForbidden, match=r"orders/new could not be written: access is denied .* s3:PutObject"):
-        store.put(tmp_path / "file", "new")
 
 
 def test_a_file_whose_answers_all_break_off_is_unreachable() -> None:
@@ -321,7 +270,7 @@ def test_a_file_whose_answers_all_break_off_is_unreachable() -> None:
         login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
         store = open_at(f"http://127.0.0.1:{server.server_port}", login, "s3a://lake/x")
         with (
-            pytest.raises(StoreUnreachable, match=r"s3a://lake/x/large could not be read: .* to be reached"),
+            pytest.raises(StoreUnreachable, match=r"s3a://lake/x/large could not be read: .* is reachable"),
             store.fetched("large"),
         ):
             pass
@@ -342,121 +291,10 @@ def test_a_disk_without_room_for_a_file_of_s3_is_told_as_such(store: S3LogStore)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_login_with_the_rights_that_are_told_can_do_all_that_is_needed(
-    guarded: tuple[S3, dict[str, dict[str, str]]],
-) -> None:
-    s3, logins = guarded
-    store = S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["writer"]))
-    assert store.create("g/offsets/0", b"v1") == Created()
-    assert store.create("g/offsets/0", b"v2") == AlreadyExists(b"v1")
-    with pytest.raises(FileMissing):
-        store.read("g/offsets/1")
-
-
-@pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_a_wrong_login_is_told_without_showing_it(guarded: tuple[S3, dict[str, dict[str, str]]], wrong: str) -> None:
-    s3, logins = guarded
-    login = {**logins["writer"], wrong: "WRONGWRONGWRONGWRONG"}
-    with pytest.raises(StoreUnreachable, match=r"the login is not accepted .* correct the secret") as told:
-        S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **login)).read("stream.json")
-    assert logins["writer"]["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
-
-
-@pytest.fixture
-def login_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The file in which this process finds its own login; there is none yet, and no other way to one."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    return tmp_path / "credentials"
-
-
-def write_login(file: Path, login: Mapping[str, str]) -> None:
-    """Write a login as the AWS libraries read it."""
-    file.write_text("\n".join(["[default]", *(f"{key.lower()} = {value}" for key, value in login.items())]))
-
-
-def test_no_login_at_all_is_told_and_one_that_is_given_later_is_used(s3: S3, login_file: Path) -> None:
-    store = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-north-1", path_style=True, secret={}))
-    for _ in range(2):
-        with pytest.raises(StoreUnreachable, match=r"there is no login; name a secret in secretRef"):
-            store.list("")
-    write_login(login_file, s3.secret())
-    assert store.list("nothing") == ()
-
-
-def test_a_login_that_this_process_found_for_one_service_is_looked_for_again_for_another(
-    s3: S3, login_file: Path
-) -> None:
-    write_login(login_file, s3.secret())
-    found = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-west-1", path_style=True, secret={}))
-    assert found.list("nothing") == ()
-    login_file.unlink()
-    other = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, "eu-west-2", path_style=True, secret={}))
-    with pytest.raises(StoreUnreachable, match="there is no login"):
-        other.list("nothing")
-
-
-def test_a_login_of_this_process_that_was_rotated_is_taken_up_once_the_old_one_is_refused(
-    guarded: tuple[S3, dict[str, dict[str, str]]], login_file: Path
-) -> None:
-    s3, logins = guarded
-    write_login(login_file, {**logins["writer"], "AWS_SECRET_ACCESS_KEY": "WRONGWRONGWRONGWRONG"})
-    store = S3LogStore(f"s3a://{BUCKET}/orders", S3Service.of(s3.endpoint, None, path_style=True, secret={}))
-    with pytest.raises(StoreUnreachable, match="the login is not accepted"):
-        store.read("stream.json")
-    write_login(login_file, logins["writer"])
-    assert store.read("stream.json") == b"one"
-
-
-def test_a_web_identity_that_is_not_accepted_is_told_as_such(
-    s3: S3, store: S3LogStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As boto3 raises it in the middle of any call; moto's STS accepts every token."""
-
-    def refused(**_: object) -> None:
-        told = {"Code": "AccessDenied", "Message": "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
-        raise ClientError({"Error": told}, "AssumeRoleWithWebIdentity")
-
-    monkeypatch.setattr(store._client, "get_object", refused)
-    with pytest.raises(StoreUnreachable, match=r"web identity is not accepted \(Not authorized .* that role trusts"):
-        store.read("stream.json")
-
-
-def test_half_a_login_is_refused_by_name() -> None:
-    with pytest.raises(SecretMissing, match="AWS_ACCESS_KEY_ID alone"):
-        S3Service.of(None, None, path_style=False, secret={"AWS_ACCESS_KEY_ID": "x"})
-
-
-def test_a_login_is_not_shown_by_what_holds_it(s3: S3) -> None:
-    assert s3.secret_key not in repr(service_of(s3))
-
-
-def test_a_rotated_login_is_used_by_the_next_one_who_opens_the_store(
-    guarded: tuple[S3, dict[str, dict[str, str]]],
-) -> None:
-    s3, logins = guarded
-    old = {**logins["writer"], "AWS_SECRET_ACCESS_KEY": "WRONGWRONGWRONGWRONG"}
-    with pytest.raises(StoreUnreachable):
-        S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **old)).read("stream.json")
-    assert S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["writer"])).read("stream.json") == b"one"
-
-
 def test_a_resource_says_which_store_its_location_is_in(s3: S3, location: str, tmp_path: Path) -> None:
     on_s3 = Checkpoint.model_validate({"s3": {"location": location, "endpoint": s3.endpoint, "pathStyle": True}})
-    opened = open_store(on_s3, s3.secret())
+    opened = checkpoint_store(on_s3, lambda reference: s3.secret())
     assert opened.create("stream.json", b"one") == Created()
     assert opened.location == location
-    assert isinstance(open_store(Checkpoint.model_validate({"local": {"path": str(tmp_path)}}), {}), LocalLogStore)
-
-
-def login_of(service: S3, user: str, statements: list[dict[str, Any]]) -> dict[str, str]:
-    """Make a user with these rights and return the keys of its secret."""
-    iam = service.client("iam")
-    iam.create_user(UserName=user)
-    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
-    iam.put_user_policy(UserName=user, PolicyName="rights", PolicyDocument=document)
-    made = iam.create_access_key(UserName=user)["AccessKey"]
-    return {"AWS_ACCESS_KEY_ID": made["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": made["SecretAccessKey"]}
+    local = Checkpoint.model_validate({"local": {"path": str(tmp_path)}})
+    assert isinstance(checkpoint_store(local, lambda reference: {}), LocalLogStore)

@@ -6,6 +6,8 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted
 from tests.combinations import in_full, only_in_full
@@ -23,6 +25,14 @@ def totals(rows):
     totals = minutes.agg(functions.count("*").alias("orders"), functions.sum("id").alias("total"))
     return totals.selectExpr("window.start as minute", "orders", "total")
 """
+
+LATE_MINUTES = 10
+TWO_WATERMARKS = WINDOWS.replace(
+    'rows.withWatermark("ts", "0 seconds")',
+    f'rows.withColumn("late", functions.expr("ts - interval {LATE_MINUTES} minutes"))'
+    '.withWatermark("late", "0 seconds").withWatermark("ts", "0 seconds")',
+)
+"""Spark groups by the column of the last watermark alone."""
 
 
 def test_an_aggregation_counts_every_record_once_through_kills_and_halts_without_its_checkpoint(rig: Rig) -> None:
@@ -42,11 +52,34 @@ def test_an_aggregation_counts_every_record_once_through_kills_and_halts_without
     shutil.rmtree(rig.location)
     result = rig.run(environment=environment)
     assert isinstance(result, Halted)
-    assert "keeps state in its checkpoint, which offsets alone cannot rebuild" in result.reason
+    assert "keeps state in its checkpoint, which offsets alone cannot rebuild" in result.message
     assert_minutes_once(rig, minutes_of(3 * BATCH))
 
 
-# In `make test`: tests/unit/decide/test_allowed.py, and the state that a driver goes on without in test_retained_state.py.
+# In `make test` a seed names the policy: tests/unit/test_generations.py.
+@only_in_full
+@pytest.mark.parametrize(("policy", "held_back_minutes"), [("max", 0), ("min", LATE_MINUTES)])
+def test_a_query_of_two_watermarks_goes_by_its_policy_through_kills(
+    rig: Rig, policy: str, held_back_minutes: int
+) -> None:
+    """The second watermark is ten minutes behind; a new generation after the kill goes by the same policy."""
+    environment = counting_minutes(rig, TWO_WATERMARKS)
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = BATCH
+    settings = {"multipleWatermarkPolicy": policy, "statefulOperator.allowMultiple": "false"}
+    rig.overrides["spec.sparkConf"] = {
+        **rig.document()["spec"]["sparkConf"],
+        **{f"spark.sql.streaming.{name}": value for name, value in settings.items()},
+    }
+    for number in range(0, 3 * BATCH, 4):
+        rig.produce(4, ts=moment_of(number))
+    crash = "batch.rows-written@2=kill-driver batch.landed@3=kill-driver"
+    assert rig.run(crash=crash, environment=environment) == Done(completed=True), rig.story()
+    assert rig.verdicts() == ["FirstStart", "ReplayBatch", "SkipLanded"]
+    expected = minutes_of(3 * BATCH)
+    assert_minutes_once(rig, expected[: len(expected) - held_back_minutes])
+
+
+# In `make test`: tests/unit/decide/test_allowed.py, and the state that a driver continues without in test_retained_state.py.
 @only_in_full
 def test_an_aggregation_whose_first_batch_has_not_landed_starts_over_without_its_checkpoint(rig: Rig) -> None:
     """Its state is made with batch 0 only, and nothing has landed but that: so batch 0 it is, at the same positions."""
@@ -70,7 +103,7 @@ def test_an_aggregation_that_is_to_land_by_partition_halts_at_once_and_says_what
     rig.produce(40)
     result = rig.run(environment=environment)
     assert isinstance(result, Halted)
-    assert "set commit to Batch in the sink" in result.reason
+    assert "set commit to Batch in the sink" in result.message
     assert rig.verdicts() == ["FirstStart"]
 
 
@@ -79,14 +112,14 @@ def test_an_aggregation_that_never_ends_is_refused_at_once(rig: Rig) -> None:
     rig.produce(40)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert "The transform cannot run as a stream that appends rows" in result.reason
-    assert "An aggregation needs a watermark" in result.reason
+    assert "The transform cannot run as a stream that appends rows" in result.message
+    assert "An aggregation needs a watermark" in result.message
     assert rig.verdicts() == ["FirstStart"]
 
 
-def counting_minutes(rig: Rig) -> dict[str, str]:
+def counting_minutes(rig: Rig, transform: str = WINDOWS) -> dict[str, str]:
     """Let the stream count and sum the ids of each minute; returns the environment in which it finds the transform."""
-    (rig.folder / "windows_of_a_test.py").write_text(WINDOWS)
+    (rig.folder / "windows_of_a_test.py").write_text(transform)
     rig.sql("create table totals (minute timestamptz, orders bigint, total bigint)")
     rig.overrides |= {
         "spec.transform": {"python": {"module": "windows_of_a_test", "function": "totals"}},

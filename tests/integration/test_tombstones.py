@@ -100,8 +100,8 @@ def test_a_stream_that_a_tombstone_has_halted_goes_on_by_skipping_or_by_deleting
     send(rig, [(1, "one"), (2, None), (3, "three"), (1, None)])
     halted = rig.run()
     assert isinstance(halted, Halted)
-    assert "the value is null (a tombstone)" in halted.reason
-    assert "Set source.format.onTombstone to Skip, or to Delete with write: Upsert" in halted.reason
+    assert "the value is null (a tombstone)" in halted.message
+    assert "Set source.format.onTombstone to Skip, or to Delete with write: Upsert" in halted.message
     assert found(rig) == {}
 
     rig.overrides["spec.source.format"] = {"schema": SCHEMA, "onTombstone": "Skip", "onMalformed": "DeadLetter"}

@@ -9,28 +9,19 @@ from __future__ import annotations
 import difflib
 import filecmp
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
-import yaml
 
-from exactlyonce_spark.crash_points import VARIABLE
 from testbed.postgres import Postgres
 from tests.rig import QUICK_JVM
 from tests.toy_connector.outside.memory import Memory, served
+from tests.tree_with_connector import HALVES, REGISTRY, ROOT, copy_with, run
 
-ROOT = Path(__file__).parents[2]
 TOY = ROOT / "tests" / "toy_connector"
-HALVES = {"operator/exactlyonce": "outside", "spark_apps/exactlyonce_spark": "inside"}
-REGISTRY = Path("operator/exactlyonce/connectors/registry.py")
-LINE = '    "toy",\n'
 SECONDS = 600.0
 
 
@@ -38,12 +29,7 @@ SECONDS = 600.0
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the toy in it."""
     copy = tmp_path_factory.mktemp("tree")
-    for half, folder in HALVES.items():
-        shutil.copytree(ROOT / half, copy / half)
-        shutil.copytree(TOY / folder, copy / half / "connectors" / "toy", ignore=shutil.ignore_patterns("__pycache__"))
-    before, listed, after = (copy / REGISTRY).read_text().partition("CONNECTORS = (\n")
-    assert listed, "the registry lists the connectors"
-    (copy / REGISTRY).write_text(f"{before}{listed}{LINE}{after}")
+    copy_with(copy, "toy", TOY)
     return copy
 
 
@@ -78,22 +64,6 @@ def write_secret(server: Postgres, database: str, folder: Path) -> None:
         (folder / key).write_text(str(value))
 
 
-def run(tree: Path, folder: Path, document: dict[str, Any], crash: str) -> str:
-    """Run the stream to its end with the code of the tree, and return what it printed."""
-    file = folder / "stream.yaml"
-    file.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-m", "exactlyonce.cli.main", "run", str(file)]
-    command += ["--state", str(folder / "state"), "--secrets", str(folder / "secrets")]
-    halves = os.pathsep.join(str((tree / half).parent) for half in HALVES)
-    environment = {**os.environ, "PYTHONPATH": halves, VARIABLE: crash}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder
-    )
-    logs = [path.read_text(errors="replace")[-3000:] for path in sorted((folder / "state").glob("*/attempts/*/log"))]
-    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
-    return done.stdout
-
-
 def test_a_stream_between_toys_lands_each_record_once_though_its_driver_is_killed(
     tree: Path, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
@@ -104,7 +74,7 @@ def test_a_stream_between_toys_lands_each_record_once_though_its_driver_is_kille
     with served(memory) as server:
         document = resource("ledger", server, tmp_path)
         crash = f"batch.landed@2=kill-driver,{tmp_path / 'fired'}"
-        told = run(tree, tmp_path, document, crash)
+        told = run(tree, tmp_path, document, crash, SECONDS)
 
     found = Counter(json.loads(row)["id"] for row in memory.rows())
     assert found == Counter(json.loads(text)["id"] for texts in records.values() for text in texts), told
@@ -129,4 +99,4 @@ def test_nothing_but_its_folders_and_one_line_is_in_the_tree_that_ran(tree: Path
     assert {place.parent for place in added} == {Path(half, "connectors", "toy") for half in HALVES}
     assert changed == [REGISTRY]
     before, after = ((root / REGISTRY).read_text().splitlines(keepends=True) for root in (ROOT, tree))
-    assert [line for line in difflib.ndiff(before, after) if line[0] in "+-"] == [f"+ {LINE}"]
+    assert [line for line in difflib.ndiff(before, after) if line[0] in "+-"] == ['+     "toy",\n']

@@ -81,5 +81,5 @@ def test_a_nul_in_text_fails_the_batch_with_a_sentence_and_lands_nothing_of_it(r
     rig.produce(1, partition=3, customer="nul \0 byte")
     result = rig.run()
     assert isinstance(result, Halted)
-    assert 'invalid byte sequence for encoding "UTF8": 0x00' in result.reason
+    assert 'invalid byte sequence for encoding "UTF8": 0x00' in result.message
     assert rig.landed() == 0

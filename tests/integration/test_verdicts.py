@@ -26,7 +26,7 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """Start a stream, go on with it, kill its drivers and take its checkpoint; every record is counted after each part."""
+    """Start a stream, continue with it, kill its drivers and take its checkpoint; every record is counted after each part."""
     rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("life"), "verdicts")
     rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = 500
     verdicts: dict[str, Sequence[str]] = {}
@@ -100,7 +100,7 @@ def test_records_that_retention_took_halt_the_stream_until_the_user_accepts_thei
     result = rig.run()
     assert isinstance(result, Halted)
     told = f"no longer holds 110 records that have not landed: {rig.name}-2 [100, 200), {rig.name}-3 [100, 110)"
-    assert told in result.reason
+    assert told in result.message
     rig.run(changes={"spec.recovery.onSourceTruncated": "ResumeFromEarliest"})
     rig.assert_exactly_once(without=gone)
     assert set(kept) <= set(rig.counts())
@@ -115,11 +115,11 @@ def test_a_topic_that_was_recreated_halts_the_stream(rig: Rig) -> None:
     rig.kafka.delete_topic(rig.name)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert f"topic {rig.name} does not exist any more" in result.reason
+    assert f"topic {rig.name} does not exist any more" in result.message
     rig.kafka.create_topic(rig.name, 4)
     rig.produce(4000)
     result = rig.run()
     assert isinstance(result, Halted)
-    assert "was recreated" in result.reason
+    assert "was recreated" in result.message
     assert rig.landed() == 400, "nothing of the new topic was written"
     assert rig.verdicts() == ["FirstStart", "SourceReplaced", "SourceReplaced"]

@@ -22,7 +22,7 @@ from tests.rig import Rig
 Record = dict[str, Any]
 
 LARGE, TINY = 2400, 400
-"""Records a batch: too many for the driver, which then leaves them to tasks, and few enough for it."""
+"""Records per batch: too many for the driver, which then leaves them to tasks, and few enough for it."""
 
 PARTITIONS = 4
 

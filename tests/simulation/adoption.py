@@ -46,8 +46,8 @@ def adopts(world: SimulatedWorld) -> bool:
 def wrong_after_adoption(world: SimulatedWorld, *, halted: bool) -> str | None:
     """Return what is wrong at the end of a run whose ledger was dropped.
 
-    Whoever goes on has every record of the source in the sink once, those from before the drop included. Whoever halts must be
-    in doubt about a batch: one that Spark has planned and not committed.
+    Whoever continues has every record of the source in the sink once, those from before the drop included. Whoever halts must
+    be in doubt about a batch: one that Spark has planned and not committed.
     """
     counts, topic = world.database.tables.target, world.topic
     if halted:
@@ -57,7 +57,7 @@ def wrong_after_adoption(world: SimulatedWorld, *, halted: bool) -> str | None:
             return f"no batch is in doubt and the adoption was refused: {world.statuses.status.message}"
         return None
     if not world.annotations:
-        return "the ledger was dropped and the stream went on although nobody had asked it to"
+        return "the ledger was dropped and the stream continued although nobody had asked it to"
     expected = {topic.record(key, offset) for key, end in topic.ends.items() for offset in range(end)}
     wrong = {record: counts[record] for record in expected if counts[record] != 1}
     unknown = [record for record in counts if record not in expected and counts[record]]
@@ -84,4 +84,4 @@ def _contradiction(world: SimulatedWorld) -> ContradictionReason | None:
     decision = world.journal.attempts[-1].decision
     if decision is None or not isinstance(decision.verdict, Contradiction):
         return None
-    return decision.verdict.why
+    return decision.verdict.reason

@@ -84,7 +84,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     StateMissing: _FILES,
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
     StoreUnreachable: _FILES | {"cut at commit"},  # the store of an object log gives no answer then
-    StatusConflict: frozenset({OTHER_OPERATOR, "lose status"}),
+    StatusConflict: frozenset({OTHER_OPERATOR, "lose status", "delivery changed"}),
     EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", *_LEDGER_GONE, "cut at commit"}),
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }
@@ -111,12 +111,12 @@ REBUILDS: dict[RebuildReason, frozenset[str]] = {
     RebuildReason.CHECKPOINT_DAMAGED: _FILES,
     RebuildReason.CHECKPOINT_OLDER: _FILES,
     RebuildReason.PLANNED_OTHERWISE: frozenset({*_FILES, "restore"}),
-    RebuildReason.PARTLY_LANDED: frozenset({"commit changed", "foreign writes"}),
+    RebuildReason.PARTLY_LANDED: frozenset({"commit changed", "delivery changed", "foreign writes"}),
     RebuildReason.PLANNED_BEYOND_SOURCE: _CUT,
     RebuildReason.SOURCE_SET_CHANGED: frozenset({"topics changed"}),
     RebuildReason.LOCATION_CHANGED: frozenset(),
 }
-"""What can make a checkpoint unusable; it must have struck since the latest look that went on with it."""
+"""What can make a checkpoint unusable; it must have struck since the latest look that continued with it."""
 
 CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
     ContradictionReason.CHECKPOINT_WITHOUT_LEDGER: frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from exactlyonce.api.spec import Delivery
+from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
@@ -104,7 +105,7 @@ class Chaos:
                     driver.given_up = True
 
     def calm_down(self) -> None:
-        """Nothing goes wrong any more; what was frozen goes on, what was left open is settled."""
+        """Nothing goes wrong any more; what was frozen continues, what was left open is settled."""
         world = self._world
         world.calm = True
         world.suspended = False
@@ -165,7 +166,7 @@ class Chaos:
         if world.hazard_strikes("edited by hand", 0.05):
             self._edit_by_hand()
         if self._backup is None:
-            # A ledger of before its first file looks like one that was dropped and adopted (docs/adr/0028).
+            # A ledger that has not had its first file yet looks like one that was dropped and adopted (docs/adr/0028).
             may_go_back = not world.scenario.manifest or manifest.has_files(world)
             if not world.calm and may_go_back and "restore" in world.scenario.hazards and world.random.random() < 0.2:
                 self._backup = world.database.tables.copy()
@@ -210,9 +211,8 @@ class Chaos:
         """Somebody changes a position of the ledger, or deletes it, where the stream stands at the end of its landed batch."""
         world = self._world
         rows = world.database.tables.rows
-        at_most_once = (
-            world.scenario.delivery is Delivery.AT_MOST_ONCE
-        )  # who halts tells of what was taken when it goes on
+        # Who halts tells of what was taken when it continues.
+        at_most_once = Delivery.AT_MOST_ONCE in world.deliveries
         stream = rows.get(("stream", STREAM_ID))
         landed = None if stream is None else rows.get(("batch", STREAM_ID, stream.landed_batch))
         if landed is None or world.edited or "failover" in world.scenario.hazards or at_most_once:
@@ -249,22 +249,43 @@ class Chaos:
         if world.foreign_writes and world.strikes("foreign writes", 0.1):
             foreign_writer.overwrite(world)
 
+    def goes_on_after_rest(self) -> bool:
+        """Whether a person who waited until no driver runs, while nothing else happens, has it run again, perhaps changed."""
+        world = self._world
+        if world.calm or not self._rests() or "delivery changed" not in world.scenario.hazards:
+            return False
+        if world.strikes("delivery changed", 0.7):
+            world.change_delivery()
+        world.suspended = False
+        world.simulation.tell("the stream is to run")
+        return True
+
+    def _rests(self) -> bool:
+        """Whether the delivery may be changed now."""
+        return self._world.suspended and self._world.statuses.status.phase is Phase.SUSPENDED
+
+    def _waits_for_rest(self) -> bool:
+        """Whether somebody has suspended the stream to change its delivery, and it does not rest yet."""
+        return self._world.suspended and not self._rests() and "delivery changed" in self._world.scenario.hazards
+
     def _change_resource(self) -> None:
         """A person suspends or resumes the stream, or changes how it commits, at rest or not."""
         world = self._world
-        if world.hazard_strikes("suspend", 0.1):
+        if not self._waits_for_rest() and world.hazard_strikes("suspend", 0.1):
             world.suspended = not world.suspended
             if world.suspended:
                 world.journal.strike("suspend")
-            world.simulation.tell("the stream is to rest" if world.suspended else "the stream is to run")
-        may_change = world.scenario.delivery is Delivery.EXACTLY_ONCE and not world.stateful
+            world.simulation.tell("the stream is to be suspended" if world.suspended else "the stream is to run")
+        if self._rests() and world.strikes("delivery changed", 0.5):
+            world.change_delivery()
+        may_change = world.delivery is Delivery.EXACTLY_ONCE and not world.stateful
         if may_change and world.strikes("commit changed", 0.05):
             world.commit = Commit.BATCH if world.commit is Commit.PARTITION else Commit.PARTITION
             world.simulation.tell(f"the resource asks for commit: {world.commit}")
-        if world.poison is None and world.strikes("poison", 0.2):
+        if world.poison is None and world.strikes("poison", 0.5 if world.scenario.quarantine else 0.2):
             key = world.random.choice(list(world.topic.ends))
             world.poison = (key, world.topic.ends[key] + world.random.randint(0, 3))
-            world.poison_left = world.random.randint(1, 5)
+            world.poison_left = world.random.randint(1, 5) * (10 if world.scenario.quarantine else 1)
             world.simulation.tell(f"{world.poison_left} batches fail that read {key} at {world.poison[1]}")
 
         if world.most_records is None and world.strikes("too large", 0.2):
@@ -283,7 +304,7 @@ class Chaos:
         world.struck_by("truncate", f"{key} is truncated at {at}")
 
     def _grow_again(self, key: Partition, removed: int) -> None:
-        """Producers go on, often before anybody looks: by its end alone the log then seems to have lost nothing."""
+        """Producers continue, often before anybody looks: by its end alone the log then seems to have lost nothing."""
         if self._world.random.random() < 0.8:
             self._world.topic.ends[key] += removed + self._world.random.randint(0, 3)
 

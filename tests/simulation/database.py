@@ -293,10 +293,17 @@ class MemoryTransaction:
             given_up = ("given up", *key[1:])
             self.writes[key] = failure
             self.writes[given_up] = GONE
-            if failure.status is FailureStatus.LOST and not failure.origin_gone:
+            if failure.passed_over:
                 mine = (self._stretch(stream_id, failure.partition), failure.from_offset, failure.until_offset)
                 self._require_no_overlap(stream_id, failure.partition, mine)
                 self.writes[given_up] = mine
+
+    def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
+        """Return the failed ranges with this status."""
+        self._step("read failures")
+        rows = [row for key, row in self._rows().items() if key[:2] == ("failure", stream_id) and row is not GONE]
+        found = (row for row in rows if row.status is status)
+        return tuple(sorted(found, key=lambda row: (row.batch, row.partition, row.from_offset)))
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""

@@ -1,4 +1,4 @@
-"""What a driver process does, from its claim to its last words."""
+"""What a driver process does, from its claim to its last message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from exactlyonce_spark.target import ManifestTarget, Target, TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsAgain, RowsNotThere, finish_decided
 from tests.simulation.launcher import Driver
 from tests.simulation.manifest import target_of
-from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, Asked
+from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, RequestedSpec
 from tests.simulation.scheduler import Process
 from tests.simulation.spark import Query
 from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord
@@ -35,18 +35,20 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
 
 
-def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, orders: Orders) -> None:
+def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: RequestedSpec, orders: Orders) -> None:
     """Claim, take the path from the ledger, run the query."""
     ledger = world.ledger()
     try:
         permit, row = claim_epoch(ledger, STREAM_ID, attempt, driver.process.name, orders.ticket)
         assert row.checkpoint_path is not None
         _note_writer(world, driver.process, row.checkpoint_path)
+        world.delivery_of[driver.process] = requested.delivery
         settings = BatchSettings(
-            world.scenario.delivery,
-            asked.commit,
+            requested.delivery,
+            requested.commit,
             small_batch_records=1000 if world.scenario.small_batches else 0,
             positions_count_records=world.positions_count_records,
+            quarantine=orders.quarantine,
         )
         target: Target | ManifestTarget | TwoPhaseTarget = world.target(attempt)
         if world.scenario.manifest:
@@ -62,7 +64,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
             row.checkpoint_path,
             loop,
             lambda: world.draining or attempt in world.drained,
-            asked.named,
+            requested.named,
             lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
             orders.limit,
         )
@@ -76,7 +78,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, asked: Asked, o
     except ExactlyOnceError as problem:
         driver.problem = problem
         driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
-    except Exception as problem:  # what a query fails with is the driver's last words
+    except Exception as problem:  # what a query fails with is the driver's last message
         driver.problem, driver.words = problem, LastWords(Ending.FAILED, repr(problem))
 
 
@@ -87,8 +89,11 @@ def _run(
     try:
         query.run()
     except PoisonRecord as problem:
-        _record_failure(world, ledger, permit, loop, problem)
-        raise
+        planned = _record_failure(world, ledger, permit, loop, problem)
+        if not world.scenario.quarantine:
+            raise
+        driver.problem = problem
+        return LastWords(Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json())
     except BatchTooLarge as problem:
         planned = _record_failure(world, ledger, permit, loop, problem)
         driver.problem = problem

@@ -44,7 +44,7 @@ def _drive(world: SimulatedWorld, process: Process, epoch: Epoch) -> None:
     except Fenced:
         return
     assert row.checkpoint_path is not None
-    settings = BatchSettings(world.scenario.delivery, world.commit, small_batch_records=0)
+    settings = BatchSettings(world.delivery, world.commit, small_batch_records=0)
     loop = BatchLoop(ledger, permit, world.target(epoch), world.topic, settings)
     before = cast(SimulatedWorld, _World(world))
     Query(before, process, row.checkpoint_path, loop, lambda: world.draining, world.named).run()

@@ -18,7 +18,7 @@ class KinesisChaos(Chaos):
         self._is_calm = False
 
     def calm_down(self) -> None:
-        """Nothing goes wrong any more. Producers go on in every shard: of an idle one nobody could tell what it lost."""
+        """Nothing goes wrong any more. Producers continue in every shard: of an idle one nobody could tell what it lost."""
         stream = self._kinesis.stream
         stream.unlisted.clear()
         if stream.is_missing:

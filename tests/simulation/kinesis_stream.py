@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from exactlyonce.connectors.kinesis.codec import CODEC
-from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, position_after_record
+from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.positions.ranges import Partition
 from tests.kinesis_api import GREATEST_HASH_KEY, START_SECONDS, KinesisApi, StoredShard, refusal
 from tests.kinesis_in_memory import aggregated
@@ -27,7 +27,7 @@ _MOST_SHARDS = 9
 
 
 class SimulatedTime:
-    """Time that goes on a little with each step, and by as much as anybody sleeps or the world lets pass."""
+    """Time that passes a little with each step, and by as much as anybody sleeps or the world lets pass."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -30,7 +30,7 @@ from tests.simulation.causes import ERRORS_OF_KINESIS
 from tests.simulation.files import MemoryStore
 from tests.simulation.kinesis_spark import InLine, KinesisQuery, SimulatedPlace, in_line
 from tests.simulation.kinesis_stream import SimulatedStream, SimulatedTime
-from tests.simulation.resource import STREAM_ID, Asked
+from tests.simulation.resource import STREAM_ID, RequestedSpec, of_poison
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
 from tests.simulation.source import TOPIC
@@ -39,7 +39,15 @@ from tests.simulation.world import SimulatedWorld
 REGION = "eu-west-1"
 OWN_HAZARDS = ("reshard", "throttled", "late answers", "unlisted")
 _NOT_WITH_SHARDS = frozenset(
-    {"foreign writes", "topics changed", "new partition", "former life", "commit changed", "drop ledger"}
+    {
+        "delivery changed",
+        "foreign writes",
+        "topics changed",
+        "new partition",
+        "former life",
+        "commit changed",
+        "drop ledger",
+    }
     | {"leader moves", "truncate"}
 )
 """What happens to topics alone, and what other worlds show whose part of the protocol does not see which source it is."""
@@ -107,15 +115,15 @@ class KinesisWorld(SimulatedWorld):
 
     def source_check(self) -> SourceCheck:
         """Return the stream as the process that is running asks it before it lands."""
-        return self._bounds(self.asked)
+        return self._bounds(self.requested)
 
-    def source(self, asked: Asked) -> Source:
+    def source(self, requested: RequestedSpec) -> Source:
         """Return the stream as an operator's pass looks at it."""
-        return self._bounds(asked)
+        return self._bounds(requested)
 
-    def resource(self, asked: Asked) -> Stream:
+    def resource(self, requested: RequestedSpec) -> Stream:
         """Return the stream's resource."""
-        return _resource(asked, self.on_truncated, self.start_from)
+        return _resource(requested, self.on_truncated, self.start_from)
 
     def patched(self) -> AbstractContextManager[object]:
         """Return what has to hold while a run lasts: calls for several shards are made one after the other."""
@@ -187,8 +195,8 @@ class KinesisWorld(SimulatedWorld):
                 return f"{shard} has landed before the last records of its parent: {late}"
         return None
 
-    def _bounds(self, asked: Asked) -> KinesisBounds:
-        spec = self.resource(asked).spec.source.spec
+    def _bounds(self, requested: RequestedSpec) -> KinesisBounds:
+        spec = self.resource(requested).spec.source.spec
         assert isinstance(spec, KinesisSource)
         return KinesisBounds(spec, self.client())
 
@@ -234,25 +242,25 @@ class KinesisWorld(SimulatedWorld):
 
 
 @cache
-def _resource(asked: Asked, on_truncated: str, start_from: int) -> Stream:
+def _resource(requested: RequestedSpec, on_truncated: str, start_from: int) -> Stream:
     return parse_stream(
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
             "kind": "ExactlyOnceStream",
-            "metadata": {"name": "orders", "namespace": "shop", "annotations": dict(asked.annotations)},
+            "metadata": {"name": "orders", "namespace": "shop", "annotations": dict(requested.annotations)},
             "spec": {
                 "source": {
                     "kinesis": {
                         "streamName": TOPIC,
                         "region": REGION,
                         "start": dict(_STARTS[start_from]),
-                        "maxRecordsPerTrigger": asked.limit,
+                        "maxRecordsPerTrigger": requested.limit,
                     },
                     "format": {"schema": "id BIGINT"},
                 },
                 "sink": {"postgres": {"secretRef": {"name": "warehouse"}, "table": "orders"}},
                 "checkpoint": {"local": {"path": MemoryStore.location}},
-                "recovery": {"onSourceTruncated": on_truncated, "maxFailuresPerBatch": 1000},
+                "recovery": {"onSourceTruncated": on_truncated, **of_poison(requested)},
             },
         },
         "the simulation",

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
-from tests.simulation.resource import Asked
+from exactlyonce.reconcile.phase_check import check_transition
+from tests.simulation.resource import RequestedSpec
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
@@ -32,11 +34,12 @@ class MemoryStatuses:
         self.step("read status")
         return self.status, str(self.version)
 
-    def write(self, status: StreamStatus, version: str) -> str:
+    def write(self, status: StreamStatus, version: str, reason: TransitionReason | None = None) -> str:
         """Replace the status of that version."""
         self.step("write status")
         if version != str(self.version):
             raise StatusConflict("the status was written meanwhile")
+        check_transition(self.status.phase, status.phase, reason)
         if status.attempt != self.status.attempt:
             self.on_attempt(status.attempt)
         self.status = status
@@ -65,7 +68,7 @@ class LauncherOfPass:
     """The launcher as one pass has it: what it starts does what the resource asked for then."""
 
     world: SimulatedWorld
-    asked: Asked
+    requested: RequestedSpec
 
     def latest(self) -> Epoch:
         """Return the highest attempt that was ever started."""
@@ -77,10 +80,10 @@ class LauncherOfPass:
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Start the driver of an attempt, unless there is one."""
-        self.world.start(attempt, self.asked, orders)
+        self.world.start(attempt, self.requested, orders)
 
     def drain(self, attempt: Epoch) -> None:
-        """Ask a driver to end after the batch in hand."""
+        """Ask a driver to end after the current batch."""
         self.world.drain(attempt)
 
     def kill(self, attempt: Epoch) -> None:

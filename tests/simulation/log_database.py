@@ -55,14 +55,18 @@ class LogDatabase(MemoryDatabase):
             elif key[0] == "expired batch" and ("batch", *key[1:]) not in rows:
                 rows[key] = value
         self.tables.rows = rows
+        self._count(found)
+        self.version += 1
+        self.on_commit()
+
+    def _count(self, found: dict[Key, Any]) -> None:
+        """Count what readers see."""
         named = self._committables(found)
         for batch, text in named:
             self._publish(batch, text)
         if any(key.table is Table.STREAM for key in found):
             self._lose(self._named - named)
         self._named = named
-        self.version += 1
-        self.on_commit()
 
     def publish(self, batch: int, text: str) -> None:
         """A driver tells the readers which files a batch has landed with, as it does once the ledger says so."""
@@ -87,11 +91,15 @@ class LogDatabase(MemoryDatabase):
         }
         for key in found:
             if key.table is Table.ARCHIVE:
-                number, part = key.rest
-                content = self.objects.objects.get(f"{self._folder()}{number:012}-{part:04}.committables")
-                texts = [] if content is None else self._content(content)["texts"]
-                named |= {((batch,), text) for batch, text in texts}
+                named |= {((batch,), text) for batch, text in self._archived(key)}
         return named
+
+    def _archived(self, reference: Key) -> list[tuple[int, str]]:
+        """The committables of the object that a row refers to."""
+        number, part = reference.rest
+        content = self.objects.objects.get(f"{self._folder()}{number:012}-{part:04}.committables")
+        texts: list[tuple[int, str]] = [] if content is None else self._content(content)["texts"]
+        return texts
 
     def _lose(self, gone: set[tuple[tuple[Hashable, ...], str]]) -> None:
         """A driver that starts reads from the log alone what counts: what it names no more is lost to readers."""

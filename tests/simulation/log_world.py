@@ -26,6 +26,7 @@ from tests.simulation.world import SimulatedWorld
 
 OF_DATABASES = frozenset(
     {
+        "delivery changed",
         "database crash",
         "restore",
         "failover",
@@ -74,6 +75,9 @@ class LogWorld(SimulatedWorld):
             parts=lambda: 12 if dice() < 0.1 else 2,
             shows=lambda: dice() < 0.5,
         )
+        return self._database_of(hooks, objects)
+
+    def _database_of(self, hooks: Hooks, objects: ObjectHooks) -> MemoryDatabase:
         return LogDatabase(hooks, objects)
 
     def _fitting(self, scenario: Scenario) -> Scenario:

@@ -1,7 +1,7 @@
 """A long run: python -m tests.simulation.long --seeds 1000000 --report docs/reports/simulation.md
 
 Runs at the lowest priority on all cores, tells each seed that goes wrong at once, and appends each chunk of seeds that is
-done to a file beside the report. Whoever stops it (Ctrl-C, a reboot) goes on with the same command. Seeds that another commit
+done to a file beside the report. Whoever stops it (Ctrl-C, a reboot) continues with the same command. Seeds that another commit
 has run do not count, and are run again; with --any-commit they do count, and the report says which commit has run how many.
 """
 
@@ -165,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _run(progress, file)
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on.", flush=True)
+        print("\nStopped. The same command continues.", flush=True)
     options.report.write_text(progress.report())
     print(f"\n{progress.report()}")
     return 1 if progress.wrong or progress.seeds < options.seeds else 0
@@ -191,7 +191,7 @@ def _run(progress: Progress, file: ProgressFile) -> None:
 
 
 def _chunks(pool: ProcessPoolExecutor, progress: Progress) -> Iterator[Chunk]:
-    """Yield chunks as they are done, a few in hand for each core: a million futures would be held otherwise."""
+    """Yield chunks as they are done, a few under way for each core: a million futures would be held otherwise."""
     running: set[Future[Chunk]] = set()
     for first, until in list(progress.left()):
         running.add(pool.submit(run_chunk, first, until))

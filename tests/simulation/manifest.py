@@ -7,19 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from exactlyonce.checkpoint.store import FolderStore
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, FolderStore
 from exactlyonce.connectors.files import orphans, spark_log
 from exactlyonce.connectors.files.compaction import Compaction
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
 from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother, Tenant
-from exactlyonce.errors import Refused
+from exactlyonce.errors import Refused, StoreUnreachable
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.sink.files import StreamUnknown
 from exactlyonce_spark.connectors.files.target import FilesTarget, WrittenFiles
-from tests.simulation.database import MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.resource import STREAM_ID
 
@@ -32,7 +31,11 @@ A_DAY_LATER = 2.0 * REPLACED_KEPT_SECONDS
 
 
 class Output(MemoryStore):
-    """The folder of the sink. `rows` keeps what was written to each file, also when the file is removed."""
+    """The folder of the sink. `rows` keeps what was written to each file, also when the file is removed.
+
+    `fate` says of a create or a replacement, as for objects, whether it is `answered`; `lost`; `applied`, where only the answer
+    is lost; or `late`: then it is `under_way` until somebody settles it.
+    """
 
     location = "/output"
 
@@ -40,26 +43,57 @@ class Output(MemoryStore):
         super().__init__(step)
         self.rows: dict[str, tuple[Hashable, ...]] = {}
         self.shown: Callable[[], None] = lambda: None
+        self.fate: Callable[[], str] = lambda: "answered"
+        self.under_way: list[Callable[[], object]] = []
         self.seen: Counter[Hashable] = Counter()
 
     def write(self, path: str, rows: tuple[Hashable, ...]) -> DataFile:
         """Write a data file."""
         self._step(f"write {path}")
         self.files[path], self.rows[path] = repr(rows).encode(), rows
+        self.shown()
         return DataFile(path, len(self.files[path]), 0, len(rows))
 
     def create(self, path: str, content: bytes) -> Any:
         """Create a file; readers look whenever Spark's log has changed."""
-        outcome = super().create(path, content)
-        if path.startswith(FOLDER):
-            self.shown()
-        return outcome
+        self._step(f"create {path}")
+        return self._asked(lambda: self._created(path, content), f"create of {path}")
 
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file; readers look."""
-        outcome = super().replace(path, expected, content)
-        self.shown()
+        self._step(f"replace {path}")
+        replaced: bool = self._asked(lambda: self._replaced(path, expected, content), f"replacement of {path}")
+        return replaced
+
+    def settle(self, request: Callable[[], object], *, apply: bool) -> None:
+        """Let a request arrive that nobody waits for any more, or never."""
+        self.under_way.remove(request)
+        if apply:
+            request()
+
+    def _asked(self, request: Callable[[], Any], what: str) -> Any:
+        fate = self.fate()
+        if fate == "late":
+            self.under_way.append(request)
+        outcome = request() if fate in ("answered", "applied") else None
+        if fate != "answered":
+            raise StoreUnreachable(f"no answer to the {what}")
         return outcome
+
+    def _created(self, path: str, content: bytes) -> CreateOutcome:
+        if path in self.files:
+            return AlreadyExists(self.files[path])
+        self.files[path] = content
+        if path.startswith(FOLDER):
+            self.shown()
+        return Created()
+
+    def _replaced(self, path: str, expected: bytes, content: bytes) -> bool:
+        if self.files.get(path) != expected:
+            return False
+        self.files[path] = content
+        self.shown()
+        return True
 
     def delete(self, paths: Sequence[str]) -> None:
         """Remove files; readers look."""
@@ -72,11 +106,14 @@ class Output(MemoryStore):
         return tuple(row for file in manifest.files for row in self.rows[file.path])
 
     def visible(self) -> Counter[Hashable]:
-        """Return what Spark reads by its log; a file that is gone has no rows.
+        """Return what Spark reads by its log; a file that is gone has no rows. Without a log it reads all files that are there.
 
         Source: CompactibleFileStreamLog.allFiles: from the latest compaction to the latest entry, without a gap.
+        FileStreamSink.hasMetadata.
         """
         names = [name.removeprefix(f"{FOLDER}/") for name in self.files if name.startswith(f"{FOLDER}/")]
+        if not names:
+            return Counter(row for path, rows in self.rows.items() if path in self.files for row in rows)
         latest = max((batch for name in names if (batch := batch_of(name)) is not None), default=-1)
         every = spark_log.COMPACT_INTERVAL
         first = max(0, (latest + 1) // every * every - 1)
@@ -113,7 +150,7 @@ def target_of(world: SimulatedWorld, stream: StreamRow) -> FilesTarget:
 
 def tenant_of(world: SimulatedWorld) -> Tenant:
     """Return whose the folder is: an orphan is looked for with the ledger that it was written with, or not at all."""
-    return Tenant(STREAM_ID, MemoryLedger(world.database).identity(), "Parquet", (), "SparkMetadata")
+    return Tenant(STREAM_ID, world.ledger().identity(), "Parquet", (), "SparkMetadata")
 
 
 def has_files(world: SimulatedWorld) -> bool:
@@ -148,7 +185,7 @@ def files_lost(world: SimulatedWorld) -> list[str]:
 
 def remove_orphans(world: SimulatedWorld) -> None:
     """Somebody removes what nobody will count, while drivers run; a day passes faster here than anything else."""
-    found = orphans.find_orphans(world.output, MemoryLedger(world.database), STREAM_ID, lambda: A_DAY_LATER)
+    found = orphans.find_orphans(world.output, world.ledger(), STREAM_ID, lambda: A_DAY_LATER)
     for orphan in found:
         world.output.delete([orphan.path])
 
@@ -171,7 +208,7 @@ def compact(world: SimulatedWorld) -> None:
     """Somebody merges small files, while drivers run and others merge and remove files."""
     merging = Compaction(
         cast("FolderStore", world.output),
-        MemoryLedger(world.database),
+        world.ledger(),
         STREAM_ID,
         LARGE_BYTES,
         Merger(world.output),

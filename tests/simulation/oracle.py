@@ -16,6 +16,7 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureSt
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
 from tests.simulation import former_life, manifest
 from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
+from tests.simulation.answered_doubt import answers
 from tests.simulation.chaos import Chaos
 from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.kinesis_chaos import KinesisChaos
@@ -24,11 +25,11 @@ from tests.simulation.launcher import Driver
 from tests.simulation.new_start import first_batch, starts_over
 from tests.simulation.reasons import explains_halt, unexplained
 from tests.simulation.repeatable import repeatable
+from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import SimulatedWorld
 
 TAIL = 120
-CHAOS_STEPS = 1500
 MOST_STEPS = 40_000
 MOST_ATTEMPTS = 1500
 """Two operators that both act for long make some hundred. Each may add a generation, which makes the next attempt slower."""
@@ -88,11 +89,11 @@ def _run(world: SimulatedWorld) -> None:
     if "former life" in world.scenario.hazards:
         former_life.start(world)
     world.database.on_commit = lambda: _check_no_double(world)
-    chaos_steps = world.random.randint(CHAOS_STEPS // 4, CHAOS_STEPS)
+    chaos_steps = world.random.randint(world.most_chaos_steps // 4, world.most_chaos_steps)
     while world.simulation.steps < chaos_steps:
         chaos.between_steps()
         _require_single(world)
-        if not world.simulation.run_one() and world.simulation.steps:
+        if not world.simulation.run_one() and world.simulation.steps and not chaos.goes_on_after_rest():
             chaos.calm_down()
             break
     chaos.calm_down()
@@ -110,7 +111,7 @@ def _run(world: SimulatedWorld) -> None:
         if _is_over(world):
             return
         if idle > 100:
-            raise Violation("nothing goes on and the stream is neither landed nor halted")
+            raise Violation("nothing happens and the stream is neither landed nor halted")
         chaos.calm_down()
     raise Violation(f"not at an end after {MOST_STEPS} steps")
 
@@ -122,8 +123,8 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 
 def _is_over(world: SimulatedWorld) -> bool:
-    """Whether nothing more is to come, once nobody can go on."""
-    if _halted(world) and (starts_over(world) or adopts(world)):
+    """Whether nothing more is to come, once nobody can continue."""
+    if _halted(world) and (starts_over(world) or adopts(world) or answers(world)):
         return False
     return world.draining or _halted(world)
 
@@ -178,7 +179,7 @@ def _check_life(world: SimulatedWorld) -> None:
 
 
 def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
-    """A stream that goes on has shown its readers all that has landed; one that halted shows the rest when it goes on."""
+    """A stream that continues has shown its readers all that has landed; one that halted shows the rest when it continues."""
     if world.scenario.manifest and not _halted(world) and world.output.visible() != counts:
         raise Violation(f"readers do not see what has landed: {world.output.visible()} and not {counts}")
     if world.scenario.manifest and manifest.files_lost(world) and not world.journal.has_struck({"restore"}):
@@ -188,7 +189,7 @@ def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
 def _check_lost_ledger(world: SimulatedWorld) -> None:
     """Nothing says any more how far the stream came: it has to halt; that nothing was doubled is checked at each commit."""
     if not _halted(world) or not explains_halt(world):
-        raise Violation(f"the ledger was lost and the stream went on: {world.statuses.status.message}")
+        raise Violation(f"the ledger was lost and the stream continued: {world.statuses.status.message}")
 
 
 def _check_dropped_ledger(world: SimulatedWorld) -> None:
@@ -203,13 +204,11 @@ def _check_record(
     world: SimulatedWorld, record: Hashable, counts: Counter[Hashable], given_up: bool, key: Partition
 ) -> None:
     count = counts[record]
-    match world.scenario.delivery:
-        case Delivery.EXACTLY_ONCE:
-            right = count == (0 if given_up else 1)
-        case Delivery.AT_LEAST_ONCE:
-            right = given_up or count >= 1
-        case Delivery.AT_MOST_ONCE:
-            right = count <= 1 and (given_up or count == 1)
+    deliveries = world.deliveries_of(record)
+    may_be_there = count <= 1 or Delivery.AT_LEAST_ONCE in deliveries
+    right = may_be_there and (given_up or count >= 1)
+    if deliveries == {Delivery.EXACTLY_ONCE}:
+        right = count == (0 if given_up else 1)
     if not right:
         raise Violation(f"{record} is there {count} times{' though it was given up' if given_up else ''}")
 
@@ -221,10 +220,11 @@ def _check_by_key(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     more, late, would put an older value on top of a newer one.
     """
     how = world.database.how_keyed
-    if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+    if Delivery.AT_LEAST_ONCE in world.deliveries:
         if how is HowKeyed.ADDS:
             return  # whoever adds needs each record once
-        if how is HowKeyed.OVERWRITES and _halted(world):
+        lost = Delivery.AT_MOST_ONCE in world.deliveries  # what was to be written once more, after older values, may be
+        if how is HowKeyed.OVERWRITES and (lost or _halted(world)):
             return  # a batch that is written again puts older values first, and the stream halted before it wrote the rest
     held = world.database.tables.by_key
     wrong = {key: (held.get(key), value) for key, value in expected(counts, how).items() if held.get(key) != value}
@@ -239,14 +239,14 @@ def _require_single(world: SimulatedWorld) -> None:
 
 def _check_no_double(world: SimulatedWorld) -> None:
     """After every commit, so that the trace ends where the double was made."""
-    if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+    if world.deliveries == {Delivery.AT_LEAST_ONCE}:
         return
     if wrong := world.wrong_since_commit():
         world.wrong.append(wrong)
     if world.doubled:
         return
-    doubled = [record for record, count in world.database.tables.target.items() if count > 1]
-    world.doubled = doubled
+    more = [record for record, count in world.database.tables.target.items() if count > 1]
+    world.doubled = [record for record in more if Delivery.AT_LEAST_ONCE not in world.deliveries_of(record)]
 
 
 def _check_emitted(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
@@ -275,7 +275,7 @@ def _is_emitted_by(record: Hashable, batch: int) -> bool:
 
 def _given_up(world: SimulatedWorld) -> set[Hashable]:
     """Records that the stream has not read: ranges that it says it lost, and what was before it began in a partition."""
-    lost = {record for row in _lost_rows(world) for record in _records_of(world, row)}
+    lost = {record for row in _lost_rows(world) for record in _records_of(world, row)} | _quarantined(world)
     if _halted(world):
         taken = [(key, span) for row in _taken_rows(world) for key, span in row.ranges.items()]
         lost |= {record for key, span in taken for record in _records_in(world, key, span)}
@@ -286,11 +286,13 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
 
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
     """Nothing is given up but what retention took; with AtMostOnce also one batch each time that a driver ended badly."""
-    if world.scenario.delivery is not Delivery.AT_MOST_ONCE:
-        gone = world.taken | set(world.life_before or ()) | world.skipped_by_start()
-        there = {record for record in given_up - gone if not _stood_elsewhere(world, record)}
-        if there:
-            raise Violation(f"given up, and it was there to be read: {sorted(there, key=str)}")
+    _check_quarantined(world)
+    gone = world.taken | set(world.life_before or ()) | world.skipped_by_start() | _quarantined(world)
+    certain = {record for record in given_up - gone if Delivery.AT_MOST_ONCE not in world.deliveries_of(record)}
+    there = {record for record in certain if not _stood_elsewhere(world, record)}
+    if there:
+        raise Violation(f"given up, and it was there to be read: {sorted(there, key=str)}")
+    if Delivery.AT_MOST_ONCE not in world.deliveries:
         return
     # A batch from which retention took records while it was read is told as lost in whole: it may not be read again.
     by_retention = {row.batch for row in _lost_rows(world) if _records_of(world, row) & world.taken}
@@ -305,6 +307,26 @@ def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
         )
     if any(row.until_offset - row.from_offset > world.batch_records for row in by_crash):
         raise Violation(f"more than a batch of {world.batch_records} a partition is given up: {by_crash}")
+
+
+def _quarantined(world: SimulatedWorld) -> set[Hashable]:
+    """Records that the stream has continued after, and keeps among its failures."""
+    return {record for row in _rows_of(world, FailureStatus.QUARANTINED) for record in _records_of(world, row)}
+
+
+def _check_quarantined(world: SimulatedWorld) -> None:
+    """Only what the resource asks for is quarantined: a batch that reads the poison record, or in which drivers died."""
+    rows = _rows_of(world, FailureStatus.QUARANTINED)
+    if rows and not world.scenario.quarantine:
+        raise Violation(f"quarantined, and nobody asked for that: {rows}")
+    if world.journal.has_struck({"kill driver", "strike at commit", "freeze driver", "lose driver", "too large"}):
+        return
+    for row in rows:
+        batch = world.database.tables.rows["batch", STREAM_ID, row.batch]
+        partition, offset = world.poison or (None, 0)
+        read = batch.ranges.get(partition) if partition is not None else None
+        if read is None or not read.from_offset <= offset < read.until_offset:
+            raise Violation(f"batch {row.batch} is quarantined and has no record that fails it: {batch}")
 
 
 def _stood_elsewhere(world: SimulatedWorld, record: Hashable) -> bool:
@@ -324,9 +346,13 @@ def _refused(driver: Driver) -> bool:
 
 
 def _lost_rows(world: SimulatedWorld) -> list[FailureRow]:
+    return _rows_of(world, FailureStatus.LOST)
+
+
+def _rows_of(world: SimulatedWorld, status: FailureStatus) -> list[FailureRow]:
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
     of_this_life = [row for row in rows if row.batch >= first_batch(world) and id(row) not in world.failures_before]
-    return [row for row in of_this_life if row.status is FailureStatus.LOST]
+    return [row for row in of_this_life if row.status is status]
 
 
 def _taken_rows(world: SimulatedWorld) -> list[BatchRow]:
@@ -368,7 +394,7 @@ def _is_known(world: SimulatedWorld, record: Hashable, stands: dict[Partition, i
     assert isinstance(record, tuple)
     if record[0] == "emitted":
         return world.stateful
-    if world.scenario.delivery is Delivery.AT_LEAST_ONCE:
+    if Delivery.AT_LEAST_ONCE in world.deliveries_of(record):
         return True
     return world.is_landed(record, stands)
 

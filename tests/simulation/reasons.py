@@ -12,11 +12,13 @@ from typing import assert_never
 
 from botocore.exceptions import ClientError
 
+from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.connectors.kinesis.reading import PositionExpired, RangeIncomplete
 from exactlyonce.errors import SourceRefused
 from exactlyonce.launch.last_words import Ending
+from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
@@ -183,7 +185,7 @@ def _verdicts(world: SimulatedWorld) -> list[str]:
 
 
 def _is_overtaken(world: SimulatedWorld, attempt: Attempt) -> bool:
-    """Whether another operator had gone on before this one decided: what it has seen is old, and it may do nothing."""
+    """Whether another operator had continued before this one decided: what it has seen is old, and it may do nothing."""
     assert attempt.decided is not None
     return any(other.number > attempt.number and other.began <= attempt.decided for other in world.journal.attempts)
 
@@ -201,9 +203,9 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():
             return journal.has_struck({"limit changed", "too large"}, 0, until)
-        case RebuildFromSink(why=RebuildReason.PREDECESSOR_MAY_LIVE):
+        case RebuildFromSink(reason=RebuildReason.PREDECESSOR_MAY_LIVE):
             return attempt.writer_lived
-        case RebuildFromSink(why=why):
+        case RebuildFromSink(reason=why):
             return journal.has_struck(REBUILDS.get(why, frozenset()), _since(world, before), until)
         case RewindToSink():
             # What is left of a seed whose first files were lost looks as if it had run.
@@ -213,7 +215,7 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
             return journal.has_struck({"retention", "unlisted"}, 0, until)
         case SourceReplaced():
             return _is_replaced(world)
-        case Contradiction(why=why):
+        case Contradiction(reason=why):
             return journal.has_struck(CONTRADICTIONS.get(why, frozenset()), 0, until)
         case _:
             assert_never(verdict)
@@ -227,9 +229,19 @@ def _is_replaced(world: SimulatedWorld) -> bool:
         return True  # the records that had landed when it halted may have gone from the table since
     if world.is_unfinished() and {"truncate", "re-create"} & world.struck:
         return True  # the records of a decided batch may be in no table yet
+    if Delivery.AT_MOST_ONCE in world.deliveries and {"truncate", "re-create"} & world.struck:
+        return True  # a batch is taken, with the fingerprint of its last record, before its rows are anywhere
+    if has_quarantined(world) and {"truncate", "re-create"} & world.struck:
+        return True  # what was passed over is in no table, and its last record is known all the same
     there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
     landed = [*world.database.tables.target, *(world.life_before or ())]
     return any(record not in there for record in landed)
+
+
+def has_quarantined(world: SimulatedWorld) -> bool:
+    """Whether the stream has continued after a batch."""
+    rows = world.database.tables.rows.values()
+    return any(isinstance(row, BatchRow) and row.status is BatchStatus.QUARANTINED for row in rows)
 
 
 def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:

@@ -21,42 +21,53 @@ KEEPS_NOTHING = LedgerRetention.model_construct(
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedSpec:
     """What may change of the resource within a run."""
 
     named: frozenset[str]
     commit: Commit
     limit: int
     annotations: tuple[tuple[str, str], ...] = ()
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    quarantine: bool = False
 
     @property
     def plan(self) -> str:
         """Return what stands for the driver that would be made of it."""
-        return f"{','.join(sorted(self.named))} by {self.commit}"
+        return f"{','.join(sorted(self.named))} by {self.commit} {self.delivery}"
+
+
+def of_poison(requested: RequestedSpec) -> dict[str, object]:
+    """Return what the resource says of a batch that fails again and again."""
+    return (
+        {"maxFailuresPerBatch": 2, "onPoisonBatch": "Quarantine"}
+        if requested.quarantine
+        else {"maxFailuresPerBatch": 1000}
+    )
 
 
 @cache  # a parsed resource is frozen, there are few, and parsing one costs more than a pass over it
-def resource(asked: Asked, delivery: Delivery, on_truncated: str) -> Stream:
+def resource(requested: RequestedSpec, on_truncated: str) -> Stream:
     """Return the resource as a person would have written it."""
-    postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(asked.commit)}
+    postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(requested.commit)}
     return parse_stream(
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
             "kind": "ExactlyOnceStream",
-            "metadata": {"name": "orders", "namespace": "shop", "annotations": dict(asked.annotations)},
+            "metadata": {"name": "orders", "namespace": "shop", "annotations": dict(requested.annotations)},
             "spec": {
-                "delivery": str(delivery),
+                "delivery": str(requested.delivery),
                 "source": {
                     "kafka": {
                         "bootstrapServers": "memory",
-                        "topics": sorted(asked.named),
-                        "maxOffsetsPerTrigger": asked.limit,
+                        "topics": sorted(requested.named),
+                        "maxOffsetsPerTrigger": requested.limit,
                     },
                     "format": {"schema": "id BIGINT"},
                 },
                 "sink": {"postgres": postgres},
                 "checkpoint": {"local": {"path": MemoryStore.location}},
-                "recovery": {"onSourceTruncated": on_truncated, "maxFailuresPerBatch": 1000},
+                "recovery": {"onSourceTruncated": on_truncated, **of_poison(requested)},
             },
         },
         "the simulation",

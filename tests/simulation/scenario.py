@@ -11,7 +11,10 @@ from exactlyonce.connectors.specs import Commit
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a seed is about: how the stream lands, and which hazards may strike. With `manifest` the sink is files."""
+    """What a seed is about: how the stream lands, and which hazards may strike. With `manifest` the sink is files.
+
+    With `quarantine` the stream continues after a batch that fails again and again.
+    """
 
     delivery: Delivery
     commit: Commit
@@ -20,11 +23,12 @@ class Scenario:
     operators: int
     hazards: frozenset[str]
     manifest: bool = False
+    quarantine: bool = False
 
     @property
     def can_always_shrink(self) -> bool:
         """Whether no batch has to run as it was planned: none keeps state, none lands in part, none is taken beforehand."""
-        in_part = self.commit is Commit.PARTITION or "commit changed" in self.hazards
+        in_part = self.commit is Commit.PARTITION or self.hazards & {"commit changed", "delivery changed"}
         return self.delivery is not Delivery.AT_MOST_ONCE and not self.stateful and not in_part
 
     @classmethod
@@ -53,15 +57,27 @@ class Scenario:
             drawn = replace(drawn, hazards=drawn.hazards - {"edited by hand"})
         is_plain = delivery is Delivery.EXACTLY_ONCE and not stateful
         kind = _peek(dice)
-        if not is_plain or kind >= 0.2:
-            return drawn
-        return drawn.with_manifest() if kind < 0.15 else drawn.with_dropped_ledger()
+        return drawn if not is_plain else drawn._of_kind(kind)
+
+    def _of_kind(self, kind: float) -> Scenario:
+        if kind < 0.15:
+            return self.with_manifest()
+        if kind < 0.2:
+            return self.with_dropped_ledger()
+        if kind < 0.3:
+            return self.with_changing_delivery()
+        return self.with_quarantine() if kind < 0.4 else self
 
     def delivered(self, delivery: Delivery) -> Scenario:
         """Return the scenario with this delivery in whole batches, and nothing that one of the deliveries does not have."""
         hidden = _HIDDEN_BY_AN_EDIT | {"edited by hand", "drop ledger"}
         hazards = self.hazards - hidden | {"failover", "database crash"}
         return replace(self, delivery=delivery, commit=Commit.BATCH, stateful=False, manifest=False, hazards=hazards)
+
+    def with_changing_delivery(self) -> Scenario:
+        """Return the scenario with a resource whose delivery changes while the stream is suspended."""
+        hazards = self.hazards - _HIDDEN_BY_AN_EDIT - {"edited by hand", "drop ledger"}
+        return replace(self, stateful=False, manifest=False, hazards=hazards | {"suspend", "delivery changed"})
 
     def with_dropped_ledger(self) -> Scenario:
         """Return the scenario with a ledger that is dropped; nothing takes from the source or the checkpoint as well."""
@@ -72,6 +88,10 @@ class Scenario:
             manifest=False,
             hazards=(self.hazards & _WITH_A_DROPPED_LEDGER) | {"drop ledger"},
         )
+
+    def with_quarantine(self) -> Scenario:
+        """Return the scenario with a record that fails its batch however often it runs, which the stream continues after."""
+        return replace(self, stateful=False, quarantine=True, hazards=self.hazards | {"poison"})
 
     def with_manifest(self) -> Scenario:
         """Return the scenario with a sink of files; none of the hazards that take back what the ledger has committed."""
@@ -127,7 +147,9 @@ _HIDDEN_BY_AN_EDIT = frozenset({"truncate", "re-create"})
 has taken: whether that would have been told cannot be seen then.
 """
 
-_NOT_WITH_A_MANIFEST = frozenset({"restore", "failover", "lose ledger", "former life", "start over", "commit changed"})
+_NOT_WITH_A_MANIFEST = frozenset(
+    {"restore", "failover", "lose ledger", "former life", "start over", "commit changed"} | {"delivery changed"}
+)
 """What these take from the ledger stays in the folder: the stream then halts, which seeds of their own find out."""
 
 _WITH_A_DROPPED_LEDGER = frozenset(

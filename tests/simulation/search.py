@@ -13,12 +13,22 @@ from dataclasses import dataclass, replace
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
-from exactlyonce.reconcile.verdicts import Verdict, code_of, kind_of
+from exactlyonce.reconcile.verdicts import Verdict, kind_of, reason_of
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
-from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_KINESIS, OF_OBJECT_LOGS, OF_TWO_PHASES
+from tests.simulation.manifest_log_world import ManifestLogWorld
+from tests.simulation.mutations import (
+    HARMLESS,
+    MUTATIONS,
+    OF_KINESIS,
+    OF_MANIFEST_LOGS,
+    OF_OBJECT_LOGS,
+    OF_SHARED_LABELS,
+    OF_TWO_PHASES,
+)
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
+from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
@@ -37,6 +47,16 @@ class Found:
 def _few(*hazards: str) -> Callable[[Scenario], Scenario]:
     """Return a scenario in which little goes wrong, so that what a shard went through shows."""
     return lambda drawn: replace(drawn, operators=1, hazards=frozenset(hazards))
+
+
+def _few_and_another_delivery(drawn: Scenario) -> Scenario:
+    hazards = frozenset({"kill driver", "strike at commit", "suspend", "delivery changed"})
+    return replace(drawn.with_changing_delivery(), operators=1, hazards=hazards)
+
+
+def _poisoned(drawn: Scenario) -> Scenario:
+    hazards = frozenset({"kill driver", "poison"})
+    return replace(drawn.delivered(Delivery.EXACTLY_ONCE).with_quarantine(), operators=1, hazards=hazards)
 
 
 _CRASHES = _few("kill driver", "strike at commit")
@@ -58,14 +78,17 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "orphans_of_running_drivers": Scenario.with_manifest,
     "what_was_not_shown_stays_so": Scenario.with_manifest,
     "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
-    "a_ledger_behind_its_files_goes_on": Scenario.with_restored_ledger,
+    "a_ledger_behind_its_files_continues": Scenario.with_restored_ledger,
     "merged_without_comparing": Scenario.with_manifest,
     "files_that_are_being_merged_are_orphans": Scenario.with_manifest,
     "replaced_files_are_removed_while_they_are_shown": Scenario.with_manifest,
     "batches_are_merged_that_spark_shows_one_by_one": Scenario.with_manifest,
+    "sparks_log_is_begun_with_the_first_batch": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
+    "taken_batches_are_told_by_at_most_once_alone": _few_and_another_delivery,
+    "a_batch_that_landed_in_part_is_finished_by_any_delivery": _few_and_another_delivery,
     # Where little else goes wrong, batches land, and what was asked for takes effect late.
     "a_later_generation_is_not_looked_for": lambda drawn: replace(
         drawn.delivered(Delivery.EXACTLY_ONCE),
@@ -78,8 +101,21 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "absent_entries_taken_for_not_landed": lambda drawn: replace(
         drawn, operators=1, hazards=frozenset({"cut at commit", "kill driver"})
     ),
+    "positions_move_past_a_batch_that_no_failure_names": _poisoned,
+    "partitions_that_have_landed_are_quarantined_too": lambda drawn: replace(
+        _poisoned(drawn), commit=Commit.PARTITION, small_batches=False
+    ),
+    "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
+    "a_leader_may_change_while_a_batch_is_read": _few("kill driver", "leader moves", "truncate"),
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,
+    "an_answer_counts_for_every_load_of_the_batch": _few(
+        "kill driver", "strike at commit", LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT
+    ),
+    "what_is_under_a_shared_label_is_taken_for_ones_own": lambda drawn: replace(
+        _few("kill driver", "poison")(drawn), small_batches=False
+    ),
+    "rows_written_again_take_a_label_of_the_batch": _few("kill driver", "strike at commit", LOADS_ABORTED),
     "not_found_taken_for_aborted": _few("kill driver", "strike at commit", LABELS_EXPIRE, LOADS_ABORTED),
     "the_next_batch_is_decided_before_this_one_landed": _few("kill driver", SINK_SILENT),
     "a_decided_load_is_aborted": _CRASHES,
@@ -91,6 +127,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "children_are_read_before_their_parents_end": _RESHARDS,
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
     "a_parent_that_is_listed_again_is_read_again": _RESHARDS,
+    "a_shard_appears_before_its_descendants_are_listed": _RESHARDS,
     "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
     "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
 }
@@ -145,7 +182,7 @@ def run_chunk(first: int, until: int) -> Chunk:
 
 
 def _told(verdict: Verdict) -> str:
-    code = code_of(verdict)
+    code = reason_of(verdict)
     return kind_of(verdict) if code is None else f"{kind_of(verdict)} ({code})"
 
 
@@ -182,8 +219,12 @@ def kind_of_world(name: str) -> type[SimulatedWorld]:
     """Return the kind of world in which a mutation is searched for."""
     if name in OF_KINESIS:
         return KinesisWorld
+    if name in OF_SHARED_LABELS:
+        return SharedLabelsWorld
     if name in OF_TWO_PHASES:
         return TwoPhaseWorld
+    if name in OF_MANIFEST_LOGS:
+        return ManifestLogWorld
     return LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
 
 

@@ -55,7 +55,8 @@ class Batch:
     def plan(self) -> ExecutedPlan:
         """Return the plan as it is in memory."""
         self._world.simulation.step("read the plan")
-        pieces = tuple(TaskRange(key, offsets) for key, offsets in self._ranges.non_empty().items())
+        self._world.note_planned(self._process, self._ranges)
+        pieces = tuple(TaskRange(key, offsets) for key, offsets in self._world.tasks_of(self._process, self._ranges))
         return ExecutedPlan(self._ranges, pieces, self._world.stateful)
 
     def collect(self) -> Sequence[Hashable] | None:
@@ -73,7 +74,7 @@ class Batch:
         world = self._world
         executor = world.new_process(f"executor of {self._process.name}")
         sent = pickle.dumps(job)
-        pieces = list(self._ranges.non_empty().items())
+        pieces = world.tasks_of(self._process, self._ranges)
         reports: list[tasks.TaskReport | None] = [None] * len(pieces)
         running: list[tuple[int, int, Actor]] = []
 

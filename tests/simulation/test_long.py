@@ -1,4 +1,4 @@
-"""A long run that is stopped goes on with what is left."""
+"""A long run that is stopped continues with what is left."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -17,10 +19,12 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce_spark import landing, tasks
+from tests.simulation.digests import KINDS
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
+from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
-from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_TWO_PHASES
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_SHARED_LABELS, OF_TWO_PHASES
 from tests.simulation.oracle import Broken, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
@@ -33,6 +37,7 @@ from tests.simulation.search import (
     violations_in,
     workers,
 )
+from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.spark_batch import TASK_TRIES
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
@@ -41,6 +46,9 @@ SEEDS = int(os.environ.get("SEEDS", "6000"))
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "0"))
 SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
 """A world whose ledger is an object log takes five times as long; 10,000 of them: `make test-full`, or LOG_SEEDS=10000."""
+
+SEEDS_OF_FILES_OVER_LOGS = max(1, int(os.environ.get("FILES_SEEDS", SEEDS // 150)))
+"""With a sink of files beside it, a world takes ten times as long: more batches have to land before files can be merged."""
 
 SEEDS_OF_KINESIS = max(1, int(os.environ.get("KINESIS_SEEDS", SEEDS // 40)))
 """A world whose source is a Kinesis stream takes eight times as long, as each call of Kinesis is a step."""
@@ -53,7 +61,6 @@ SEEDS_OF_A_SCENARIO = 50
 SEEDS_THAT_WENT_WRONG = (47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
-KINDS = (SimulatedWorld, LogWorld, KinesisWorld, TwoPhaseWorld, TwoPhaseLogWorld)
 
 Search = Callable[[str], Found | None]
 
@@ -87,16 +94,22 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
 
 
 @pytest.mark.timeout(
-    1800 + SEEDS + 10 * SEEDS_OF_OBJECT_LOGS + 10 * SEEDS_OF_KINESIS + 10 * SEEDS_OF_TWO_PHASES
+    1800
+    + SEEDS
+    + 10 * (SEEDS_OF_OBJECT_LOGS + SEEDS_OF_FILES_OVER_LOGS)
+    + 10 * SEEDS_OF_KINESIS
+    + 10 * SEEDS_OF_TWO_PHASES
 )  # as many as were asked for
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [
         (SimulatedWorld, SEEDS),
         (LogWorld, SEEDS_OF_OBJECT_LOGS),
+        (ManifestLogWorld, SEEDS_OF_FILES_OVER_LOGS),
         (KinesisWorld, SEEDS_OF_KINESIS),
         (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
         (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
+        (SharedLabelsWorld, max(1, SEEDS_OF_TWO_PHASES // 2)),
     ],
 )
 def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type[SimulatedWorld], seeds: int) -> None:
@@ -123,6 +136,22 @@ def test_a_driver_that_starts_as_its_topic_is_recreated_does_not_wait_for_the_re
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace
+
+
+def test_a_seed_gives_the_same_run_whatever_order_sets_have() -> None:
+    """Each process has its own order of sets of texts, and a seed that went wrong in one has to go wrong in all."""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation.digests"],
+            env={**os.environ, "PYTHONHASHSEED": order},
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        ).stdout.splitlines()
+        for order in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == len(set(runs[0])) > len(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,7 +203,7 @@ def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -
 def test_where_mutations_are_searched_for_nothing_goes_wrong_without_them(pool: ProcessPoolExecutor) -> None:
     """All of these scenarios at once, each of them once, so that no core waits for the one before."""
     names = sorted({focus: name for name, focus in FOCUS.items()}.values())
-    seeds = [SEEDS_OF_A_SCENARIO // (5 if name in OF_TWO_PHASES else 1) for name in names]
+    seeds = [SEEDS_OF_A_SCENARIO // (5 if name in OF_TWO_PHASES | OF_SHARED_LABELS else 1) for name in names]
     found = dict(zip(names, pool.map(first_that_goes_wrong, names, seeds), strict=True))
     assert found == dict.fromkeys(names)
 

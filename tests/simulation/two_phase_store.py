@@ -43,7 +43,8 @@ class Load:
 class TwoPhaseStore:
     """`fate` says what becomes of a request, `visible` is told rows that are committed, `forgot` that labels were forgotten.
 
-    `keeps` is how many finished loads are remembered.
+    `keeps` is how many finished loads are remembered. `truth` is what became of each, which no request tells: a person sees
+    the rows.
     """
 
     step: Callable[[str], None]
@@ -54,6 +55,7 @@ class TwoPhaseStore:
     loads: dict[int, Load] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     under_way: list[Callable[[], object]] = field(default_factory=list)
+    truth: dict[int, LoadState] = field(default_factory=dict)
     _finished: list[int] = field(default_factory=list)
     _number: int = 0
 
@@ -136,6 +138,7 @@ class TwoPhaseStore:
 
     def _finish(self, number: int) -> None:
         self._finished.append(number)
+        self.truth[number] = self.loads[number].state
         if len(self._finished) > self.keeps:
             self.forget(self.keeps)
 

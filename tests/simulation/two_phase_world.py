@@ -36,9 +36,12 @@ from tests.simulation.world import SimulatedWorld
 
 SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE = "sink silent", "loads aborted", "labels expire"
 HAZARDS_OF_TWO_PHASES = (SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE)
+ANSWERED = "answered"
+"""A person has said what became of loads."""
 
 _NOT_HERE = frozenset(
     {
+        "delivery changed",
         "restore",
         "failover",
         "lose ledger",
@@ -91,7 +94,7 @@ class OverLoads(SimulatedWorld):
 
     def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
         """Run a job over the rows of exactly these ranges, as a driver does where the sink has aborted them."""
-        if not self.journal.has_struck({LOADS_ABORTED}):
+        if not self.journal.has_struck({LOADS_ABORTED, ANSWERED}):
             self.wrong.append(f"rows of {ranges} are written again, and the sink has aborted nothing by itself")
         rows: list[Hashable] = []
         for key, offsets in ranges.items():

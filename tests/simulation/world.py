@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
@@ -19,7 +19,7 @@ from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
 from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import Source
@@ -33,26 +33,29 @@ from tests.simulation.files import MemoryStore, highest_commit
 from tests.simulation.journal import Attempt, FailedPass, Journal
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
-from tests.simulation.resource import STREAM_ID, Asked, resource
+from tests.simulation.resource import STREAM_ID, RequestedSpec, resource
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
 from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
+from tests.simulation.source_and_sink import SourceAndSink
 from tests.simulation.spark import Query
 from tests.simulation.target import MemoryTarget
 
 
-class SimulatedWorld:
+class SimulatedWorld(SourceAndSink):
     """Everything of one seed.
 
     `struck` are the hazards that have done something, and `taken` the records that retention took before they had landed: what
     the oracle knows of the world without asking the ledger. `unasked` are those of them in partitions in which
-    the stream stood nowhere then. `named`, `commit` and `suspended` are what the resource says now.
+    the stream stood nowhere then. `named`, `commit`, `delivery` and `suspended` are what the resource says now; `deliveries`
+    are all that it has ever asked for.
     """
 
     query_type: type[Query] = Query
     positions_count_records = True
     asks_again = False
     two_phases = False
+    most_chaos_steps = 1500
     errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
     """What can end a driver or a pass, and by which hazards."""
 
@@ -76,11 +79,15 @@ class SimulatedWorld:
         self.topic = MemoryTopic({key: self.random.randint(0, 6) for key in partitions}, step=step, wait=wait)
         if "re-create" in self.scenario.hazards and self.random.random() < 0.5:
             # A topic that was recreated and that has no id is known by its records alone: of what retention has taken, and
-            # the stream was told to go on without, there are none.
+            # the stream was told to continue without, there are none.
             self.topic.has_ids = False
             self.scenario = replace(self.scenario, hazards=self.scenario.hazards - {"retention"})
         self.named = frozenset({TOPIC})
         self.commit = self.scenario.commit
+        self.delivery = self.scenario.delivery
+        self.deliveries = {self.delivery}
+        self.delivery_of: dict[Process, Delivery] = {}
+        self._planned_under: dict[Hashable, set[Delivery]] = {}
         self.suspended = False
         self.poison: tuple[Partition, int] | None = None
         self.poison_left = 0
@@ -127,11 +134,31 @@ class SimulatedWorld:
         for key in self.topic.ends:
             gone = (self.topic.record(key, offset) for offset in range(self.topic.earliest(key)))
             # Else a record may be in the table before the stream stands behind it.
-            uncounted = self.scenario.delivery is not Delivery.EXACTLY_ONCE
-            taken = {record for record in gone if uncounted or not self.database.tables.target[record]}
+            once, target = {Delivery.EXACTLY_ONCE}, self.database.tables.target
+            taken = {record for record in gone if self.deliveries_of(record) != once or not target[record]}
             if not any((kind, STREAM_ID, key) in self.database.tables.rows for kind in ("position", "retired")):
                 self.unasked |= taken  # also where a restored database has forgotten that it stood there
             self.taken |= taken
+
+    def change_delivery(self) -> None:
+        """The resource asks for another delivery."""
+        self.delivery = self.random.choice([other for other in Delivery if other is not self.delivery])
+        if self.delivery is not Delivery.EXACTLY_ONCE:
+            self.commit = Commit.BATCH  # the resource refuses every other one
+        self.deliveries.add(self.delivery)
+        self.statuses.version += 1  # the resource's version: a pass that has read the former one conflicts
+        self.simulation.tell(f"the resource asks for delivery: {self.delivery}")
+
+    def note_planned(self, process: Process, ranges: Ranges) -> None:
+        """Note which records are in the driver's current batch, and what it was told to promise of them."""
+        if "delivery changed" in self.scenario.hazards:
+            for key, span in ranges.items():
+                for record in self.records_in(key, span):
+                    self._planned_under.setdefault(record, set()).add(self.delivery_of.get(process, self.delivery))
+
+    def deliveries_of(self, record: Hashable) -> set[Delivery]:
+        """Return the deliveries under which batches with a record were planned; what is asked for if it was in none."""
+        return self._planned_under.get(record) or ({self.delivery} if len(self.deliveries) > 1 else self.deliveries)
 
     @property
     def foreign_writes(self) -> bool:
@@ -164,6 +191,10 @@ class SimulatedWorld:
         epoch = int(driver.name.split()[1].split(".")[0])
         return tasks.TaskTools(self.ledger(), self.target(epoch), self.source_check())
 
+    def tasks_of(self, driver: Process, ranges: Ranges) -> list[tuple[Partition, OffsetRange]]:
+        """Return what each task of a batch reads, by its index."""
+        return list(ranges.non_empty().items())
+
     def ledger(self) -> Ledger:
         """Return the ledger of the process that is running."""
         return MemoryLedger(self.database)
@@ -176,62 +207,13 @@ class SimulatedWorld:
         """Return the source as the process that is running asks it before it lands."""
         return self.topic
 
-    def source(self, asked: Asked) -> Source:
+    def source(self, requested: RequestedSpec) -> Source:
         """Return the source as an operator's pass looks at it."""
-        return self.topic.naming(asked.named)
+        return self.topic.naming(requested.named)
 
-    def resource(self, asked: Asked) -> Stream:
+    def resource(self, requested: RequestedSpec) -> Stream:
         """Return the stream's resource."""
-        return resource(asked, self.scenario.delivery, self.on_truncated)
-
-    def patched(self) -> AbstractContextManager[object]:
-        """Return what has to hold while a run of this world lasts."""
-        return nullcontext()
-
-    def records_before(self, partition: Partition, position: int) -> int:
-        """Return how many records of a partition, as the oracle counts them, lie before a position."""
-        return position
-
-    def records_in(self, partition: Partition, span: OffsetRange) -> set[Hashable]:
-        """Return the records of a range, as the world knows them."""
-        return {self.topic.record(partition, offset) for offset in range(span.from_offset, span.until_offset)}
-
-    def is_landed(self, record: tuple[str, int, int], stands: Mapping[Partition, int]) -> bool:
-        """Whether a stream that stands there has passed a record."""
-        return any(key.key == record[1] and record[2] < end for key, end in stands.items())
-
-    def has_landed_all(self, stands: Mapping[Partition, int]) -> bool:
-        """Whether a stream that stands there has everything."""
-        return all(stands.get(key, 0) == end for key, end in self.topic.ends.items())
-
-    def skipped_by_start(self) -> set[Hashable]:
-        """Return the records that the stream's start may leave out although they can be read."""
-        return set()
-
-    def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
-        """Run a job over the rows of exactly these ranges, where a sink of two phases has aborted them."""
-        raise AssertionError("this world's sink has one phase")
-
-    def is_unfinished(self) -> bool:
-        """Whether a batch that the positions have passed is yet to be committed in a sink of two phases."""
-        return False
-
-    def in_doubt(self) -> set[Hashable]:
-        """Return the records of which a stream that has halted cannot say whether they have taken effect."""
-        return set()
-
-    def strike_sink(self) -> None:
-        """Something may go wrong with a sink that is no database."""
-
-    def calm_sink(self) -> None:
-        """Nothing goes wrong with it any more."""
-
-    def begins_again(self) -> None:
-        """A person has had the stream start over."""
-
-    def wrong_since_commit(self) -> str | None:
-        """Return what is wrong with the latest commit, beside records that are there twice."""
-        return None
+        return resource(requested, self.on_truncated)
 
     def task_is_lost(self, actor: Actor) -> bool:
         """Whether Spark has given up a task that may still run: its executor was lost."""
@@ -261,7 +243,7 @@ class SimulatedWorld:
             return Ended("the process is gone", drivers[0].words, "it was killed")
         return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
 
-    def start(self, attempt: Epoch, asked: Asked, orders: Orders) -> None:
+    def start(self, attempt: Epoch, requested: RequestedSpec, orders: Orders) -> None:
         """The launcher: start the driver of an attempt, unless there is one."""
         self.simulation.step(f"start driver {attempt}")
         if attempt in self.drivers:
@@ -274,10 +256,10 @@ class SimulatedWorld:
             process = self.new_process(f"driver {attempt}.{copy}")
             driver = Driver(process, self.simulation.steps)
             self.drivers[attempt].append(driver)
-            self.simulation.spawn(process, process.name, partial(drive, self, driver, attempt, asked, orders))
+            self.simulation.spawn(process, process.name, partial(drive, self, driver, attempt, requested, orders))
 
     def drain(self, attempt: Epoch) -> None:
-        """The launcher: ask a driver to end after the batch in hand."""
+        """The launcher: ask a driver to end after the current batch."""
         self.drained.add(attempt)
 
     def kill(self, attempt: Epoch) -> None:
@@ -297,15 +279,15 @@ class SimulatedWorld:
     def _operate(self, name: str, process: Process) -> None:
         while True:
             self.pass_began[process] = self.simulation.steps
-            asked = self.asked  # a pass has the resource as it was when the pass began
+            requested = self.requested  # a pass has the resource as it was when the pass began
             wanted = Wanted.REST if self.suspended else Wanted.RUN
-            result = self._loop(asked).run_pass(wanted, asked.plan)
+            result = self._loop(requested).run_pass(wanted, requested.plan)
             self.results[name] = result
             match result:
                 case Watching(attempt=attempt):
                     self._watch(attempt)
                     if self.draining and all(driver.process.ended for driver in self.drivers.get(attempt, [])):
-                        self._loop(asked).run_pass(wanted, asked.plan)  # which writes down how it ended
+                        self._loop(requested).run_pass(wanted, requested.plan)  # which writes down how it ended
                         return
                 case Waiting() if self.draining and self._has_drained():
                     return
@@ -318,21 +300,22 @@ class SimulatedWorld:
                     return
 
     @property
-    def asked(self) -> Asked:
+    def requested(self) -> RequestedSpec:
         """The resource as it is now."""
-        return Asked(self.named, self.commit, self.limit, self.annotations)
+        quarantine = self.scenario.quarantine
+        return RequestedSpec(self.named, self.commit, self.limit, self.annotations, self.delivery, quarantine)
 
-    def _loop(self, asked: Asked) -> StreamLoop:
-        stores = Stores(self.ledger(), self.store, self.source(asked))
+    def _loop(self, requested: RequestedSpec) -> StreamLoop:
+        stores = Stores(self.ledger(), self.store, self.source(requested))
         world = PassContext(
             stores,
-            Attempts(LauncherOfPass(self, asked)),
+            Attempts(LauncherOfPass(self, requested)),
             self.statuses,
             Place(Owner("cluster-1", "uid-1"), lambda _: True, asks_again=self.asks_again),
-            Telling(self._report, self._note_problem),
+            Reporter(self._report, self._note_problem),
             Timing(self._now),
         )
-        return StreamLoop(self.resource(asked), world)
+        return StreamLoop(self.resource(requested), world)
 
     def _watch(self, attempt: Epoch) -> None:
         timer = self.simulation.now + self.random.randint(20, 200)
@@ -349,7 +332,7 @@ class SimulatedWorld:
         return has_ended
 
     def _has_drained(self) -> bool:
-        """Whether the latest driver ended as it was asked to, in a world without hazards: then nothing more is to come."""
+        """Whether the latest driver ended as requested, in a world without hazards: then nothing more is to come."""
         latest = self.drivers.get(self.latest(), [])
         words = [driver.words for driver in latest]
         return not self.scenario.hazards and any(word is not None and word.ending is Ending.DRAINED for word in words)

@@ -44,7 +44,7 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
 from tests.resource_documents import changed
 from tests.unit.passes import KEYS, STREAM, Drivers, Machine
 from tests.unit.resource_in_memory import KEY, ServerInMemory, resource
@@ -157,8 +157,8 @@ class Life:
                 Stores(self.machine.ledger, self.machine.store, self.machine.topic),
                 Attempts(self.pods, rehearse=rehearsing(rehearse)),
                 statuses,
-                Place(self.machine.owner, lambda owner: False, asks_again=True),
-                Telling(report),
+                Place(self.machine.owner, lambda owner: False, lambda: self.machine.in_pod, asks_again=True),
+                Reporter(report),
                 Timing(lambda: self.machine.now, lambda: True),
             )
 
@@ -183,7 +183,7 @@ class Life:
             Making(
                 parts_of,
                 functools.partial(admitted_stream, allowlists=lists, defaults=defaults),
-                lambda document: made_by(document, max(self.pods.specs)),
+                lambda document: made_by(document, max(self.pods.specs, default=Epoch(0))),
                 lambda document: launcher,
             ),
             Writing(lambda status, found: rendered(status, found, self.machine.now), lambda: True),

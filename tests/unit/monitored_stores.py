@@ -28,7 +28,7 @@ from tests.resource_documents import document
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = StreamKey("shop", "orders")
 ZERO = Partition("orders", 0)
-LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table")
+LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table", "state")
 
 
 @dataclass

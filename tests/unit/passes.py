@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.checkpoint import files
@@ -22,7 +23,8 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, LedgerVie
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from exactlyonce.reconcile.loop import PassResult, StatusConflict, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
+from exactlyonce.reconcile.phase_check import check_transition
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.files import MemoryStore
 from tests.simulation.source import MemoryTopic
@@ -94,12 +96,13 @@ class Statuses:
         """Return the status and its version."""
         return self.status, str(self.version)
 
-    def write(self, status: StreamStatus, version: str) -> str:
+    def write(self, status: StreamStatus, version: str, reason: TransitionReason | None = None) -> str:
         """Replace the status of that version."""
         self.step(f"record {status.phase}")
         self.meanwhile()
         if version != str(self.version):
             raise StatusConflict("the status was written meanwhile")
+        check_transition(self.status.phase, status.phase, reason)
         self.status, self.version = status, self.version + 1
         return str(self.version)
 
@@ -160,7 +163,7 @@ class Machine:
             Attempts(self.drivers, rehearse=self.rehearse),
             self.statuses,
             Place(self.owner, lambda owner: self.owner_is_gone, lambda: self.in_pod, self.asks_again),
-            Telling(lambda kind, words: self.reports.append((kind, words))),
+            Reporter(lambda kind, words: self.reports.append((kind, words))),
             Timing(lambda: self.now, lambda: self.looks),
         )
         return StreamLoop(self.stream, world).run_pass(wanted, plan)

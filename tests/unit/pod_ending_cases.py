@@ -119,7 +119,7 @@ CASES: dict[str, Case] = {
         started=False,
     ),
     "no node takes it yet": Case(unscheduled(UNSCHEDULABLE, 30), Running, told="2 Insufficient memory", started=False),
-    "it is gated for hours": Case(unscheduled(GATED, 90_000), Running, told="gated", started=False),
+    "it is gated for hours": Case(unscheduled(GATED, 90_000), Running, told="scheduling gate", started=False),
     # It is given up before it ran.
     "its image never comes": Case(
         pod(waiting("ImagePullBackOff", "Back-off pulling image"), phase="Pending", age=200),
@@ -194,14 +194,14 @@ CASES: dict[str, Case] = {
         pod(terminated(137), phase="Failed"),
         Ended,
         "Crashed",
-        "was killed (status 137) without last words",
+        "was killed (status 137) without a last message",
         blames=True,
     ),
     "it crashed with a log": Case(
         pod(terminated(1, message="Traceback ...\nKeyError: 'x'\n"), phase="Failed"),
         Ended,
         "Crashed",
-        "ended (status 1) without last words; the last it wrote: Traceback ... KeyError: 'x'",
+        "ended (status 1) without a last message; the last it wrote: Traceback ... KeyError: 'x'",
     ),
     "it ended beside a container that runs on": Case(
         pod(terminated(0, "Completed", said(Ending.COMPLETED)), phase="Running"), Ended, ending=Ending.COMPLETED

@@ -14,6 +14,7 @@ from exactlyonce.control import metrics
 from exactlyonce.monitor import series
 from exactlyonce.monitor.checkpoints import MOST_OBJECTS
 from exactlyonce.monitor.series import Kind
+from exactlyonce_spark import metrics as driver_metrics
 from scripts import alert_rules, alerts
 from scripts.chart_values import SCHEMA, VALUES
 
@@ -30,7 +31,8 @@ def exported() -> dict[str, set[str]]:
     for it in (*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL):
         histogram = [f"{it.name}_{part}" for part in ("count", "sum", "bucket")]
         names |= {name: set(it.labels) for name in (histogram if it.kind is Kind.HISTOGRAM else [it.name])}
-    return names
+    # The chart's PodMonitor gives what a driver tells the namespace and the stream of its pod.
+    return names | {it.name: {*it.labels, "namespace", "stream"} for it in driver_metrics.ALL if it.kind == "counter"}
 
 
 def queries() -> list[tuple[str, str]]:

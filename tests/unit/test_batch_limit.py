@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from exactlyonce.api.conditions import conditions_of
-from exactlyonce.api.spec import Recovery
+from exactlyonce.api.recovery import Recovery
 from exactlyonce.api.status import BatchLimit, ConditionStatus, Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kafka.codec import CODEC
@@ -94,7 +94,7 @@ def test_the_limit_is_halved_before_the_next_attempt_which_plans_again_at_once(p
     limit = status(machine).batch_limit
     assert limit is not None
     assert (limit.records, limit.until) == (20, '{"orders":{"0":60,"1":50}}')
-    assert "Batch 2 of 40 records was too large" in limit.why
+    assert "Batch 2 of 40 records was too large" in limit.message
     assert "BatchShrunk" in [kind for kind, _ in machine.reports]
     now = machine.now
     assert machine.run_pass() == Watching(Epoch(3)), "no wait is due"
@@ -136,8 +136,8 @@ def test_a_batch_is_halved_down_to_one_record_and_then_counts_as_failed_until_th
     assert limits[:6] == [None, 20, 10, 5, 2, 1]
     assert len(limits) == 8, "with a limit of 1 it is tried as often as any batch that fails"
     assert isinstance(result, Halted)
-    assert "has failed 3 times" in result.reason
-    assert "a limit of one record was not small enough" in result.reason
+    assert "has failed 3 times" in result.message
+    assert "a limit of one record was not small enough" in result.message
 
 
 def test_the_limit_grows_back_when_the_records_of_the_batch_have_landed() -> None:
@@ -179,7 +179,7 @@ def test_a_new_start_forgets_the_limit_of_the_life_before(prepare: Callable[[Mac
 def test_a_batch_that_is_too_large_after_the_limit_grew_back_within_one_driver_is_planned_again_too() -> None:
     machine = too_large()
     attempt = machine.run_until_a_driver_runs()
-    machine.land(attempt, 60, 50)  # and this driver goes on with the whole limit
+    machine.land(attempt, 60, 50)  # and this driver continues with the whole limit
     machine.database.tables.rows[("stream", STREAM)] = replace(machine.view().stream, claim=None)
     fail(machine, attempt, plan(machine, attempt, 85, 75))
     attempt = machine.run_until_a_driver_runs()
@@ -288,7 +288,7 @@ def holds(until: dict[Partition, int], landed: dict[Partition, int], retired: di
     view = machine.ledger.view(STREAM)
     assert view is not None
     view = replace(view, landed=LandedPositions(Positions(landed), {}), retired=LandedPositions(Positions(retired), {}))
-    limit = BatchLimit(records=1, why="", batch=2, until=Positions(until).to_json(), since=machine.now)
+    limit = BatchLimit(records=1, message="", batch=2, until=Positions(until).to_json(), since=machine.now)
     return still_needed(limit, view, Recovery()) is not None
 
 

@@ -87,7 +87,7 @@ class Batch:
 
 
 @dataclass
-class Stage:
+class Scenario:
     """A stream at its start and what runs it."""
 
     database: MemoryDatabase = field(default_factory=MemoryDatabase)
@@ -117,24 +117,24 @@ class Stage:
 def test_a_batch_that_has_landed_does_not_fail_for_staging_that_stays(
     problem: ExactlyOnceError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage()
-    stage.target.uncleared = problem
-    loop = stage.loop()
+    scenario = Scenario()
+    scenario.target.uncleared = problem
+    loop = scenario.loop()
     for number in (1, 2):
-        loop.run(stage.batch(number))
+        loop.run(scenario.batch(number))
         assert loop.in_hand is None, "nothing is blamed on it by what comes after"
-    assert stage.counts("row") == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert stage.counts("letter") == [4, 9]
+    assert scenario.counts("row") == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert scenario.counts("letter") == [4, 9]
     assert str(problem) in caplog.text
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
 def test_a_batch_tells_once_what_it_landed(delivery: Delivery) -> None:
-    stage = Stage()
-    loop = stage.loop(delivery)
-    assert loop.run(stage.batch(1)) == Landing(records=5, rows=4)
-    assert loop.run(stage.batch(1)) is None, "it has landed before"
-    assert stage.counts("row") == [0, 1, 2, 3]
+    scenario = Scenario()
+    loop = scenario.loop(delivery)
+    assert loop.run(scenario.batch(1)) == Landing(records=5, rows=4)
+    assert loop.run(scenario.batch(1)) is None, "it has landed before"
+    assert scenario.counts("row") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
@@ -145,38 +145,38 @@ def test_a_batch_whose_rows_delete_lands_in_the_order_of_the_log_or_not_at_all(
     delivery: Delivery, one_range_each: bool, stateful: bool
 ) -> None:
     """After a shuffle the last row of a key need not be of the last record, and the wrong one would decide."""
-    stage = Stage()
-    batch = stage.batch(1)
+    scenario = Scenario()
+    batch = scenario.batch(1)
     batch.one_range_each, batch.stateful = one_range_each, stateful
     with pytest.raises(PlanUnfit, match="onTombstone: Delete needs a query that keeps the order of the records"):
-        stage.loop(delivery, deletes=True).run(batch)
-    assert stage.counts("row") == []
+        scenario.loop(delivery, deletes=True).run(batch)
+    assert scenario.counts("row") == []
     batch.one_range_each, batch.stateful = True, False
-    assert stage.loop(delivery, deletes=True).run(batch) == Landing(records=5, rows=4)
+    assert scenario.loop(delivery, deletes=True).run(batch) == Landing(records=5, rows=4)
 
 
 def test_dead_letters_of_at_most_once_are_written_while_the_driver_may_land() -> None:
-    stage = Stage()
-    stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1))
-    assert (stage.counts("row"), stage.counts("letter")) == ([0, 1, 2, 3], [4])
+    scenario = Scenario()
+    scenario.loop(Delivery.AT_MOST_ONCE).run(scenario.batch(1))
+    assert (scenario.counts("row"), scenario.counts("letter")) == ([0, 1, 2, 3], [4])
 
 
 def test_a_driver_with_a_successor_writes_no_dead_letters_of_at_most_once() -> None:
-    stage = Stage()
+    scenario = Scenario()
 
     def succeeded() -> None:
-        raise_epoch(stage.ledger, new_stream(stage.ledger), Epoch(2))
+        raise_epoch(scenario.ledger, new_stream(scenario.ledger), Epoch(2))
 
     with pytest.raises(Fenced):
-        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1, meanwhile=succeeded))
-    assert stage.counts("letter") == []
+        scenario.loop(Delivery.AT_MOST_ONCE).run(scenario.batch(1, meanwhile=succeeded))
+    assert scenario.counts("letter") == []
 
 
 def test_a_driver_without_records_to_read_notices_that_retention_took_those_that_had_not_landed() -> None:
     """As where its checkpoint was lost just before it started: then its query begins at what is left, and waits."""
-    stage = Stage()
+    scenario = Scenario()
     topic = MemoryTopic({P0: 10, P1: 0})
-    loop = BatchLoop(stage.ledger, stage.permit, stage.target, topic, BatchSettings())
+    loop = BatchLoop(scenario.ledger, scenario.permit, scenario.target, topic, BatchSettings())
     loop.check_still_valid()
     topic.starts[P0] = 10
     with pytest.raises(RecordsLost, match=r"orders-0 from 0 to 10"):
@@ -185,16 +185,16 @@ def test_a_driver_without_records_to_read_notices_that_retention_took_those_that
 
 def test_a_driver_without_records_to_read_notices_that_its_empty_topic_is_another_one() -> None:
     """As where its checkpoint was lost just before it started, and the topic was recreated: nothing may ever come."""
-    stage = Stage()
+    scenario = Scenario()
     topic = MemoryTopic({P0: 0, P1: 0})
-    loop = BatchLoop(stage.ledger, stage.permit, stage.target, topic, BatchSettings())
+    loop = BatchLoop(scenario.ledger, scenario.permit, scenario.target, topic, BatchSettings())
     loop.check_still_valid()
     topic.recreate(P0.origin)
     with pytest.raises(OriginReplaced, match="orders was recreated"):
         loop.check_still_valid()
 
 
-def _taken_by_an_earlier_driver(stage: Stage) -> None:
+def _taken_by_an_earlier_driver(scenario: Scenario) -> None:
     """A database that lost its latest transactions: batch 1 was taken, and nothing says that it was written or lost."""
     never_told = CommitOutcomeUnknown("lost at COMMIT")
 
@@ -202,22 +202,22 @@ def _taken_by_an_earlier_driver(stage: Stage) -> None:
         raise never_told
 
     with pytest.raises(CommitOutcomeUnknown):
-        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1, meanwhile=die))
+        scenario.loop(Delivery.AT_MOST_ONCE).run(scenario.batch(1, meanwhile=die))
 
 
 def test_a_batch_that_was_taken_and_not_written_is_not_recognised_as_landed() -> None:
-    stage = Stage()
-    _taken_by_an_earlier_driver(stage)
+    scenario = Scenario()
+    _taken_by_an_earlier_driver(scenario)
     with pytest.raises(LandingRefused, match="batch 1 was taken and not written"):
-        stage.loop(Delivery.AT_MOST_ONCE).run(stage.batch(1))
+        scenario.loop(Delivery.AT_MOST_ONCE).run(scenario.batch(1))
 
 
 def test_a_driver_without_records_to_read_ends_where_the_ledger_lost_how_the_latest_batch_ended() -> None:
-    stage = Stage()
-    loop = stage.loop(Delivery.AT_MOST_ONCE)
-    loop.run(stage.batch(1))
+    scenario = Scenario()
+    loop = scenario.loop(Delivery.AT_MOST_ONCE)
+    loop.run(scenario.batch(1))
     loop.check_still_valid()
-    stage = Stage()
-    _taken_by_an_earlier_driver(stage)
+    scenario = Scenario()
+    _taken_by_an_earlier_driver(scenario)
     with pytest.raises(LandingRefused, match="the database lost its latest transactions"):
-        stage.loop(Delivery.AT_MOST_ONCE).check_still_valid()
+        scenario.loop(Delivery.AT_MOST_ONCE).check_still_valid()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from exactlyonce.checkpoint.locations import StoreInPods
@@ -54,7 +56,7 @@ def test_a_word_fits_a_termination_message_and_is_read_again(
     assert (read.outcome, read.kind, read.batch, read.landed, read.generation, read.location) == (
         outcome, "Resume", 4, 4, 3, word.location,
     )  # fmt: skip
-    assert reason.startswith(read.reason)
+    assert reason.startswith(read.message)
     assert read.evidence == evidence[: len(read.evidence)]
 
 
@@ -63,7 +65,15 @@ def test_a_word_that_was_cut_off_says_what_is_left() -> None:
     read = parse_pod_verdict(text[:200])
     assert read is not None
     assert (read.outcome, read.kind, read.landed) == (Outcome.HALTS, "SourceReplaced", 7)
-    assert read.reason.startswith("What it said was cut short: The source is gone.")
+    assert read.message.startswith("What it said was cut short: The source is gone.")
+
+
+@pytest.mark.parametrize("code", [None, "LocationTaken"])
+def test_the_word_of_a_pod_that_an_earlier_release_started_keeps_its_sentence(code: str | None) -> None:
+    """It called the sentence reason, and the reason code; an upgraded operator reads what such a pod says."""
+    word: dict[str, object] = {"outcome": "Refused", "batch": 4, "reason": "Secret shop/warehouse is not there."}
+    read = parse_pod_verdict(json.dumps(word if code is None else {**word, "code": code}))
+    assert read == PodVerdict(Outcome.REFUSED, "Secret shop/warehouse is not there.", batch=4, reason=code)
 
 
 @pytest.mark.parametrize("text", ["", "Traceback (most recent call last)", "[]", "{}", '{"outcome": "Other"}', "null"])

@@ -1,6 +1,6 @@
 """Delivery and commit may be changed while a stream is suspended, whatever its last driver left behind.
 
-Every pair of settings, with the first driver killed at every point of its batch: the stream always goes on, and the records
+Every pair of settings, with the first driver killed at every point of its batch: the stream always continues, and the records
 take effect as the weaker of the two settings promises. The loop, the decision and the batch loop are the product's own.
 """
 

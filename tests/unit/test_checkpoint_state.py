@@ -55,7 +55,7 @@ DAMAGED: dict[str, tuple[Damage, str, int | None]] = {
     ),
     "commits-foreign-number": (
         Damage.FOREIGN_NUMBER,
-        "commits/+7 is no log file, and Spark takes its name for batch 7",
+        "commits/+7 is not a log file, and Spark takes its name for batch 7",
         2,
     ),
     "commits-stray-checksum": (
@@ -64,7 +64,7 @@ DAMAGED: dict[str, tuple[Damage, str, int | None]] = {
         2,
     ),
     "offsets-empty": (Damage.FILE_EMPTY, "offsets/3: it has no bytes", 3),
-    "offsets-torn": (Damage.FILE_TORN, "offsets/3: it has 2 lines; a version, the batch's metadata and one line", 3),
+    "offsets-torn": (Damage.FILE_TORN, "offsets/3: it has 2 lines; expected are a version, the metadata", 3),
     "offsets-torn-with-checksum": (
         Damage.CHECKSUM_MISMATCH,
         "offsets/3: its content is not what .3.crc was made from",
@@ -78,7 +78,7 @@ DAMAGED: dict[str, tuple[Damage, str, int | None]] = {
     ),
     "offsets-foreign-number": (
         Damage.FOREIGN_NUMBER,
-        "offsets/007 is no log file, and Spark takes its name for batch 7",
+        "offsets/007 is not a log file, and Spark takes its name for batch 7",
         2,
     ),
     "offsets-stray-checksum": (

@@ -63,9 +63,9 @@ def test_a_row_tells_what_spark_was_seen_to_do(row: Row) -> None:
         ran_again = bool(FAILS[row.folder][0])
         assert ("again" in told) == ran_again, "a batch that is run before it fails is told"
     elif row.folder in GOES_ON_WRONGLY:
-        assert row.spark.startswith("Goes on wrongly")
+        assert row.spark.startswith("Continues wrongly")
     elif row.folder in GOES_ON:
-        assert re.match(r"Goes on( with| again|;)", row.spark)
+        assert re.match(r"Continues( with| again|;)", row.spark)
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.folder)

@@ -43,8 +43,8 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "completion", "convert", "explain", "files", "init", "logs", "offsets", "recover", "restart", "resume", "run", "status",
-        "suspend", "validate",
+        "completion", "convert", "explain", "files", "init", "logs", "offsets", "recover", "restart", "resume", "run",
+        "settle-loads", "status", "suspend", "validate",
     ]  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def unreadable(folder: Path) -> Iterator[tuple[Path, str]]:
     yield folder, ": the file cannot be read (Is a directory); name one that can."
     for name, content, said in (
         ("binary", b"\xff\xfe\x00", ": the file is not UTF-8 text; name a YAML file."),
-        ("braces", b"kind: {", ":1: this is no YAML (expected the node content, but found '<stream end>'); correct it."),
+        ("braces", b"kind: {", ":1: this is not YAML (expected the node content, but found '<stream end>'); correct it."),
         ("object", b"kind: !!python/object:os.system {}", "; correct it."),
         ("empty", b"", ": there is no ExactlyOnceStream in this file; write one, as in examples/orders.yaml."),
         ("a-list", b"- kind: ExactlyOnceStream", ": there is no ExactlyOnceStream in this file; write one, as in "
@@ -204,7 +204,7 @@ def test_a_stream_that_is_suspended_is_not_run_and_says_so(tmp_path: Path) -> No
     file, state = written(tmp_path, document({**VALID, "spec.suspend": True})), tmp_path / "state"
     result = run("run", file, "--state", state, "--secrets", secret.parent)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Suspended: The stream is at rest, as spec.suspend asks; set it to false to run it." in result.output
+    assert "Suspended: The stream is suspended, as spec.suspend says; set it to false to run it." in result.output
     (status,) = state.glob("*/status.json")
     assert json.loads(status.read_text())["status"]["phase"] == "Suspended"
 

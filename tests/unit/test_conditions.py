@@ -168,7 +168,7 @@ def test_a_condition_keeps_the_moment_since_which_it_holds() -> None:
 
 def test_a_halt_by_a_verdict_has_the_verdict_for_a_reason() -> None:
     words = "Topic orders holds nothing before offset 70."
-    verdict = VerdictStatus(kind="SourceTruncated", reason=words, attempt=4, at=NOW)
+    verdict = VerdictStatus(kind="SourceTruncated", message=words, attempt=4, at=NOW)
     halted = StreamStatus(phase=Phase.HALTED, message=words, attempt=4, verdict=verdict)
     assert conditions(resource(halted))["Stalled"]["reason"] == "SourceTruncated"
 
@@ -191,7 +191,7 @@ def test_a_halt_after_failures_of_one_batch_has_the_ending_for_a_reason() -> Non
     driver = DriverStatus(attempt=4, ended="BatchFailed", message="Malformed record.")
     halted = StreamStatus(
         phase=Phase.HALTED,
-        message="Batch 7 has failed 5 times; the last time: Malformed record. Mend the cause.",
+        message="Batch 7 has failed 5 times; the last error: Malformed record. Fix the cause.",
         attempt=4,
         driver=driver,
         consecutive_failures=ConsecutiveFailures(endings=5, batch=7, batch_failures=5),

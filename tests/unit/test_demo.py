@@ -17,9 +17,9 @@ from demo.__main__ import Play, arguments
 from demo.acts import acts_on
 from demo.orders import NotAccepted, Orders, order
 from demo.screen import Screen
+from demo.setup import Setup
 from demo.sinks import SINKS, Count
 from demo.sources import SOURCES, ToKinesis
-from demo.stage import Stage
 from exactlyonce.api.resource import parse_stream
 from testbed.postgres import Postgres
 
@@ -57,14 +57,14 @@ class SourceOfTheTest:
         return ToKinesis(self.kinesis)
 
 
-def stage(folder: Path, source: str, sink: str) -> Stage:
-    return Stage(folder, SOURCES[source](folder), Postgres(folder / "postgres"), SINKS[sink]())
+def setup(folder: Path, source: str, sink: str) -> Setup:
+    return Setup(folder, SOURCES[source](folder), Postgres(folder / "postgres"), SINKS[sink]())
 
 
 def plays(folder: Path, *counts: Count) -> bool:
     """Return what the demo thinks of what the readers of its sink have counted."""
-    played = stage(folder, "kinesis", "files")
-    played.sink.counts = lambda stage, total: iter(counts)  # type: ignore[method-assign]
+    played = setup(folder, "kinesis", "files")
+    played.sink.counts = lambda setup, total: iter(counts)  # type: ignore[method-assign]
     orders = Orders(played.source, TOTAL)
     return Play(played, orders, Screen(TOTAL, "there"))._count(7)
 
@@ -129,7 +129,7 @@ def test_an_orders_amount_follows_from_its_id() -> None:
 
 @pytest.mark.parametrize(("source", "sink"), list(product(SOURCES, SINKS)))
 def test_the_demos_stream_is_one_that_may_run(tmp_path: Path, source: str, sink: str) -> None:
-    played = stage(tmp_path, source, sink)
+    played = setup(tmp_path, source, sink)
     document = played.document()
     parse_stream(document, "the demo")
     assert [word for word in ("kafka", "kinesis") if word in document["spec"]["source"]] == [source]
@@ -137,13 +137,13 @@ def test_the_demos_stream_is_one_that_may_run(tmp_path: Path, source: str, sink:
 
 
 def test_the_secrets_that_the_streams_source_names_are_written(tmp_path: Path) -> None:
-    source = stage(tmp_path, "kinesis", "files").source
+    source = setup(tmp_path, "kinesis", "files").source
     assert source.spec()["kinesis"]["secretRef"]["name"] in source.secrets()
-    assert stage(tmp_path, "kafka", "files").source.secrets() == {}
+    assert setup(tmp_path, "kafka", "files").source.secrets() == {}
 
 
 def test_shards_are_split_and_merged_on_the_way_and_drivers_killed_as_often_as_with_kafka(tmp_path: Path) -> None:
-    kinesis, kafka = (stage(tmp_path, source, "files") for source in ("kinesis", "kafka"))
+    kinesis, kafka = (setup(tmp_path, source, "files") for source in ("kinesis", "kafka"))
     titles = [act.title for act in acts_on(kinesis.source, kinesis.sink)]
     assert titles[1].startswith("split a shard")
     assert titles[6].startswith("merge two shards")

@@ -57,8 +57,20 @@ def _said(document: Any) -> bytes:
         ({**_USED, "ExistingJobStatus": "RUNNING"}, LabelUsed(JobStatus.RUNNING, 19650)),
         ({**_USED, "ExistingJobStatus": "FINISHED", "Message": ""}, LabelUsed(JobStatus.FINISHED, None)),
         (
+            {**_USED, "Message": "Label [b] has already been used, relate to txn [19650]"},
+            LabelUsed(JobStatus.PRECOMMITTED, None),
+        ),
+        (
+            {**_USED, "Message": "Label [a] has already been used, relate to txn [0]"},
+            LabelUsed(JobStatus.PRECOMMITTED, None),
+        ),
+        (
             {**_FAIL, "Message": "too many filtered rows", "NumberFilteredRows": 3},
             RowsRefused(3, "too many filtered rows"),
+        ),
+        (
+            {**_FAIL, "Message": "too many", "NumberFilteredRows": 3, "ErrorURL": "http://be:8040/x\n\x1b[31m"},
+            RowsRefused(3, "too many", "http://be:8040/x [31m"),
         ),
         (
             {**_FAIL, "Message": "[E-235]failed to init rowset builder"},
@@ -93,6 +105,9 @@ def test_the_answer_to_a_load_has_one_meaning(document: Any, meaning: LoadAnswer
         _said({**_SUCCESS, "Label": "b"}),
         _said({**_SUCCESS, "TxnId": "7"}),
         _said({**_SUCCESS, "TxnId": -1}),
+        _said({**_SUCCESS, "TxnId": 0}),
+        _said({**_SUCCESS, "TxnId": float("nan")}),
+        _said({**_SUCCESS, "NumberLoadedRows": -2}),
         _said({**_SUCCESS, "NumberLoadedRows": None}),
         _said({**_USED, "ExistingJobStatus": "CANCELLED"}),
         _said({"status": "OK", "msg": "Success"}),
@@ -135,9 +150,17 @@ def test_a_transaction_that_is_settled_now_says_success() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", _said({"status": "Success"}), _said({"msg": "x"}), _said([]), _said({"status": 1, "msg": 2})]
+    "content",
+    [
+        b"",
+        _said({"status": "Success"}),
+        _said({"status": "Success", "msg": "transaction [77] commit successfully."}),
+        _said({"msg": "x"}),
+        _said([]),
+        _said({"status": 1, "msg": 2}),
+    ],
 )
-def test_an_answer_without_its_fields_settles_nothing(content: bytes) -> None:
+def test_an_answer_without_its_fields_or_of_another_transaction_settles_nothing(content: bytes) -> None:
     with pytest.raises(Unreadable):
         settled_answer(content, 7)
 

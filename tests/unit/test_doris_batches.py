@@ -26,7 +26,7 @@ from testbed.doris.cluster import Fault
 from testbed.doris.servers import StandIn
 from tests.doris import client, doris, ids
 from tests.ledgers import STREAM
-from tests.unit.test_two_phase_batches import OF_A_BATCH, OF_A_FINISH, READS, Killed, World, killed_at, span_of
+from tests.two_phase_stream import OF_A_BATCH, OF_A_FINISH, READS, Killed, World, killed_at, span_of
 
 OF_DORIS = tuple(point for point in OF_A_FINISH if point != "finish.aborted")
 """HTTP lists no open loads, so none is aborted at a start."""
@@ -37,11 +37,13 @@ class DorisWorld(World):
     """The stream of `World` with a table of Doris as its sink; an id says partition and offset."""
 
     server: StandIn = field(default_factory=StandIn)
+    published_for: str | None = None
 
     def target(self, permit: Permit | None = None) -> TwoPhaseTarget:
         loads = Loads(client(self.server.frontend), pause=lambda seconds: None)
         labels = LoadLabels(STREAM, "token-1")
-        return DorisTarget(loads, (DorisFit("id", "`id`"),), labels, (permit or self.permit).epoch)
+        columns = (DorisFit("id", "`id`"),)
+        return DorisTarget(loads, columns, labels, (permit or self.permit).epoch, self.published_for)
 
     def rows(self, ranges: Ranges) -> Sequence[Any]:
         return [
@@ -124,3 +126,28 @@ def test_a_zombie_that_prepares_after_its_successor_commits_nothing(world: Doris
     world.land()
     world.server.cluster.pass_time(2 * HOUR)
     assert world.seen() == ALL
+
+
+@pytest.mark.parametrize("point", ["task.prepared", "batch.decided", "commit.answered", "batch.committed"])
+def test_each_id_is_in_doris_once_under_labels_that_name_no_epoch(world: DorisWorld, point: str) -> None:
+    """Labels of Compatible; the rows of a decided batch that Doris aborted are made again, too."""
+    world.published_for = "s3a://bucket/orders"
+    dies_at(world, point)
+    world.server.cluster.pass_time(2 * HOUR)
+    for step in (world.next_driver, world.land):
+        step()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
+
+
+def test_a_zombie_that_aborts_what_its_successor_has_decided_costs_no_id_under_a_shared_label(
+    world: DorisWorld,
+) -> None:
+    world.published_for = "s3a://bucket/orders"
+    zombie = world.target()
+    world.next_driver()
+    dies_at(world, "batch.decided")
+    assert zombie.prepare(BatchNumber(1), "0-dead", world.rows(READS)) is not None
+    world.next_driver()
+    world.land()
+    world.server.cluster.pass_time(2 * HOUR)
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)

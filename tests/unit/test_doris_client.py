@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -221,6 +223,35 @@ def test_a_server_that_never_answers_ends_with_the_time_of_a_request() -> None:
             one.state_of("a")
 
 
+DRIPS = {
+    "its body": (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+    "its body of a length": (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", b" "),
+    "its chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "its header": (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"),
+    "what comes before it": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "nothing": (b"", b""),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_an_answer_that_comes_too_slowly_ends_with_the_time_of_a_request_and_says_so(drip: str) -> None:
+    start, more = DRIPS[drip]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(start)
+                while not select.select([connection], [], [], 0.05)[0]:  # until the other side has ended it
+                    connection.sendall(more)
+
+        threading.Thread(target=answer, daemon=True).start()
+        one = DorisClient((Node("127.0.0.1", server.getsockname()[1]),), Login("loader", PASSWORD), "a", "b", 0.4, 0.4)
+        with pytest.raises(DorisUnreachable, match=r"no whole answer within 0\.4 seconds"):
+            one.state_of("a")
+
+
 def test_the_rows_of_a_load_are_json_that_the_stand_in_got_as_it_was(server: StandIn) -> None:
     rows = [{"id": number, "note": "x" * (number % 20)} for number in range(5000)]
     client(server.frontend).load("a", COLUMNS, lambda: [lines(row) for row in rows])
@@ -232,7 +263,6 @@ def test_a_status_line_that_comes_in_pieces_is_read_as_a_whole() -> None:
         ours = socket.create_connection(server.getsockname())
         theirs, _ = server.accept()
     with ours, theirs:
-        ours.settimeout(5.0)
         theirs.sendall(b"HTTP/1.1 1")
         rest = threading.Timer(0.05, theirs.sendall, (b"00 Continue\r\n\r\n",))
         rest.start()

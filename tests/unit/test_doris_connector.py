@@ -5,19 +5,20 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
-from exactlyonce.connectors.doris.spec import STREAM_RULES, DorisSink, Write
+from exactlyonce.api.resource import read_streams
+from exactlyonce.assembly import ledger_address
+from exactlyonce.connectors.doris.spec import DorisSink, Write
 from exactlyonce.errors import SecretMissing
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.doris.client import DorisRefused, Operation
-from exactlyonce_spark.connectors.doris.connector import PreparedDoris, client_of, prepared_doris
+from exactlyonce_spark.connectors.doris.connector import NOBODYS_TRANSACTION, PreparedDoris, client_of, prepared_doris
 from exactlyonce_spark.connectors.doris.fit import TableUnfit
 from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.load_labels import LoadLabels
@@ -66,46 +67,19 @@ def test_a_sink_says_no_more_than_where_its_table_is() -> None:
     assert sink(frontends=["[fd00::1]:8030", "10.0.0.1:80"]).nodes == (("fd00::1", 8030), ("10.0.0.1", 80))
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"frontends": []},
-        {"frontends": ["fe:8030", "fe:8030"]},
-        {"frontends": ["http://fe:8030"]},
-        {"frontends": ["user:password@fe:8030"]},
-        {"frontends": ["fe"]},
-        {"frontends": ["fe:0"]},
-        {"frontends": ["fe/x:8030"]},
-        {"database": "a/b"},
-        {"table": "a b"},
-        {"table": "a\n"},
-        {"table": ""},
-        {"write": "Merge"},
-        {"retries": 11},
-        {"retries": -1},
-        {"loadTimeout": "2h"},
-        {"secretRef": None},
-        {"labelFormat": "Compatible"},
-    ],
-)
-def test_a_field_that_cannot_be_meant_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        sink(**changed)
-
-
-def test_a_ledger_in_a_database_is_refused_beside_doris() -> None:
-    rule = STREAM_RULES[-1]
-    database, log = SimpleNamespace(object_log=None), SimpleNamespace(object_log=1)
-    cases = [(None, database, True), (1, None, True), (1, log, True), (1, database, False)]
-    for doris_sink, ledger, holds in cases:
-        assert rule.holds(SimpleNamespace(sink=SimpleNamespace(doris=doris_sink), ledger=ledger)) is holds
-
-
 @pytest.mark.parametrize("lacking", ["user", "password"])
 def test_a_secret_without_a_key_is_named_with_the_key(lacking: str) -> None:
     given = {key: value for key, value in SECRET.items() if key != lacking}
     with pytest.raises(SecretMissing, match=f"The secret doris that sink.doris.secretRef names has no {lacking}"):
         client_of(sink(), lambda reference: given)
+
+
+def test_a_key_ends_where_its_text_does_and_the_password_may_be_empty() -> None:
+    one = client_of(sink(), lambda reference: {"user": "loader\n", "password": f"{PASSWORD}\n"})
+    assert (one.login.user, one.login.password) == ("loader", PASSWORD)
+    assert client_of(sink(), lambda reference: {**SECRET, "password": ""}).login.password == ""
+    with pytest.raises(SecretMissing, match="has no user; give it both user and password"):
+        client_of(sink(), lambda reference: {**SECRET, "user": " \n"})
 
 
 def test_a_table_is_looked_at_and_nothing_is_loaded(server: StandIn) -> None:
@@ -134,7 +108,7 @@ def test_servers_that_do_not_show_that_they_know_two_phases_are_refused(
         def operate(*_: object, answer: Refused | None = answer) -> str:
             if answer is not None:
                 raise answer
-            return "done"
+            return f"transaction [{NOBODYS_TRANSACTION}] abort successfully."
 
         monkeypatch.setattr(server.cluster, "operate", operate)
         with pytest.raises(DorisRefused, match=f"does not show that it knows loads in two phases, .*{told}"):
@@ -147,6 +121,16 @@ def test_what_the_query_yields_is_held_against_the_table_and_the_way_of_writing(
         TableUnfit, match=r"table shop\.orders of Doris: its model is DUP_KEYS.*; the table has no column other"
     ):
         one.fit([YieldedColumn("other", "int")], {}, deletes=False)
+
+
+def test_headers_that_a_stream_adds_go_with_each_load_and_replace_none_of_those_that_decide(server: StandIn) -> None:
+    one = prepared(server, properties={"comment": "of us", "send_batch_parallelism": "4"})
+    target, _ = one.target(one.fit([YieldedColumn("id", "int")], {}, deletes=False), deletes=False)
+    target.prepare(BatchNumber(1), "0-a", [pa.RecordBatch.from_pydict({"c0": ["7"]})])
+    loads = [request.headers for request in server.seen if request.path.endswith("_stream_load")]
+    assert [(sent["comment"], sent["send_batch_parallelism"], sent["two_phase_commit"]) for sent in loads] == 2 * [
+        ("of us", "4", "true")
+    ], "the frontend and the backend are asked alike"
 
 
 def test_tasks_are_sent_no_login_and_load_what_the_driver_commits(server: StandIn) -> None:
@@ -167,7 +151,26 @@ def test_tasks_are_sent_no_login_and_load_what_the_driver_commits(server: StandI
     assert server.cluster.select(f'select id, note from "{DATABASE}.orders" order by id') == [(7, "x"), (8, None)]
 
 
+def test_doris_computes_the_columns_that_the_stream_says_and_no_row_is_lost_by_it(server: StandIn) -> None:
+    one = prepared(server, columns=["amount", "id", "note=coalesce(amount, 'none, yet')"])
+    columns = one.fit([YieldedColumn("id", "int"), YieldedColumn("amount", "int")], {}, deletes=False)
+    driver, _ = one.target(columns, deletes=False)
+    load = driver.prepare(BatchNumber(1), "0-a", [pa.RecordBatch.from_pydict({"c0": ["1", "2"], "c1": ["7", None]})])
+    assert load is not None
+    driver.loads.client.settle(Operation.COMMIT, int(load.transaction_id))
+    assert server.cluster.select(f'select id, note from "{DATABASE}.orders" order by id') == [
+        (1, "7"),
+        (2, "none, yet"),
+    ]
+
+
 def test_nothing_that_is_shown_has_the_password(server: StandIn) -> None:
     one = prepared(server)
     driver, tasks = one.target(one.fit([YieldedColumn("id", "int")], {}, deletes=False), deletes=False)
     assert PASSWORD not in repr((driver, tasks))
+
+
+def test_the_example_is_a_stream_whose_ledger_is_beside_its_checkpoint() -> None:
+    (stream,) = read_streams(Path(__file__).parents[2] / "examples" / "orders-into-doris.yaml")
+    assert isinstance(stream.spec.sink.spec, DorisSink)
+    assert ledger_address(stream.spec, lambda reference: {}).shown == "/var/lib/exactlyonce/orders/checkpoint/ledger"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.connectors.doris.answers import Unreadable
+from exactlyonce.connectors.doris.columns import columns_of
 from exactlyonce.connectors.doris.spec import Write
 from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysModel, table_of
 from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, fit_columns
@@ -141,6 +142,12 @@ def test_a_time_with_a_fraction_is_refused_where_it_is_handed_over() -> None:
     assert "cast(cast(`at` as timestamp_ntz) as string)" in one.expression
 
 
+def test_a_name_with_a_quote_stays_inside_of_the_text_that_names_it() -> None:
+    yielded, there = [YieldedColumn("o'clock\\", "timestamp")], table(DorisColumn("o'clock\\", "DATETIME"))
+    one = fit_columns(yielded, there, "t", Write.APPEND)[0]
+    assert "raise_error('column o\\'clock\\\\ has a fraction" in one.expression
+
+
 def test_nested_values_become_json_in_the_row_where_the_column_holds_json() -> None:
     there = table(DorisColumn("a", "VARIANT"), DorisColumn("b", "STRING"))
     fitted = fit_columns([YieldedColumn("a", "array<int>"), YieldedColumn("b", "array<int>")], there, "t", Write.APPEND)
@@ -174,6 +181,41 @@ def test_lines_come_in_pieces_that_fit_memory() -> None:
     pieces = list(json_lines((("x" * 1000,) for _ in range(5000)), ("id",), ()))
     assert sum(piece.count(b"\n") for piece in pieces) == 5000
     assert max(map(len, pieces)) < PIECE_BYTES + 2000
+
+
+def told(*entries: str, query: str, table_columns: str, write: Write = Write.APPEND) -> tuple[DorisFit, ...]:
+    """Fit a query's columns of numbers to a table's, where the stream names columns."""
+    model = {Write.APPEND: KeysModel.DUPLICATE, Write.UPSERT: KeysModel.UNIQUE}[write]
+    there = table(
+        *(DorisColumn(name, "HLL" if name == "users" else "BIGINT") for name in table_columns.split()), model=model
+    )
+    return fit_columns([YieldedColumn(name, "int") for name in query.split()], there, "t", write, columns_of(entries))
+
+
+def test_a_column_that_only_an_expression_reads_is_sent_as_text_under_its_own_name() -> None:
+    fitted = told("id", "user", "users=hll_hash(user)", query="user id", table_columns="id users")
+    assert fitted == (DorisFit("user", "cast(`user` as string)"), DorisFit("id", "cast(`id` as string)"))
+
+
+def test_a_computed_column_is_one_that_a_row_names() -> None:
+    assert told("id", "n", "total=n+1", query="id n", table_columns="id total", write=Write.UPSERT)
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        (("id", "n"), "the table has no column n"),
+        (("id", "n", "total=nn+1"), "the table has no column n"),
+        (("id", "total=n+1"), "columns leaves out n, which the query yields"),
+        (("id", "n", "m", "total=n+1"), "columns names m, which the query does not yield"),
+        (("id", "n", "sum=n+1"), "columns computes sum, which the table does not have"),
+        (("id", "n", "total=n", "TOTAL=n+1"), "columns names total twice"),
+        (("id", "n", "ID=n+1"), "columns names id twice"),
+    ],
+)
+def test_columns_that_fit_neither_the_query_nor_the_table_are_named(entries: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(TableUnfit, match=problem):
+        told(*entries, query="id n", table_columns="id total")
 
 
 SCHEMA = {

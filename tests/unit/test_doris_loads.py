@@ -13,6 +13,7 @@ from exactlyonce.connectors.doris.answers import LabelState
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Ranges
+from exactlyonce_spark import tasks
 from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Operation
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import CommittedAtOnce, Loads, RowsUnfit
@@ -22,6 +23,7 @@ from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad
 from testbed.doris.cluster import Fault, TwoPhases
 from testbed.doris.cluster import Login as LoginThere
 from testbed.doris.servers import StandIn
+from testbed.doris.transactions import LabelUsed as LabelUsedThere
 from tests.doris import DATABASE, client, doris, ids, lines, load, operate
 
 ROWS = lines({"id": 1, "note": "a"}, {"id": 2, "note": None})
@@ -91,7 +93,7 @@ def test_what_is_left_under_a_label_when_tries_are_used_up_is_never_seen(server:
 
 
 def test_rows_that_do_not_fit_are_refused_and_none_is_loaded(server: StandIn) -> None:
-    with pytest.raises(RowsUnfit, match="refuses 1 of 2 rows, so none is loaded"):
+    with pytest.raises(RowsUnfit, match=r"refuses 1 of 2 rows, so none is loaded.*label mine.*file=error_log_1"):
         prepared(loads_of(server), body=lines({"id": 1, "note": "x" * 21}, {"id": 2, "note": ""}))
     assert ids(server) == []
 
@@ -123,9 +125,18 @@ def test_two_phases_that_are_switched_off_are_named_with_the_setting(server: Sta
 
 def test_a_label_that_a_stranger_committed_is_not_taken_for_ours(server: StandIn) -> None:
     operate(server, "commit", txn_id=str(load(server, "mine", lines({"id": 9}))["TxnId"]))
-    with pytest.raises(DorisRefused, match="a load that this stream did not commit"):
+    with pytest.raises(DorisRefused, match=r"a load that this stream did not commit \(transaction \d+\)"):
         prepared(loads_of(server))
     assert ids(server) == [9]
+
+
+def test_a_label_in_use_by_a_transaction_that_is_not_named_is_told_as_such(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(server, "mine", lines({"id": 9}))
+    monkeypatch.setattr(LabelUsedThere, "__str__", lambda self: "Label [mine] has already been used.")
+    with pytest.raises(DorisRefused, match="label mine has a load that is PRECOMMITTED, and Doris does not name its"):
+        prepared(loads_of(server))
 
 
 def test_a_load_without_the_right_is_refused_at_once(server: StandIn) -> None:
@@ -136,8 +147,8 @@ def test_a_load_without_the_right_is_refused_at_once(server: StandIn) -> None:
     assert waits.seconds == []
 
 
-def target_of(server: StandIn, epoch: int = 3) -> DorisTarget:
-    return DorisTarget(loads_of(server), COLUMNS, LoadLabels("shop/orders", "token"), Epoch(epoch))
+def target_of(server: StandIn, epoch: int = 3, published_for: str | None = None) -> DorisTarget:
+    return DorisTarget(loads_of(server), COLUMNS, LoadLabels("shop/orders", "token"), Epoch(epoch), published_for)
 
 
 def batches(*rows: dict[str, Any]) -> list[Any]:
@@ -214,3 +225,41 @@ def test_a_lost_commit_is_no_refusal_and_is_done_by_asking_again(server: StandIn
     assert not isinstance(told.value, Refused)
     assert target.commit(one)
     assert ids(server) == [1]
+
+
+LOCATION = "s3a://bucket/check-points/orders"
+
+
+@pytest.mark.parametrize(
+    ("part", "label"),
+    [("2-ab", "s3a_bucket_check_points_orders_4_2"), ("driver-ab", "s3a_bucket_check_points_orders_4_0")],
+)
+def test_a_label_of_the_published_rule_is_told_with_its_transaction(server: StandIn, part: str, label: str) -> None:
+    load = target_of(server, published_for=LOCATION).prepare(BatchNumber(4), part, batches({"id": "1", "note": ""}))
+    assert load is not None
+    assert load == PreparedLoad(label, load.transaction_id, 1, shares_label=True)
+    assert tasks.committable_of(load, Ranges({})).answered_as == f"{label}#{load.transaction_id}"
+
+
+def test_rows_that_are_made_again_have_a_label_of_the_streams_own(server: StandIn) -> None:
+    target = target_of(server, published_for=LOCATION)
+    load = target.prepare(BatchNumber(4), "again-ab", batches({"id": "1", "note": ""}))
+    assert load is not None
+    assert (target.labels.epoch_of(load.label), load.shares_label) == (3, False)
+
+
+def test_what_an_earlier_driver_prepared_under_a_shared_label_is_never_taken_for_ones_own(server: StandIn) -> None:
+    zombie, successor = (target_of(server, epoch, LOCATION) for epoch in (3, 4))
+    before = committable(zombie.prepare(BatchNumber(4), "0-a", batches({"id": "1", "note": "of the zombie"})))
+    after = committable(successor.prepare(BatchNumber(4), "0-b", batches({"id": "2", "note": "of the successor"})))
+    assert (before.label, before.transaction_id != after.transaction_id) == (after.label, True)
+    assert successor.commit(after)
+    assert (zombie.state_of(before), ids(server)) == (LoadState.ABORTED, [2])
+
+
+def test_a_shared_label_that_a_stranger_has_committed_is_refused_and_nothing_is_loaded(server: StandIn) -> None:
+    label = "s3a_bucket_check_points_orders_4_0"
+    operate(server, "commit", txn_id=str(load(server, label, lines({"id": 9}))["TxnId"]))
+    with pytest.raises(DorisRefused, match="a stream whose checkpoint location gives the same label"):
+        target_of(server, published_for=LOCATION).prepare(BatchNumber(4), "0-a", batches({"id": "1", "note": ""}))
+    assert ids(server) == [9]

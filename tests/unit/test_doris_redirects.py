@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exactlyonce_spark.connectors.doris.client import DorisRefused, LoadUnanswered
+from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, LoadUnanswered, Operation
 from exactlyonce_spark.connectors.doris.redirects import RedirectRefused, address_of_redirected, redirected
 from testbed.doris.servers import StandIn
 from tests.doris import DATABASE, client, doris, lines, listener
@@ -25,10 +25,10 @@ LOCATIONS = {
     "ftp://127.0.0.1:9/api/shop/orders/_stream_load": "away from http",
     "http://127.0.0.1:9/latest/meta-data": "to another path",
     "http://127.0.0.1:9/api/shop/others/_stream_load": "to another path",
-    "http://127.0.0.1/api/shop/orders/_stream_load": "to what is no address",
-    "http://127.0.0.1:99999/api/shop/orders/_stream_load": "to what is no address",
-    "/api/shop/orders/_stream_load": "to what is no address",
-    "": "to what is no address",
+    "http://127.0.0.1/api/shop/orders/_stream_load": "to what is not an address",
+    "http://127.0.0.1:99999/api/shop/orders/_stream_load": "to what is not an address",
+    "/api/shop/orders/_stream_load": "to what is not an address",
+    "": "to what is not an address",
     "http://169.254.169.254:80/api/shop/orders/_stream_load": "to an address of the machine that asks",
 }
 
@@ -42,7 +42,22 @@ def test_a_frontend_cannot_send_us_anywhere(server: StandIn, location: str) -> N
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "[::1]", "[fe80::1]", "[fd00:ec2::254]"]
+    "host",
+    [
+        "127.0.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "224.0.0.1",
+        "[::1]",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+        "[fd00:ec2::23]",
+        "[fd20:ce::254]",
+        "[fd00:c1::a9fe:a9fe]",
+        "100.100.100.200",
+        "168.63.129.16",
+        "[::ffff:100.100.100.200]",
+    ],
 )
 def test_a_frontend_elsewhere_cannot_send_us_to_our_own_machine(host: str) -> None:
     there = redirected(f"http://{host}:8040/x", "/x")
@@ -53,6 +68,13 @@ def test_a_frontend_elsewhere_cannot_send_us_to_our_own_machine(host: str) -> No
 @pytest.mark.parametrize("host", ["10.1.2.3", "192.168.0.7", "203.0.113.5", "[fd00::7]"])
 def test_a_frontend_sends_us_to_backends_of_its_network(host: str) -> None:
     assert address_of_redirected(redirected(f"http://u:p@{host}:8040/x?", "/x"), "10.0.0.1") == host.strip("[]")
+
+
+def test_a_backend_whose_name_has_no_address_here_is_named_and_not_the_frontend(server: StandIn) -> None:
+    server.redirects_to = f"http://be-1.invalid:8040/api/{DATABASE}/_stream_load_2pc"
+    told = "its backend be-1.invalid:8040, which cannot be reached from here \\(its name has no address\\)"
+    with pytest.raises(DorisUnreachable, match=told):
+        client(server.frontend).settle(Operation.COMMIT, 7)
 
 
 def test_a_second_redirect_is_not_followed(server: StandIn) -> None:

@@ -96,7 +96,7 @@ def test_where_every_pod_is_gone_the_last_words_are_told(server: ApiServerInMemo
     assert (result.exit_code, result.stderr) == (
         1,
         "The pod of attempt 17 of shop/orders is gone: spec.history (2) says how many ended pods are kept; no other is there. "
-        "Its last words: The kernel killed it.\n",
+        "Its last message: The kernel killed it.\n",
     )
     assert "No pod of an attempt before 17 of shop/orders is there" in run(server, "--previous").stderr
 

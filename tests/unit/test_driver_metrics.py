@@ -83,6 +83,13 @@ def test_a_batch_that_has_not_landed_counts_nothing() -> None:
     assert values(counted.text())["exactlyonce_driver_batch_seconds_sum", "read"] == 5.0
 
 
+def test_each_load_that_the_sink_has_answered_for_is_counted_before_the_first_batch_too() -> None:
+    counted = DriverMetrics(Clock())
+    for point in ("finish.read", "commit.answered", "commit.answered", "finish.landed"):
+        counted.reached(point)
+    assert values(counted.text())["exactlyonce_driver_loads_total", ""] == 2
+
+
 def test_a_landing_that_is_run_again_is_a_retry_and_that_of_the_next_batch_is_none() -> None:
     clock = Clock()
     counted = DriverMetrics(clock)

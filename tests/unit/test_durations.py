@@ -27,7 +27,7 @@ def test_a_duration_is_the_sum_of_its_parts(text: str, seconds: float) -> None:
      "99999h", "9" * 400 + "s", 5, 5.0, None, True, [], b"5s"],
 )  # fmt: skip
 def test_anything_else_is_refused_with_a_way_to_write_it(text: object) -> None:
-    with pytest.raises(ValueError, match="is no duration; write it like 500ms, 10s, 5m or 1h30m"):
+    with pytest.raises(ValueError, match="is not a duration; write it like 500ms, 10s, 5m or 1h30m"):
         parse_duration(text)
 
 

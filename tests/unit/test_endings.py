@@ -30,7 +30,7 @@ KINDS = [
     (PositionsDiffer, None),
     (StagedRowsLost, None),
 ]
-"""Errors of this project; None where it depends on whether a batch was in hand."""
+"""Errors of this project; None where it depends on whether a batch was running."""
 
 SAID = "Epoch 3 of shop/orders: something happened at db:5432/shop."
 FROM_A_TASK = """An error occurred while calling o98.collectToPython.

@@ -129,8 +129,8 @@ def observed(server: Server) -> Running:
 
 
 def test_a_look_at_a_driver_that_runs_sees_whether_it_has_executors() -> None:
-    assert looked(executor("Running")).idle_because is None
-    assert NO_ROOM[:-1] in (looked(unschedulable()).idle_because or "")
+    assert looked(executor("Running")).idle_message is None
+    assert NO_ROOM[:-1] in (looked(unschedulable()).idle_message or "")
 
 
 def test_a_driver_that_has_just_started_costs_no_list_of_its_executors() -> None:
@@ -141,7 +141,7 @@ def test_a_driver_that_has_just_started_costs_no_list_of_its_executors() -> None
 
 
 def test_executors_of_another_attempt_do_not_count() -> None:
-    assert looked(executor("Running", attempt=Epoch(2))).idle_because is not None
+    assert looked(executor("Running", attempt=Epoch(2))).idle_message is not None
 
 
 def ready(machine: Machine) -> tuple[str, str, str]:
@@ -153,7 +153,7 @@ def ready(machine: Machine) -> tuple[str, str, str]:
 def test_a_stream_whose_driver_has_no_executor_is_not_ready_until_it_has_one() -> None:
     machine = started()
     assert ready(machine)[0] == ConditionStatus.TRUE
-    machine.drivers.states[FIRST] = Running("it runs", idle_because="No node takes it.")
+    machine.drivers.states[FIRST] = Running("it runs", idle_message="No node takes it.")
     for _ in range(3):
         machine.run_pass()
     assert ready(machine) == (ConditionStatus.FALSE, "NoExecutor", "No node takes it.")
@@ -166,9 +166,9 @@ def test_a_stream_whose_driver_has_no_executor_is_not_ready_until_it_has_one() -
 
 def test_what_kept_a_driver_idle_is_forgotten_with_it() -> None:
     machine = started()
-    machine.drivers.states[FIRST] = Running("it runs", idle_because="No node takes it.")
+    machine.drivers.states[FIRST] = Running("it runs", idle_message="No node takes it.")
     machine.run_pass()
     machine.end(FIRST)
     machine.run_pass()
     assert machine.statuses.status.driver is not None
-    assert machine.statuses.status.driver.idle_because is None
+    assert machine.statuses.status.driver.idle_message is None

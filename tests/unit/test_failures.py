@@ -78,8 +78,8 @@ def test_brokers_that_do_not_answer_are_no_fault_of_a_batch() -> None:
         "Query terminated\norg.apache.kafka.common.errors.TimeoutException: Timed out waiting. Call: listNodes\n\tat x"
     )
     expected = (
-        "The brokers of source.kafka do not answer (Timed out waiting. Call: listNodes); nothing was landed by this, "
-        "it is tried again."
+        "The brokers of source.kafka do not answer (Timed out waiting. Call: listNodes); nothing has landed by this, "
+        "and it will be retried."
     )
     for in_batch in (True, False):
         assert ending_of(RuntimeError(text), in_batch=in_batch) == (Ending.UNREACHABLE, expected)

@@ -42,6 +42,17 @@ def test_a_type_that_the_format_cannot_hold_is_named_with_its_column(given: File
         require_columns({"id": "long", "extra": type_}, given, ())
 
 
+def test_a_map_without_texts_for_keys_is_refused_for_json_whose_readers_in_spark_fail_on_it() -> None:
+    numbered: Type = {"type": "map", "keyType": "integer", "valueType": "string", "valueContainsNull": True}
+    named: Type = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
+    within: Type = {"type": "array", "elementType": numbered, "containsNull": True}
+    for type_ in (numbered, within):
+        with pytest.raises(ColumnsUnfit, match="column extra is or contains a map whose keys are not texts"):
+            require_columns({"id": "long", "extra": type_}, FileFormat.JSON, ())
+        require_columns({"id": "long", "extra": type_}, FileFormat.PARQUET, ())
+    require_columns({"id": "long", "extra": named}, FileFormat.JSON, ())
+
+
 def test_every_format_holds_simple_columns_and_all_but_csv_hold_nested_ones() -> None:
     for given in FileFormat:
         require_columns({"id": "long", "name": "string", "price": "decimal(10,2)", "at": "timestamp"}, given, ("name",))

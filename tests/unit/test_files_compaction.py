@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -196,6 +196,34 @@ def test_a_driver_that_read_sparks_log_before_it_was_changed_shows_small_files_o
     assert len(lake.orphans()) == 9 + 10
     lake.remove_orphans()
     lake.require(19)
+
+
+@pytest.mark.parametrize("deleted", range(1, 10))
+def test_who_dies_while_it_removes_replaced_files_leaves_the_rest_to_the_next(
+    lake: CompactedLake, monkeypatch: pytest.MonkeyPatch, deleted: int
+) -> None:
+    lake.land(1, 12)
+    assert lake.compact() == 9
+    lake.a_day_passes()
+    before = lake.orphans()
+
+    def dies_on_the_way(paths: Sequence[str]) -> None:
+        for path in paths[:deleted]:
+            lake.store.remove(path)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lake.store, "delete", dies_on_the_way)
+        with pytest.raises(Killed):
+            lake.remove_orphans()
+    assert lake.orphans() == before[deleted:]
+    lake.require(12)
+    lake.land(13, 22)
+    assert lake.compact() == 10, "the next compaction still knows those that are left"
+    assert set(before[deleted:]) <= set(lake.orphans())
+    lake.remove_orphans()
+    lake.require(22)
+    lake.next_driver()
 
 
 def test_replaced_files_stay_for_a_day_and_for_as_long_as_spark_shows_them(lake: CompactedLake) -> None:

@@ -143,7 +143,7 @@ def test_a_ledger_of_before_calls_no_file_that_readers_are_shown_an_orphan(lake:
     with pytest.raises(LogUnfit, match="names files up to batch 2, and the ledger ends with batch 1"):
         lake.orphans()
     key = next(key for key in rows if key[0] == "stream")
-    rows[key] = replace(rows[key], landed_batch=BatchNumber(9))  # a generation that goes on past all numbers
+    rows[key] = replace(rows[key], landed_batch=BatchNumber(9))  # a generation that continues past all numbers
     with pytest.raises(LogUnfit, match=r"_spark_metadata/2 shows readers .*, and the ledger names no such file"):
         lake.orphans()
 

@@ -1,4 +1,4 @@
-"""A ledger that went back is noticed by the files that readers are shown, whatever numbers it goes on with."""
+"""A ledger that went back is noticed by the files that readers are shown, whatever numbers it continues with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exactlyonce.positions.ranges import BatchNumber
 from tests.unit.test_files_spark_log import OUTPUT, batches, visible
 
 LATER = BatchNumber(30)
-"""The seed of the generation that a restored ledger goes on with: its number is past all that were planned."""
+"""The seed of the generation that a restored ledger continues with: its number is past all that were planned."""
 
 
 @pytest.mark.parametrize("latest", [3, 9, 12, 21])

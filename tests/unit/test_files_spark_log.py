@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -169,6 +169,51 @@ def test_what_a_compaction_has_taken_in_goes_once_no_reader_needs_it(tmp_path: P
     log.publish(batches(*range(26, 41)))
     assert visible(store) == [str(number) for number in range(41)]
     assert is_compaction(39)
+
+
+@pytest.mark.parametrize("deleted", range(9))
+def test_a_process_that_dies_while_it_removes_old_entries_leaves_a_log_that_readers_and_the_next_one_can_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: int
+) -> None:
+    now = 0.0
+    store = LocalLogStore(str(tmp_path))
+    log = SparkMetadata(store, OUTPUT, clock=lambda: now)
+    log.publish(batches(*range(25)))
+    now += CLEANUP_DELAY_SECONDS
+
+    def dies(paths: Sequence[str]) -> None:
+        LocalLogStore(str(tmp_path)).delete(paths[:deleted])
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "delete", dies)
+        with pytest.raises(Killed):
+            log.publish(batches(25))
+    assert len(store.list(FOLDER)) == 26 - deleted
+    assert visible(store) == [str(number) for number in range(26)]
+    successor = SparkMetadata(store, OUTPUT, clock=lambda: now)
+    successor.recover(batches(*range(26)), BatchNumber(25))
+    successor.publish(batches(*range(26, 30)))
+    now += CLEANUP_DELAY_SECONDS
+    successor.publish(batches(30))
+    assert visible(store) == [str(number) for number in range(31)]
+    assert {batch_of(entry.name) for entry in store.list(FOLDER)} == set(range(19, 31)), "the rest is gone, too"
+
+
+@pytest.mark.parametrize(("landed", "entries"), [(0, {0}), (9, {9}), (4007, set(range(3999, 4008)))])
+def test_a_log_is_begun_before_anything_is_written_so_that_readers_never_take_files_by_their_folder(
+    tmp_path: Path, landed: int, entries: set[int]
+) -> None:
+    """Spark reads a folder without `_spark_metadata` by what is in it: files of attempts that died would count."""
+    store = LocalLogStore(str(tmp_path))
+    for _ in range(2):
+        SparkMetadata(store, OUTPUT).recover({}, BatchNumber(landed))
+        assert {batch_of(entry.name) for entry in store.list(FOLDER)} == entries
+        assert visible(store) == []
+    SparkMetadata(store, OUTPUT).recover(batches(landed + 1), BatchNumber(landed + 1))
+    assert visible(store) == [str(landed + 1)]
+    SparkMetadata(store, OUTPUT).recover(batches(landed + 1), BatchNumber(landed + 7))
+    assert max(batch_of(entry.name) or 0 for entry in store.list(FOLDER)) == landed + 1, "a seed of a later generation"
 
 
 def test_paths_are_escaped_as_uris(tmp_path: Path) -> None:

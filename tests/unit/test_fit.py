@@ -54,7 +54,7 @@ FITS = {
     "varchar(9)": TEXTS,
     "date": {"date"} | LOCAL | ROUNDED,  # midnight, whatever it is rounded to
     "timestamp": LOCAL | MOMENTS,
-    "timestamp_ntz": LOCAL,  # without a zone it is no moment
+    "timestamp_ntz": LOCAL,  # without a zone it is not a timestamp
     "binary": {"bytea"},
     "array<tinyint>": WHOLE_ARRAYS | JSONS,
     "array<bigint>": WHOLE_ARRAYS | JSONS,

@@ -179,7 +179,7 @@ def test_the_command_prints_the_text_and_with_write_replaces_the_file_with_its_m
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("suspend: [", "this is no YAML"),
+        ("suspend: [", "this is not YAML"),
         ("kind: ConfigMap", "there is no ExactlyOnceStream"),
         (f"{HEAD}  checkpoint: &c {{location: /c}}\n  sparkConf: *c\n", "by hand"),
     ],

@@ -1,4 +1,4 @@
-"""A driver that was told a smaller limit goes on with the whole one when what was too large has landed."""
+"""A driver that was told a smaller limit continues with the whole one when what was too large has landed."""
 
 from __future__ import annotations
 

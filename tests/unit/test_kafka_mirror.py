@@ -6,6 +6,7 @@ import pytest
 
 from exactlyonce.connectors.kafka.groups import Committed
 from exactlyonce.connectors.kafka.mirror import to_commit
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.errors import GroupUnfit
 from exactlyonce.positions.ranges import Partition, Positions
 
@@ -41,3 +42,14 @@ def test_the_offsets_of_a_consumer_are_left_alone_unless_the_stream_has_taken_ov
     ):
         committed(found)
     assert committed(found, takes_over=True) == {ZERO: 7, ONE: 3}
+
+
+def test_a_group_is_taken_over_at_the_brokers_at_which_the_stream_has_started_from_it() -> None:
+    def source(brokers: str, start: str) -> KafkaSource:
+        given = {"from": "ConsumerGroup", "group": start}
+        fields = {"bootstrapServers": brokers, "topics": ["orders"], "start": given, "mirrorOffsets": {"group": "app"}}
+        return KafkaSource.model_validate(fields)
+
+    assert source("b1:9092", "app").takes_over == source("b1:9092", "app").shown_in == "group app at b1:9092"
+    assert source("b2:9092", "app").takes_over == "group app at b2:9092"
+    assert source("b1:9092", "another").takes_over is None

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from exactlyonce.api.resource import parse_stream
 from exactlyonce.connectors.kinesis.connector import SOURCE, kinesis_address
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.reading import ShardReader
+from exactlyonce.connectors.kinesis.shards import ShardMapBroken
 from exactlyonce.connectors.kinesis.spec import KinesisSource
-from exactlyonce.control import checkpoint_stores
-from exactlyonce.control.checkpoint_stores import LocationOutOfReach
 from exactlyonce.errors import OriginMissing, SecretMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds
-from tests.kinesis_api import SHARD, START_SECONDS, STREAM, KinesisApi, StoredShard, bounds_of, client_of
-from tests.resource_documents import document
+from tests.kinesis_api import (
+    GREATEST_HASH_KEY,
+    SHARD,
+    START_SECONDS,
+    STREAM,
+    KinesisApi,
+    StoredShard,
+    bounds_of,
+    client_of,
+)
 
 CHILD_ID, GRANDCHILD_ID = "shardId-000000000001", "shardId-000000000002"
 PARENT, CHILD, GRANDCHILD = (Partition(STREAM, shard) for shard in (SHARD, CHILD_ID, GRANDCHILD_ID))
@@ -86,6 +90,23 @@ def test_a_moment_behind_all_records_of_a_closed_shard_starts_in_its_child(api: 
     assert started(api, **{"from": "Timestamp", "timestamp": moment}) == Positions(
         {PARENT: SHARD_END, CHILD: UserRecord(number).position}
     )
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"from": "TrimHorizon"},
+        {"from": "Latest"},
+        {"from": "Timestamp", "timestamp": "2026-01-31T00:00:00Z"},
+        {"from": "Positions", "positions": {SHARD: "TRIM_HORIZON"}},
+    ],
+)
+def test_no_stream_starts_while_no_open_shard_holds_some_of_the_keys(api: KinesisApi, start: dict[str, Any]) -> None:
+    api.hash_keys = {SHARD: (0, GREATEST_HASH_KEY - 1)}
+    with pytest.raises(
+        ShardMapBroken, match=f"No open shard holds hash keys {GREATEST_HASH_KEY} to {GREATEST_HASH_KEY}"
+    ):
+        started(api, **start)
 
 
 def test_a_stream_that_does_not_exist_is_missing_and_nothing_starts(api: KinesisApi) -> None:
@@ -186,28 +207,6 @@ def test_a_stream_that_is_gone_does_not_stand_in_the_way_of_others(api: KinesisA
     assert isinstance(answer.problems[PARENT], OriginMissing)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a source is, as far as the operator asks before it opens it."""
-
-    has_login: bool
-    shown: str = "Kinesis in eu-west-1"
-
-
-@pytest.mark.parametrize("has_login", [True, False])
-def test_the_operator_reads_no_source_with_a_login_of_its_own(has_login: bool) -> None:
-    spec = parse_stream(document(), "the test").spec.source
-    place = Place(has_login)
-    with mock.patch.object(checkpoint_stores, "source_address", lambda source, secrets: place):
-        if has_login:
-            assert checkpoint_stores.source_in_reach(spec, lambda reference: {}).shown == place.shown
-        else:
-            with pytest.raises(
-                LocationOutOfReach, match="The operator does not read Kinesis in eu-west-1 with a login"
-            ):
-                checkpoint_stores.source_in_reach(spec, lambda reference: {})
-
-
 LOGIN = {"AWS_ACCESS_KEY_ID": "id ", "AWS_SECRET_ACCESS_KEY": "canary\n"}
 WITH_SECRET = KinesisSource.model_validate(
     {"streamName": STREAM, "region": "eu-west-1", "secretRef": {"name": "kinesis"}}
@@ -216,7 +215,7 @@ WITH_SECRET = KinesisSource.model_validate(
 
 def test_the_login_is_that_of_the_secret_and_is_never_shown() -> None:
     place = SOURCE.address(WITH_SECRET, LOGIN)
-    assert place.has_login
+    assert place.reached_by_process == ()
     assert ("AWS_SECRET_ACCESS_KEY", "canary") in place.key
     assert "canary" not in f"{place} {place.shown} {place.store_name('shop')} {kinesis_address(WITH_SECRET, LOGIN)}"
     assert SOURCE.fleet(place.key) is not None
@@ -227,4 +226,4 @@ def test_a_secret_without_a_login_is_refused_and_never_replaced_by_the_login_of_
         with pytest.raises(SecretMissing, match=r"has no .*AWS_SECRET_ACCESS_KEY"):
             SOURCE.address(WITH_SECRET, secret)
     without = KinesisSource.model_validate({"streamName": STREAM, "region": "eu-west-1"})
-    assert not SOURCE.address(without, {}).has_login
+    assert [place.name for place in SOURCE.address(without, {}).reached_by_process] == [STREAM]

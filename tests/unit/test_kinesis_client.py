@@ -31,7 +31,7 @@ from exactlyonce.connectors.kinesis.answers import (
 )
 from exactlyonce.connectors.kinesis.client import MOST_SHARDS, KinesisAddress, KinesisClient, SeenTip
 from exactlyonce.connectors.kinesis.clients import kinesis_client
-from exactlyonce.connectors.kinesis.pace import CALLS_PER_SECOND
+from exactlyonce.connectors.kinesis.rate_limit import CALLS_PER_SECOND
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceRefused, SourceUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, StoredShard, client_of, refusal

@@ -104,7 +104,7 @@ def test_a_shard_that_the_stream_had_landed_to_its_end_before_it_started_over_is
         "The lease of shardId-000000000000 in table app of DynamoDB in eu-west-1 is at SHARD_END"
     )
     assert table.held[SHARD].checkpoint == Checkpoint("SHARD_END"), (
-        "KCL deletes such a lease and goes on with its children"
+        "KCL deletes such a lease and continues with its children"
     )
     assert source.show_landed(again, at(SHARD, SHARD_END)) is None
 
@@ -122,6 +122,23 @@ def test_a_renewal_between_the_look_and_the_write_wins() -> None:
     assert told is not None
     assert told.because is NotShownBecause.PENDING
     assert table.held[SHARD].checkpoint.sequence_number == "7"
+
+
+def test_what_a_round_had_no_time_to_write_is_pending_and_written_by_the_next_one() -> None:
+    api, table = KinesisApi(), LeasesInMemory()
+    split(api)
+    source = bounds(api, table)
+    stands = {SHARD: SHARD_END, LEFT: position_after_record(7), RIGHT: position_after_record(8)}
+    landed = Positions({Partition(STREAM, shard): position for shard, position in stands.items()})
+    table.before_look = lambda: api.time.sleep(11)
+    told = source.show_landed(STREAM_SHOWN, landed)
+    words = "Not all leases in table app of DynamoDB in eu-west-1 are written yet; the next look continues."
+    assert told == NotShown(NotShownBecause.PENDING, words)
+    assert table.held == {}
+    table.before_look = lambda: None
+    assert source.show_landed(STREAM_SHOWN, landed) is None
+    numbers = {key: lease.checkpoint.sequence_number for key, lease in table.held.items()}
+    assert numbers == {SHARD: "SHARD_END", LEFT: "7", RIGHT: "8"}
 
 
 def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
@@ -294,9 +311,9 @@ OTHERS = {
         Lease(SHARD, Checkpoint("5", 0), 2, mark=Mark(("shop/returns 1 2", name_of(STREAM_SHOWN)), "5:0")),
         "Another stream has taken over the lease of shardId-000000000000 in table app of DynamoDB in eu-west-1",
     ),
-    "an application went on while the stream was suspended": (
+    "an application continued while the stream was suspended": (
         Lease(SHARD, Checkpoint("5", 0), 9, mark=Mark((name_of(STREAM_SHOWN),), "3:0")),
-        "A KCL application has gone on behind the checkpoint that this stream wrote to the lease of shardId-000000000000 in "
+        "A KCL application has continued behind the checkpoint that this stream wrote to the lease of shardId-000000000000 in "
         "table app of DynamoDB in eu-west-1",
     ),
 }

@@ -1,4 +1,4 @@
-"""Which leases are written so that a KCL application goes on where the stream has landed, and which are left alone."""
+"""Which leases are written so that a KCL application continues where the stream has landed, and which are left alone."""
 
 from __future__ import annotations
 

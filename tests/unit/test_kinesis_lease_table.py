@@ -41,7 +41,7 @@ def test_a_list_of_leases_that_comes_slowly_and_does_not_end_is_given_up_long_be
 
 
 def test_an_item_that_is_null_is_told_as_what_no_lease_table_has() -> None:
-    with pytest.raises(TableUnfit, match=r"Table app of DynamoDB in eu-west-1 is no lease table of one stream"):
+    with pytest.raises(TableUnfit, match=r"Table app of DynamoDB in eu-west-1 is not the lease table of one stream"):
         table_of(Api(0.0, lambda _: {"Items": [None]})).leases()
 
 

@@ -6,15 +6,19 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from unittest import mock
 
 import pytest
 
-from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.reading import PositionExpired, ShardReader
 from exactlyonce.connectors.kinesis.shards import Shard
+from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce_spark.connectors.kinesis import planner as planning
 from exactlyonce_spark.connectors.kinesis import read_ahead
+from exactlyonce_spark.connectors.kinesis.connector import KinesisRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
 from tests.kinesis_api import STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import KinesisInMemory, ManualClock, aggregated, position_of, texts_of
@@ -378,3 +382,22 @@ def test_whatever_is_put_split_and_limited_each_user_record_is_planned_once_and_
             break
     planner.close()
     assert sorted(landed.elements()) == sorted(put.elements())
+
+
+@pytest.mark.parametrize(
+    ("limits", "most", "records", "size"),
+    [
+        ({}, None, 1_000_000, 256 * 1024 * 1024),
+        ({"maxRecordsPerTrigger": 400, "maxBytesPerTrigger": 1000}, None, 400, 1000),
+        ({}, 50, 50, 256 * 1024 * 1024),
+    ],
+)
+def test_the_backlog_of_a_stream_that_names_no_limit_is_read_in_batches_that_have_one(
+    limits: dict[str, int], most: int | None, records: int, size: int
+) -> None:
+    """A first batch from TrimHorizon would else be all that the retention holds, and never fit into its transaction."""
+    given = {"streamName": "orders", "region": "eu-west-1", "start": {"from": "TrimHorizon"}, **limits}
+    session = mock.MagicMock()
+    KinesisRecords(KinesisSource.model_validate(given), timedelta(seconds=30)).stream(session, 1, most)
+    options = session.readStream.format.return_value.options.call_args.kwargs
+    assert (int(options["records"]), int(options["bytes"])) == (records, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import user_records
@@ -156,6 +158,34 @@ def test_silence_is_not_the_same_as_no_record(api: KinesisApi, client: KinesisCl
         is_whole_behind(client, STREAM, SHARD, position_after_record(number))
     with pytest.raises(SourceUnreachable):
         first_record(client, STREAM, SHARD)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda client, number: record_numbered(client, STREAM, SHARD, number) is not None,
+        lambda client, number: is_whole_behind(client, STREAM, SHARD, position_after_record(number)),
+        lambda client, number: first_record(client, STREAM, SHARD) is not None,
+    ],
+)
+def test_an_expired_iterator_does_not_end_the_look_for_a_single_record(
+    asked: Callable[[KinesisClient, int], bool], api: KinesisApi, client: KinesisClient
+) -> None:
+    """A driver asks between reading and landing: its batch would run again."""
+    (number,) = api.put(b"a")
+    api.refusals = [refusal("ExpiredIteratorException", "GetRecords")] * 2
+    assert asked(client, number)
+    api.refusals = [refusal("ExpiredIteratorException", "GetRecords")] * 1000
+    with pytest.raises(SourceUnreachable):
+        asked(client, number)
+
+
+def test_an_end_that_is_not_proven_is_asked_for_again_where_a_single_record_is_looked_for(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    (number,) = api.put(b"a")
+    api.mangled = [lambda answer: {**answer, "NextShardIterator": None, "Records": []}]
+    assert record_numbered(client, STREAM, SHARD, number) is not None
 
 
 def test_the_encoder_of_these_tests_makes_aggregates(client: KinesisClient, api: KinesisApi) -> None:

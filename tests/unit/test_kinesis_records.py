@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from exactlyonce.connectors.kinesis.aggregation import UserRecordData
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, to_text
@@ -14,7 +16,7 @@ from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce_spark.connectors.kinesis import records
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit
 from exactlyonce_spark.connectors.kinesis.records import KinesisStreamReader, Place, ShardRange
-from exactlyonce_spark.connectors.kinesis.rows import _ARROW, arrow_batches
+from exactlyonce_spark.connectors.kinesis.rows import _ARROW, SequenceNumberTooLong, arrow_batches
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, client_of
 from tests.kinesis_in_memory import aggregated
 
@@ -37,6 +39,21 @@ def test_an_arrow_batch_of_large_records_is_bounded_and_one_of_small_records_has
         2000,
         1000,
     ]
+
+
+def test_the_greatest_text_of_a_rows_number_and_position_is_that_of_the_last_row() -> None:
+    """Whoever looks for the last row compares texts: footers of Parquet, and max() of SQL."""
+    last = UserRecord(10**55, 2)
+    places = [UserRecord(9), UserRecord(10), UserRecord(2**186 - 1), last, UserRecord(last.sequence_number, 10)]
+    users = [UserRecordData(place, "key", None, b"", 0) for place in places]
+    (rows,) = (batch.to_pylist() for batch in arrow_batches(users, STREAM, SHARD))
+    for column in ("sequence_number", "position"):
+        texts = [row[column] for row in rows]
+        assert sorted(range(5), key=lambda place: texts[place]) == sorted(range(5), key=lambda place: places[place])
+        assert max(texts) == texts[2], "the greatest number that a stream can have"
+    assert [int(row["position"]) for row in rows] == [place.position for place in places]
+    with pytest.raises(SequenceNumberTooLong, match="has more than 56 digits"):
+        list(arrow_batches([UserRecordData(UserRecord(10**56), "key", None, b"", 0)], STREAM, SHARD))
 
 
 def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
@@ -63,6 +80,28 @@ def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
     assert [row[0] for row in rows] == [b"a", b"b", b"c", b"d", b"", b"\xf3\x89\x9a\xc2 damaged", b"e", b"f", b"g"]
     assert [number for _, number, _ in rows] == [0, 0, 1, 2, 0, 0, 0, 1, 0]
     assert [well for _, _, well in rows].index(False) == 5
+
+
+def test_tasks_are_handed_what_the_planner_has_fetched_and_ask_kinesis_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, time = KinesisApi(page_records=4), ManualTime()
+    api.put(b"a", aggregated(["b", "c", "d"]), b"e")
+    monkeypatch.setattr(Place, "lasting_client", lambda _: client_of(api, time))
+    monkeypatch.setattr(Place, "client", lambda _: pytest.fail("a task asks Kinesis"))
+    reader = KinesisStreamReader(Place(STREAM, STREAM, "eu-west-1", None, None), BatchLimit(2, MEBIBYTE))
+    stands, batches = {STREAM: {SHARD: to_text(TRIM_HORIZON)}}, []
+    for _ in range(3):
+        ends = reader.latestOffset(stands, ReadAllAvailable())
+        (part,) = reader.partitions(stands, ends)
+        of_a_task, its_part = pickle.loads(pickle.dumps((reader, part)))
+        batches.append([data for rows in of_a_task.read(its_part) for data in rows.column("data").to_pylist()])
+        stands = ends
+    reader.stop()
+    assert batches == [[b"a", b"b"], [b"c", b"d"], [b"e"]]
+    assert api.calls["get_records"] == 1, (
+        "each record was fetched once, also those of an aggregate that two batches share"
+    )
 
 
 def test_a_reader_that_is_sent_to_tasks_takes_nothing_of_the_planner_with_it() -> None:

@@ -1,4 +1,4 @@
-"""Where a new stream goes on behind the rows of one whose ledger is lost: rows and the rest are each user record once."""
+"""Where a new stream continues behind the rows of one whose ledger is lost: rows and the rest are each user record once."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_position_whose_record_has_expired_is_refused(
 
 
 def test_a_position_at_a_record_that_is_there_needs_none_before_it(api: KinesisApi, client: KinesisClient) -> None:
-    """A stream that starts at a moment, or goes on with the oldest record left, has landed nothing in front of it."""
+    """A stream that starts at a moment, or continues with the oldest record left, has landed nothing in front of it."""
     numbers = api.put(*texts(*range(5)))
     for lost in (0, 3):
         api.expire(lost)
@@ -115,7 +115,7 @@ def test_the_position_in_a_shard_that_is_listed_no_more_has_expired(api: Kinesis
 def test_records_that_expire_behind_a_live_iterator_are_not_skipped_unnoticed(
     api: KinesisApi, client: KinesisClient
 ) -> None:
-    """Kinesis goes on at the oldest record that is left and says nothing of those before it."""
+    """Kinesis continues at the oldest record that is left and says nothing of those before it."""
     api.put(*texts(*range(6)))
     api.time.seconds += DAY_SECONDS - 100
     reader = reader_at(client, TRIM_HORIZON)

@@ -1,4 +1,4 @@
-"""Whether a stream of Kinesis can go on where it stands: positions without a landed record, children, parents that are gone."""
+"""Whether a stream of Kinesis can continue where it stands: positions without a landed record, children, missing parents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_position_at_which_nothing_has_landed_yet_is_verified_as_well(api: Kin
     oldest = {PARENT: Bounds(UserRecord(numbers[1]).position, SHARD_END)}
     assert standing(api, behind) == standing(api, inside) == oldest
     assert standing(api, at) == {PARENT: OPEN}, (
-        "that is where a stream goes on that was told to do without what expired"
+        "that is where a stream continues that was told to do without what expired"
     )
     api.expire(1)
     assert standing(api, at) == {PARENT: Bounds(UserRecord(numbers[2]).position, SHARD_END)}
@@ -51,7 +51,7 @@ def test_a_position_at_which_nothing_has_landed_yet_is_verified_as_well(api: Kin
 
 
 def test_a_record_that_landed_long_ago_proves_nothing_for_a_position_further_on(api: KinesisApi) -> None:
-    """A stream that was told to go on with the oldest record left keeps the fingerprint of what landed before."""
+    """A stream that was told to continue with the oldest record left keeps the fingerprint of what landed before."""
     numbers = api.put(*[b"x"] * 5)
     stands = {PARENT: UserRecord(numbers[3]).position}
     view = bounds_of(api).view(frozenset(stands), {PARENT: UserRecord(numbers[0]).position}, stands)

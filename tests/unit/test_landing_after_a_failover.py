@@ -1,4 +1,4 @@
-"""A driver goes on after a failover that lost its latest commits: what it landed by then explains what it lands next."""
+"""A driver continues after a failover that lost its latest commits: what it landed by then explains what it lands next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last words of a driver fit where the launcher reads them, and what is no last word is none."""
+"""The last message of a driver fit where the launcher reads them, and what is no last word is none."""
 
 from __future__ import annotations
 

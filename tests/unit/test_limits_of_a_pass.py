@@ -78,7 +78,7 @@ def test_a_pass_whose_stores_are_slow_all_the_time_is_given_up_between_two_quest
         while True:
             ledger.view("shop/orders")
 
-    with pytest.raises(PassTooLong, match="answered too slowly for one pass; it is tried again"):
+    with pytest.raises(PassTooLong, match="answered too slowly for one pass; it will be retried"):
         ask_for_ever()
     assert clock.now - begun <= PASS_SECONDS + 60
     with pytest.raises(PassTooLong):

@@ -34,6 +34,8 @@ def test_the_epoch_of_a_label_is_read_from_it() -> None:
         LABELS.prefix,
         f"{LABELS.prefix}1:2:3:4",
         f"{LABELS.prefix}one:2:0-a",
+        pytest.param(f"{LABELS.prefix}{'1' * 5_000}:2:0-a", id="a number that is too long to be one"),
+        f"{LABELS.prefix}\u0661:2:0-a",
     ],
 )
 def test_a_label_of_another_stream_life_or_program_is_nobodys(other: str) -> None:

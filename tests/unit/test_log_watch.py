@@ -17,7 +17,7 @@ KEY = Partition(TOPIC, 0)
 BATCH = BatchNumber(4)
 
 
-class Stage:
+class Scenario:
     """A driver that lands ten records per batch. `asked` are the questions that the source was asked."""
 
     def __init__(self, *, has_ids: bool = True) -> None:
@@ -37,18 +37,18 @@ class Stage:
         self.stands += 10
 
     def lose_from(self, offset: int) -> None:
-        """Another leader, which lacks the records from `offset` on, and producers that go on."""
+        """Another leader, which lacks the records from `offset` on, and producers that continue."""
         self.topic.truncate(KEY, offset)
         self.topic.ends[KEY] = 100
 
 
 def test_under_one_leader_no_batch_but_a_drivers_first_compares_what_landed() -> None:
-    stage = Stage()
-    stage.run_batch()
-    stage.run_batch()
-    stage.asked.clear()
-    stage.run_batch()
-    assert stage.asked == [
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.run_batch()
+    scenario.asked.clear()
+    scenario.run_batch()
+    assert scenario.asked == [
         "ask the source for leader epochs",
         "read single records",
         "ask the source for earliest, ids and leader epochs",
@@ -56,81 +56,81 @@ def test_under_one_leader_no_batch_but_a_drivers_first_compares_what_landed() ->
 
 
 def test_a_new_leader_that_holds_what_landed_is_landed_from() -> None:
-    stage = Stage()
-    stage.run_batch()
-    stage.topic.move_leader(KEY)
-    stage.run_batch()
-    assert stage.stands == 20
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.topic.move_leader(KEY)
+    scenario.run_batch()
+    assert scenario.stands == 20
 
 
 def test_a_new_leader_that_lacks_what_landed_ends_the_driver_with_partition_and_offset() -> None:
-    stage = Stage()
-    stage.run_batch()
-    stage.lose_from(8)
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.lose_from(8)
     with pytest.raises(
         RecordsReplaced, match=r"records that have landed.*orders-0 at 9 .*Nothing of batch 4 was landed"
     ):
-        stage.run_batch()
+        scenario.run_batch()
 
 
 def test_a_leader_that_lacks_only_what_had_not_landed_is_landed_from() -> None:
-    stage = Stage()
-    stage.run_batch()
-    stage.lose_from(10)
-    stage.run_batch()
-    assert stage.stands == 20
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.lose_from(10)
+    scenario.run_batch()
+    assert scenario.stands == 20
 
 
 def test_a_leader_that_changes_while_a_batch_is_read_lets_nothing_land_and_the_batch_is_read_again() -> None:
-    stage = Stage()
-    stage.run_batch()
+    scenario = Scenario()
+    scenario.run_batch()
     with pytest.raises(LeaderChanged, match="orders-0 has changed while batch 4 was read"):
-        stage.run_batch(while_read=lambda: stage.topic.move_leader(KEY))
-    stage.run_batch()
-    assert stage.stands == 20
+        scenario.run_batch(while_read=lambda: scenario.topic.move_leader(KEY))
+    scenario.run_batch()
+    assert scenario.stands == 20
 
 
 def test_a_driver_compares_what_an_earlier_one_landed_before_it_lands_itself() -> None:
-    stage = Stage()
-    stage.run_batch()
-    stage.lose_from(8)
-    stage.watch = LogWatch(stage.topic)
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.lose_from(8)
+    scenario.watch = LogWatch(scenario.topic)
     with pytest.raises(RecordsReplaced, match="have landed"):
-        stage.run_batch()
+        scenario.run_batch()
 
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_a_topic_without_an_id_that_is_recreated_while_a_batch_is_read_is_noticed_by_its_records(batches: int) -> None:
-    stage = Stage(has_ids=False)
+    scenario = Scenario(has_ids=False)
     for _ in range(batches):
-        stage.run_batch()
+        scenario.run_batch()
 
     def recreate() -> None:
-        stage.topic.recreate(TOPIC)
-        stage.topic.ends[KEY] = 100
+        scenario.topic.recreate(TOPIC)
+        scenario.topic.ends[KEY] = 100
 
     with pytest.raises(RecordsReplaced):
-        stage.run_batch(while_read=recreate)
+        scenario.run_batch(while_read=recreate)
 
 
 def test_the_last_record_of_a_topic_without_an_id_is_known_also_where_it_was_not_there_yet_before_the_batch() -> None:
     """As where the topic is recreated just before the batch: then the tasks read records that had not been written."""
-    stage = Stage(has_ids=False)
-    stage.topic.ends[KEY] = 5
+    scenario = Scenario(has_ids=False)
+    scenario.topic.ends[KEY] = 5
 
     def produce() -> None:
-        stage.topic.ends[KEY] = 100
+        scenario.topic.ends[KEY] = 100
 
-    stage.run_batch(while_read=produce)
-    assert stage.landed[KEY].offset == 9
+    scenario.run_batch(while_read=produce)
+    assert scenario.landed[KEY].offset == 9
 
 
 def test_a_partition_that_was_read_to_its_end_needs_no_fingerprint_and_nobody_is_warned(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage()
-    monkeypatch.setattr(stage.topic, "last_records", lambda _: Fingerprints({}))
+    scenario = Scenario()
+    monkeypatch.setattr(scenario.topic, "last_records", lambda _: Fingerprints({}))
     ranges = Ranges({KEY: OffsetRange(0, PARTITION_END)})
-    stage.watch.begin(ranges, stage.ids, {}, stage.watch.request_epochs(ranges)())
-    stage.watch.fingerprints(ranges)
+    scenario.watch.begin(ranges, scenario.ids, {}, scenario.watch.request_epochs(ranges)())
+    scenario.watch.fingerprints(ranges)
     assert not caplog.records

@@ -227,7 +227,16 @@ def test_series_of_partitions_can_be_switched_off() -> None:
     monitor = fleet(Brokers({"orders": 9}), Database({"shop/orders": 4}), "orders")
     asyncio.run(monitor.round())
     assert series_of(monitor)["exactlyonce_partition_landed_offset"] == {"shop/orders/orders/0": 4.0}
-    assert not [name for name in series_of(monitor, partitions=False) if "partition" in name]
+    assert not [name for name in series_of(monitor, partitions=False) if name.startswith("exactlyonce_partition")]
+
+
+def test_partitions_are_counted_by_state() -> None:
+    monitor = fleet(Brokers({"orders": 9}), Database({"shop/orders": 4}), "orders")
+    asyncio.run(monitor.round())
+    states = {
+        key.rsplit("/", 1)[1]: value for key, value in series_of(monitor)["exactlyonce_stream_partitions"].items()
+    }
+    assert states == {"behind": 1.0, "caught_up": 0.0, "ended": 0.0, "unknown": 0.0}
 
 
 def test_a_stream_that_cannot_be_measured_still_has_a_phase() -> None:

@@ -149,7 +149,7 @@ def test_a_snapshot_that_nobody_would_read_again_is_not_written_and_batches_land
     for number in range(1, 12):
         land(ledger, permit, number)
     assert (snapshots(store), visible(ledger_on(store))) == ([], records(11))
-    assert "could not be kept short; it is tried again in 5 entries" in caplog.text
+    assert "could not be kept short; it will be retried in 5 entries" in caplog.text
     assert "keep fewer batches (ledgerRetention.batches.count)" in caplog.text
     assert len(tried) == 2, "of fourteen entries, the fifth and the tenth"
 

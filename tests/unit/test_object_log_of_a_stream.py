@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,17 @@ from exactlyonce.errors import LedgerUnreachable, SecretMissing
 from exactlyonce.init_container.__main__ import _stores as stores_of
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.ledger.connector import LedgerAddress, Use
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import raise_epoch
+from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, Owner
-from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Epoch, Partition
+from exactlyonce.ledger.two_phase import land_decided, record_decided, replace_decided
+from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.observation import NoPredecessor
-from tests.ledgers import P0, P1, STREAM, batch_row, new_stream, started
+from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.planned import PlannedBatch, Written
+from tests.ledgers import IDS, P0, P1, STREAM, batch_row, new_stream, started
 from tests.object_logs import land
 from tests.resource_documents import document
 
@@ -212,4 +218,34 @@ def test_the_monitor_counts_what_landed_and_what_was_lost_and_reads_each_entry_o
     for entry in tmp_path.rglob("*.entry"):
         entry.write_text("whoever reads it again finds it damaged")
     assert fleet.landed(address.space, {STREAM: None})[STREAM].landed_batch == 2
+    fleet.close()
+
+
+def test_the_monitor_is_told_since_when_a_batch_is_decided_and_how_many_loads_are_left(tmp_path: Path) -> None:
+    address = address_on(tmp_path)
+    ledger = address.open()
+    ledger.prepare()
+    permit = started(ledger)
+    fleet = ledger_fleet(ledger_key(spec_of({"location": str(tmp_path)}), address))
+
+    def told() -> tuple[bool, int]:
+        found = fleet.landed(address.space, {STREAM: None})[STREAM]
+        assert found.decided_at is None or abs(found.decided_at - time.time()) < 600
+        return found.decided_at is not None, found.decided_loads
+
+    assert told() == (False, 0)
+    loads = tuple(Committable(f"label-{key}", "71", 5, Ranges({key: OffsetRange(0, 5)})) for key in (P0, P1))
+    batch = PlannedBatch(BatchNumber(1), Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 5)}), IDS)
+    decided = DecidedBatch(BatchNumber(1), loads, IDS)
+
+    def record(transaction: LedgerTransaction) -> Written:
+        record_decided(transaction, STREAM, decided)
+        return Written(10)
+
+    land_batch(ledger, permit, batch, record, status=BatchStatus.DECIDED)
+    assert told() == (True, 2)
+    replace_decided(ledger, permit, decided, replace(decided, committables=loads[:1]))
+    assert told() == (True, 1)
+    land_decided(ledger, permit, BatchNumber(1))
+    assert told() == (False, 0)
     fleet.close()

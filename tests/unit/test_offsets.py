@@ -105,13 +105,13 @@ def test_positions_and_ranges_read_as_a_person_writes_them() -> None:
 
 @pytest.mark.parametrize(("start", "until"), [(-1, 0), (5, 4), (-3, -1)])
 def test_a_range_that_ends_before_it_begins_is_none(start: int, until: int) -> None:
-    with pytest.raises(MalformedPositions, match=rf"\[{start}, {until}\) is no range of offsets"):
+    with pytest.raises(MalformedPositions, match=rf"\[{start}, {until}\) is not a range of offsets"):
         OffsetRange(start, until)
 
 
 def test_positions_do_not_move_backwards_or_lose_a_partition() -> None:
     key, other = Partition("orders", 0), Partition("orders", 1)
-    with pytest.raises(MalformedPositions, match=r"\[5, 4\) is no range"):
+    with pytest.raises(MalformedPositions, match=r"\[5, 4\) is not a range"):
         Positions({key: 5}).ranges_until(Positions({key: 4}))
     with pytest.raises(MalformedPositions, match="no end is given for orders-1"):
         Positions({key: 5, other: 1}).ranges_until(Positions({key: 6}))
@@ -148,7 +148,7 @@ def test_a_text_that_holds_no_positions_is_refused_with_what_stands_there(text: 
         ("[5]", "orders-0 has [5] where a pair [from, until] belongs"),
         ("[1,2,3]", "orders-0 has [1, 2, 3] where a pair"),
         ('[1,"2"]', "orders-0 has '2' where an offset belongs"),
-        ("[2,1]", "[2, 1) is no range of offsets"),
+        ("[2,1]", "[2, 1) is not a range of offsets"),
     ],
 )
 def test_a_text_that_holds_no_ranges_is_refused_with_what_stands_there(value: str, words: str) -> None:

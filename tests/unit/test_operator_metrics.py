@@ -20,7 +20,7 @@ from tests.unit.monitored_stores import (
 
 
 def verdict(attempt: int, at: datetime = NOON) -> VerdictStatus:
-    return VerdictStatus(kind="Resume", reason="all agree", attempt=attempt, at=at)
+    return VerdictStatus(kind="Resume", message="all agree", attempt=attempt, at=at)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def verdict(attempt: int, at: datetime = NOON) -> VerdictStatus:
         (status(2, phase=Phase.LAUNCHING), status(2, phase=Phase.RUNNING), Happened(runs=True)),
         (
             status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=4)),
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=5, committed_at=NOON)),
+            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=5, landed_at=NOON)),
             Happened(first_batch_at=NOON),
         ),
         (
             status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=5)),
-            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=6, committed_at=NOON)),
+            status(2, driver=DriverStatus(attempt=2, landed_at_start=4), progress=Progress(batch=6, landed_at=NOON)),
             Happened(),
         ),
     ],
@@ -93,8 +93,8 @@ def test_each_error_is_counted_at_its_store() -> None:
     registry = CollectorRegistry()
     counted = OperatorMetrics(registry)
     for problem in (SourceUnreachable("…"), LedgerUnreachable("…"), LedgerUnreachable("…"), ValueError("no store's")):
-        counted.troubled(problem)
-    counted.troubled(EpochOvertaken("…"))
+        counted.note_problem(problem)
+    counted.note_problem(EpochOvertaken("…"))
     assert values(registry, "exactlyonce_store_errors_total", store="source") == 1
     assert values(registry, "exactlyonce_store_errors_total", store="ledger") == 2
     assert values(registry, "exactlyonce_fence_refusals_total", whose="pass") == 1

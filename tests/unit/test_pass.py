@@ -119,7 +119,7 @@ def test_a_lost_ledger_halts_the_stream_and_the_status_keeps_what_it_knew() -> N
     for _ in range(2):
         result = machine.run_pass()
         assert isinstance(result, Halted)
-        assert "knows that batch 1 landed" in result.reason
+        assert "knows that batch 1 landed" in result.message
         assert machine.store.files == {}
         assert machine.view().stream.landed_batch is None
         status = machine.statuses.status
@@ -176,7 +176,7 @@ def test_a_batch_that_fails_again_and_again_halts_the_stream() -> None:
         machine.end(attempt, Ending.BATCH_FAILED, 1)
     result = machine.run_pass()
     assert result == Halted(
-        "Batch 1 has failed 3 times; the last time: it BatchFailed. Mend the cause, then start the stream again."
+        "Batch 1 has failed 3 times; the last error: it BatchFailed. Fix the cause, then start the stream again."
     )
     assert machine.statuses.status.phase is Phase.HALTED
 
@@ -223,7 +223,7 @@ def test_a_verdict_that_halts_starts_nothing_and_is_said_again_without_another_l
     machine.topic.topic_id = "id-2"
     result = machine.run_pass()
     assert isinstance(result, Halted)
-    assert "was recreated" in result.reason
+    assert "was recreated" in result.message
     assert machine.statuses.status.phase is Phase.HALTED
     assert machine.statuses.status.verdict is not None
     assert machine.statuses.status.verdict.kind == "SourceReplaced"

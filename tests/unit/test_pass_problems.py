@@ -76,7 +76,7 @@ def test_what_a_server_refuses_is_asked_again_where_nobody_waits_for_the_answer(
     machine.topic.view = missing  # type: ignore[method-assign,assignment] # what a broker may do
     result = machine.run_pass()
     assert isinstance(result, Waiting)
-    assert result.reason == "There is no topic orders; create it."
+    assert result.message == "There is no topic orders; create it."
     assert machine.statuses.status.phase is Phase.BACKING_OFF
     machine.topic.view = view  # type: ignore[method-assign] # it is there again
     machine.run_until_a_driver_runs()
@@ -100,7 +100,7 @@ def test_a_driver_that_cannot_be_started_is_tried_again_as_the_next_attempt() ->
     machine.drivers.broken = True
     result = machine.run_pass()
     assert isinstance(result, Waiting)
-    assert result.reason == "There is no room for a driver."
+    assert result.message == "There is no room for a driver."
     machine.drivers.broken = False
     assert machine.run_until_a_driver_runs() == SECOND
 
@@ -150,7 +150,7 @@ def test_a_lost_status_goes_on_after_the_ledgers_epoch_and_never_from_the_start(
 
 
 def test_an_attempt_that_has_left_a_trace_is_not_taken_again_when_status_and_ledger_have_forgotten_it() -> None:
-    """Its last words would be taken for those of the new driver, which would never be started."""
+    """Its last message would be taken for those of the new driver, which would never be started."""
     machine = ended()
     machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastWords(Ending.COMPLETED, "all has landed"), "")
     machine.statuses.status = StreamStatus()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -12,39 +11,13 @@ from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.status import Phase
 from exactlyonce.errors import LedgerUnreachable, StoreBusy
 from exactlyonce.launch.last_words import Ending
-from exactlyonce.positions.ranges import Positions
 from exactlyonce.reconcile.loop import Done, PassResult, Waiting, Wanted, Watching
 from exactlyonce.reconcile.shown import MOST_TRIES
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
-from tests.simulation.source import MemoryTopic
 from tests.unit.passes import FIRST, KEYS, SECOND, Machine
+from tests.unit.shown_streams import ShownTopic, reading
 
 FIRST_TOPIC = min(KEYS).origin
-
-
-class ShownTopic(MemoryTopic):
-    """A topic whose landed positions are shown; `answer` is what showing them comes to."""
-
-    shown: list[tuple[int, ...]]
-    streams: list[ShownStream]
-    answer: Callable[[], NotShown | None]
-    naming_others = False
-    """Whether the resource names another source than the one that was read."""
-
-    def origin_ids(self, origins: Sequence[str]) -> dict[str, str]:
-        held = set() if self.naming_others else {key.origin for key in self.ends}
-        return {origin: self.id_of(origin) for origin in origins if origin in held}
-
-    def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
-        self.shown.append(tuple(landed.values()))
-        self.streams.append(stream)
-        return self.answer()
-
-
-def reading(start: dict[str, str], table: str = "app") -> dict[str, Any]:
-    """Return the spec of a stream that starts there and shows itself in a lease table."""
-    kinesis = {"streamName": "orders", "region": "eu-central-1", "secretRef": {"name": "aws"}, "start": start}
-    return {"source": {"kinesis": {**kinesis, "leaseTable": {"tableName": table}}, "format": {"schema": "id INT"}}}
 
 
 @pytest.fixture
@@ -212,6 +185,46 @@ def test_a_stream_whose_ledger_did_not_answer_when_it_was_suspended_shows_later_
     assert shown(machine) == [(40, 30)]
 
 
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (
+            LedgerUnreachable("the ledger is silent"),
+            "The latest landed position is not shown yet: the ledger is silent",
+        ),
+        (None, None),
+    ],
+)
+def test_a_ledger_that_did_not_answer_is_told_and_one_without_the_stream_owes_nothing(
+    machine: Machine, problem: Exception | None, told: str | None
+) -> None:
+    def view(stream_id: str) -> None:
+        if problem is not None:
+            raise problem
+
+    machine.end(FIRST, Ending.DRAINED)
+    machine.asks_again = True
+    machine.ledger.view = view  # type: ignore[method-assign]
+    result = machine.run_pass(Wanted.REST)
+    assert condition(machine) == (None if told is None else ("False", "Pending", told))
+    assert isinstance(result, Done if problem is None else Waiting)
+
+
+def test_a_source_that_did_not_answer_when_a_stream_was_suspended_is_told(machine: Machine) -> None:
+    def fail() -> NotShown | None:
+        raise StoreBusy("the source does not answer")
+
+    assert isinstance(machine.topic, ShownTopic)
+    machine.end(FIRST, Ending.DRAINED)
+    machine.topic.answer = fail
+    machine.run_pass(Wanted.REST)
+    assert condition(machine) == (
+        "False",
+        "Pending",
+        "The latest landed position is not shown yet: the source does not answer",
+    )
+
+
 def unreachable(stream_id: str) -> NoReturn:
     raise LedgerUnreachable("the ledger is silent")
 
@@ -304,35 +317,6 @@ def test_a_failure_that_nobody_foresaw_is_told_in_one_short_line(machine: Machin
     assert reason == "LandedNotShown"
     assert told.startswith("What has landed could not be shown (ValueError: what a server said x")
     assert len(told) < 300
-
-
-def started_from(start: dict[str, str]) -> Machine:
-    """Return a world whose first driver was just seen to run, of a stream with that start."""
-    made = Machine()
-    made.topic = ShownTopic(dict.fromkeys(KEYS, 100))
-    made.topic.shown, made.topic.streams, made.topic.answer = [], [], lambda: None
-    made.spec, made.looks = reading(start), True
-    for _ in ("it is started", "it is seen to run"):
-        assert made.run_pass() == Watching(FIRST)
-    return made
-
-
-def test_a_stream_that_has_started_from_a_lease_table_has_taken_it_over_and_no_other_one() -> None:
-    machine = started_from({"from": "LeaseTable"})
-    machine.run_pass()
-    assert isinstance(machine.topic, ShownTopic)
-    assert [stream.took_over for stream in machine.topic.streams] == [True, True]
-    machine.spec = reading({"from": "LeaseTable"}, "app-of-somebody-else")
-    machine.run_pass()
-    assert not machine.topic.streams[-1].took_over
-
-
-def test_a_stream_that_has_started_elsewhere_takes_nothing_over_whatever_its_resource_says_later() -> None:
-    machine = started_from({"from": "TrimHorizon"})
-    machine.spec = reading({"from": "LeaseTable"})
-    machine.run_pass()
-    assert isinstance(machine.topic, ShownTopic)
-    assert [stream.took_over for stream in machine.topic.streams] == [False, False]
 
 
 def test_a_stream_is_shown_by_its_id_its_database_and_its_life_and_never_by_its_token(machine: Machine) -> None:

@@ -236,7 +236,7 @@ def test_a_query_with_state_whose_database_went_back_goes_on_with_the_state_of_w
     attempt = machine.run_until_a_driver_runs()
     assert state_of(machine) == {"2.snapshot": b"the state of version 2"}, "batch 1 made it; what followed is forgotten"
     assert {path: machine.store.files[path] for path in before} == before, "the old generation is left alone"
-    assert machine.view().stream.landed_batch == 1, "its numbers go on, and batch 2 is planned again"
+    assert machine.view().stream.landed_batch == 1, "its numbers continue, and batch 2 is planned again"
     assert [kind for kind, _ in machine.reports if kind != "Died"] == ["RewindToSink"]
     copies = [effect for effect in machine.effects if effect.startswith("copy ")]
     assert copies[-1].endswith("/offsets/1"), "the offset log comes last"
@@ -253,9 +253,9 @@ def test_a_query_with_state_whose_state_is_not_retained_halts_and_says_where_to_
         if isinstance(result, Halted):
             break
     assert isinstance(result, Halted)
-    assert f"{GENERATION}/state/0/0 has no version 2, which batch 1 made" in result.reason
-    assert "restore the database to a moment when batch 2 or a later one had landed" in result.reason
-    assert "starts at the offsets orders-0@40, orders-1@30" in result.reason
+    assert f"{GENERATION}/state/0/0 has no version 2, which batch 1 made" in result.message
+    assert "restore the database to a moment when batch 2 or a later one had landed" in result.message
+    assert "starts at the offsets orders-0@40, orders-1@30" in result.message
 
 
 def test_a_topic_that_is_left_out_and_comes_back_goes_on_where_it_stood() -> None:
@@ -351,7 +351,7 @@ def test_a_commit_whose_outcome_is_unknown_is_looked_at_again_by_the_next_pass(f
     machine.database.hooks.commit_fate = lambda: fates.pop(0) if fates else "answered"
     first = machine.run_pass()
     assert isinstance(first, Waiting)
-    assert first.reason == "the connection was lost during COMMIT"
+    assert first.message == "the connection was lost during COMMIT"
     assert machine.statuses.status.phase is Phase.BACKING_OFF
     machine.run_until_a_driver_runs()
     machine.assert_launched_as_published()

@@ -94,7 +94,7 @@ def test_a_record_is_read_as_the_table_says(name: str) -> None:
     match state:
         case Running(where=told, started=started):
             assert case.started in (None, started)
-        case Gone(why=told, reason=reason):
+        case Gone(message=told, reason=reason):
             assert reason == case.reason
         case Ended(words=words, detail=told, reason=reason):
             assert reason == case.reason
@@ -189,10 +189,10 @@ def test_a_driver_that_runs_on_a_node_that_reports_is_never_given_up() -> None:
 
 
 def test_a_log_is_told_in_part_and_its_end_is_the_part() -> None:
-    record = pod(terminated(1, message="first\n" + "x" * 3000 + "\nlast words of a log"), phase="Failed")
+    record = pod(terminated(1, message="first\n" + "x" * 3000 + "\nlast line of a log"), phase="Failed")
     state = state_of(record, HEALTHY, PATIENCE, NOW)
     assert isinstance(state, Ended)
-    assert state.detail.endswith("last words of a log")
+    assert state.detail.endswith("last line of a log")
     assert len(state.detail) < 600
 
 

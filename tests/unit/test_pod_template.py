@@ -154,7 +154,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a command", container({"command": ["sh"]}), "containers[driver].command: the operator says what runs here"),
     ("arguments", container({"args": ["x"]}), "containers[driver].args: the operator says what runs here"),
     ("an image", container({"image": "x"}), "containers[driver].image: image says it"),
-    ("a message path", container({"terminationMessagePath": "/x"}), "terminationMessagePath: the last words"),
+    ("a message path", container({"terminationMessagePath": "/x"}), "terminationMessagePath: the last message"),
     (
         "our variable",
         container({"env": [{"name": "EXACTLYONCE_SECRETS", "value": "/x"}]}),

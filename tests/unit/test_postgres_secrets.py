@@ -109,8 +109,8 @@ def test_a_uri_that_does_not_parse_is_refused_without_a_word_of_it(text: str) ->
         ({"host": "a,"}, "names an empty host, which libpq takes for a socket of the pod"),
         ({"host": ",".join("abcdefghi")}, "names 9 hosts, and 8 are allowed"),
         ({"host": "a,b,c", "port": "1,2"}, "names 3 hosts and 2 ports"),
-        ({"port": "0"}, "names a port that is no number from 1 to 65535"),
-        ({"port": "5432 options=x"}, "names a port that is no number from 1 to 65535"),
+        ({"port": "0"}, "names a port that is not a number from 1 to 65535"),
+        ({"port": "5432 options=x"}, "names a port that is not a number from 1 to 65535"),
         ({"uri": "postgresql://lands:p@%2Fvar%2Frun/shop"}, "names a Unix-domain socket as host"),
     ],
 )
@@ -183,7 +183,7 @@ def test_the_authorities_of_the_system_are_asked_for_by_name(monkeypatch: pytest
     ("changes", "said"),
     [
         ({"ca.crt": "no certificate"}, "holds no certificate in the key ca.crt"),
-        ({"ca.crt": CERTIFICATE, "sslmode": "prefer"}, "sslmode prefer, which goes on without checking the server"),
+        ({"ca.crt": CERTIFICATE, "sslmode": "prefer"}, "sslmode prefer, which continues without checking the server"),
         ({"ca.crt": CERTIFICATE, "sslrootcert": "system"}, "has sslrootcert beside the key ca.crt"),
         ({"sslmode": "verify-full"}, "nothing to check the server's certificate against"),
         ({"sslmode": "verify-ca"}, "nothing to check the server's certificate against"),

@@ -266,7 +266,7 @@ def test_a_driver_that_hangs_while_the_stream_is_to_rest_is_drained_by_its_deadl
 
 
 def test_a_batch_that_hangs_every_time_halts_the_stream_and_the_sentence_says_that_it_hung() -> None:
-    """It does not go on for ever: each such driver counts against the batch in hand, as one that was killed does."""
+    """It does not continue for ever: each such driver counts against the current batch, as one that was killed does."""
     machine = started()
     machine.spec = {"recovery": {"maxFailuresPerBatch": 2}}
     with machine.ledger.transaction() as transaction:
@@ -281,5 +281,5 @@ def test_a_batch_that_hangs_every_time_halts_the_stream_and_the_sentence_says_th
         result = machine.run_pass()
         attempt = machine.run_until_a_driver_runs() if isinstance(result, Waiting) else attempt
     assert isinstance(result, Halted)
-    assert result.reason.startswith("Batch 2 has failed 2 times; ")
-    assert why in result.reason
+    assert result.message.startswith("Batch 2 has failed 2 times; ")
+    assert why in result.message

@@ -136,12 +136,12 @@ def test_a_verdict_that_halts_halts_the_stream_and_no_driver_starts() -> None:
     machine.run_pass()
     word = run_init_container(machine, SECOND)
     assert (word.outcome, word.kind, EXIT_STATUS[word.outcome]) == (Outcome.HALTS, "SourceReplaced", 2)
-    assert machine.run_pass() == Halted(word.reason)
+    assert machine.run_pass() == Halted(word.message)
     status = machine.statuses.status
     assert status.verdict is not None
-    assert (status.phase, status.verdict.kind, status.message) == (Phase.HALTED, "SourceReplaced", word.reason)
+    assert (status.phase, status.verdict.kind, status.message) == (Phase.HALTED, "SourceReplaced", word.message)
     assert [kind for kind, _ in machine.reports] == ["SourceReplaced"]
-    assert machine.run_pass() == Halted(word.reason)
+    assert machine.run_pass() == Halted(word.message)
 
 
 @pytest.mark.parametrize("problem", [SourceUnreachable("The brokers do not answer."), OriginMissing("It is gone.")])
@@ -187,9 +187,9 @@ def test_a_pod_that_was_overtaken_changes_nothing_and_the_next_attempt_is_made_a
     files, rows = dict(machine.store.files), dict(machine.database.tables.rows)
     word = run_init_container(machine, SECOND)
     assert word.outcome is Outcome.OVERTAKEN
-    assert word.reason == "The ledger of shop/orders is at epoch 9; this pod is of epoch 2."
+    assert word.message == "The ledger of shop/orders is at epoch 9; this pod is of epoch 2."
     assert (machine.store.files, machine.database.tables.rows) == (files, rows)
-    assert machine.run_pass() == Waiting(machine.now, word.reason)
+    assert machine.run_pass() == Waiting(machine.now, word.message)
     assert machine.run_pass() == Watching(Epoch(10))
 
 
@@ -201,7 +201,7 @@ def test_a_pod_of_a_former_life_changes_nothing_although_the_stream_has_reached_
     machine.drivers.orders[FIRST], mine = former.drivers.orders[FIRST], machine.drivers.orders[FIRST]
     word = word_of_pod(machine, FIRST)
     assert word.outcome is Outcome.OVERTAKEN
-    assert "former life" in word.reason
+    assert "former life" in word.message
     assert (machine.store.files, machine.database.tables.rows) == (files, rows)
     machine.drivers.orders[FIRST] = mine
     assert word_of_pod(machine, FIRST).outcome is Outcome.LAUNCHES
@@ -213,8 +213,8 @@ def test_a_pod_knows_from_its_brief_that_a_batch_landed_and_does_not_start_over_
     machine.store.files.clear()
     machine.run_pass()
     word = run_init_container(machine, SECOND)
-    assert (word.outcome, word.code) == (Outcome.HALTS, "LedgerLost")
-    assert "knows that batch 1 landed" in word.reason
+    assert (word.outcome, word.reason) == (Outcome.HALTS, "LedgerLost")
+    assert "knows that batch 1 landed" in word.message
     assert machine.store.files == {}
     assert isinstance(machine.run_pass(), Halted)
 
@@ -264,7 +264,7 @@ def test_an_init_container_that_runs_again_beside_a_driver_that_has_claimed_says
     claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
     word = word_of_pod(machine, FIRST)
     assert word.outcome is Outcome.OVERTAKEN
-    assert "is at epoch 1 and claimed" in word.reason
+    assert "is at epoch 1 and claimed" in word.message
 
 
 def test_an_init_container_killed_at_any_of_its_effects_leaves_an_attempt_that_comes_to_the_same_end() -> None:
@@ -354,8 +354,8 @@ def test_a_pod_that_does_not_understand_its_brief_says_so_and_lets_no_driver_sta
     read = parse_pod_verdict(word.read_text())
     assert read is not None
     assert read.outcome is Outcome.REFUSED
-    assert said in read.reason
-    assert "give driver and operator images of the same release" in read.reason
+    assert said in read.message
+    assert "give driver and operator images of the same release" in read.message
 
 
 def test_a_lost_status_makes_the_next_attempt_and_not_the_same_one_again() -> None:

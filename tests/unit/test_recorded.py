@@ -25,9 +25,9 @@ STREAM = document(
             "attempt": 17,
             "verdict": {
                 "kind": "RebuildFromSink",
-                "code": "CheckpointLost",
+                "reason": "CheckpointLost",
                 "batch": 4211,
-                "reason": "The checkpoint is gone.",
+                "message": "The checkpoint is gone.",
                 "attempt": 17,
                 "at": "2026-03-01T10:00:00Z",
                 "evidence": [{"words": "the folder is empty", "files": 0}],
@@ -62,7 +62,7 @@ def test_a_recorded_verdict_says_when_it_was_made_and_that_it_is_not_of_now(serv
         "Recorded  at 2026-03-01 ",
         "for attempt 17: it is not what would be decided now",
         "Verdict   RebuildFromSink(4211) CheckpointLost",
-        "Reason    The checkpoint is gone.",
+        "Message   The checkpoint is gone.",
         "  - the folder is empty",
         "  Phase   Running. Attempt 17 runs.",
         "  Driver  attempt 17, pod orders-driver-17",
@@ -74,7 +74,7 @@ def test_a_recorded_verdict_says_when_it_was_made_and_that_it_is_not_of_now(serv
 def test_a_program_is_told_that_the_verdict_is_recorded(server: ApiServerInMemory) -> None:
     found = json.loads(run(server, "explain", "orders", "-n", "shop", "-o", "json").stdout)
     assert (found["now"], found["recordedAt"], found["attempt"]) == (False, "2026-03-01T10:00:00Z", 17)
-    assert (found["verdict"], found["code"], found["batch"]) == ("RebuildFromSink", "CheckpointLost", 4211)
+    assert (found["verdict"], found["reason"], found["batch"]) == ("RebuildFromSink", "CheckpointLost", 4211)
     assert found["evidence"] == [{"words": "the folder is empty", "files": 0}]
 
 
@@ -115,7 +115,7 @@ def test_offsets_say_which_right_is_missing_and_where_the_lag_is_shown_without(s
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         "You may not read secret shop/warehouse, which spec.sink.postgres.secretRef names; ask for the right to get secret "
-        "warehouse in namespace shop. The ledger is asked with its login; `exactlyonce status orders -n shop` shows the lag "
+        "warehouse in namespace shop. The ledger is queried with its login; `exactlyonce status orders -n shop` shows the lag "
         "without it.\n"
     )
 

@@ -144,7 +144,7 @@ def test_every_rule_of_the_schema_is_broken_by_a_case() -> None:
 def test_every_field_that_says_where_a_checkpoint_is_changes_only_while_the_stream_rests() -> None:
     """A login says who reads it; each other field moves it, one that is added later too."""
     of_checkpoint = [rule for rule in update_rules() if rule["fieldPath"] == ".spec.checkpoint"]
-    (rule,) = [rule for rule in of_checkpoint if "change only while the stream rests" in rule["message"]]
+    (rule,) = [rule for rule in of_checkpoint if "can be changed only while the stream is suspended" in rule["message"]]
     places = SPEC["properties"]["checkpoint"]["properties"]
     fields = [f"{place}.{name}" for place in places for name in places[place]["properties"] if name != "secretRef"]
     assert [
@@ -185,8 +185,8 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("streamId: a\n  streamId: b", "streams.yaml:6: this is no YAML (the key streamId stands twice in one place)"),
-        ("suspend: [", "this is no YAML"),
+        ("streamId: a\n  streamId: b", "streams.yaml:6: this is not YAML (the key streamId stands twice in one place)"),
+        ("suspend: [", "this is not YAML"),
         ("sparkConf: {spark.x: y}", "spec.sparkConf.spark.x: should be a valid string (it is True)"),
     ],
 )

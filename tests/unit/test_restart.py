@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from exactlyonce.api.spec import Backoff, Recovery
+from exactlyonce.api.recovery import Backoff, Recovery
 from exactlyonce.api.status import ConsecutiveFailures
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
@@ -99,7 +99,7 @@ def test_the_first_batch_that_ever_lands_counts_as_landed() -> None:
     ("endings", "blamed"),
     [
         pytest.param([failed(7)] * 3, 7, id="its driver said so each time"),
-        pytest.param([DIED, failed(7), DIED], 7, id="two of three drivers were killed with it in hand"),
+        pytest.param([DIED, failed(7), DIED], 7, id="two of three drivers were killed while it ran"),
     ],
 )
 def test_a_batch_that_fails_as_often_as_allowed_halts_the_stream(endings: list[Ended], blamed: int) -> None:
@@ -111,8 +111,9 @@ def test_a_batch_that_fails_as_often_as_allowed_halts_the_stream(endings: list[E
     last = endings[-1].words
     message = "the driver ended without a word" if last is None else last.message
     assert follows(endings[-1], consecutive_failures, (6, 6), blamed) == HaltStream(
-        f"Batch 7 has failed 3 times; the last time: {message} Mend the cause, then start the stream again.",
+        f"Batch 7 has failed 3 times; the last error: {message} Fix the cause, then start the stream again.",
         ConsecutiveFailures(endings=3, batch=7, batch_failures=3),
+        BatchNumber(7),
     )
 
 
@@ -139,7 +140,7 @@ def test_failures_are_counted_of_one_batch_in_a_row(between: tuple[Ended, tuple[
         pytest.param(said(Ending.FENCED, 7), 7, id="a successor fenced it"),
         pytest.param(said(Ending.UNREACHABLE, 7), 7, id="a store did not answer"),
         pytest.param(said(Ending.FAILED), None, id="it failed outside of any batch"),
-        pytest.param(DIED, None, id="it was killed without a batch in hand"),
+        pytest.param(DIED, None, id="it was killed without a running batch"),
         pytest.param(said(Ending.BATCH_FAILED), None, id="it does not know which batch failed"),
         pytest.param(replace(DIED, blames_batch=False), 7, id="its node took it away"),
     ],

@@ -36,7 +36,7 @@ def found(folder: StateFolder, batch: int = FOURTH) -> Retained | NotRetained:
 def why(folder: StateFolder, batch: int = FOURTH) -> str:
     missing = found(folder, batch)
     assert isinstance(missing, NotRetained), missing
-    return missing.why.removeprefix(f"{FIRST.folder}/")
+    return missing.message.removeprefix(f"{FIRST.folder}/")
 
 
 STATE_OF_4 = {
@@ -124,7 +124,7 @@ def test_what_is_missing_is_named_with_the_oldest_batch_whose_state_is_there() -
         ("offsets/4", b"", "offsets/4 is not usable: it has no bytes"),
         ("commits/4", b"v9\n{}", "commits/4 is not usable: its commit log version is v9"),
         ("state/0/_metadata/metadata", b"v2\n{}", "state/0/_metadata/metadata is not usable: its first line is b'v2'"),
-        ("state/0/1/5.zip", b"PK torn", "state/0/1/5.zip is not usable: it is no snapshot of RocksDB"),
+        ("state/0/1/5.zip", b"PK torn", "state/0/1/5.zip is not usable: it is not a snapshot of RocksDB"),
         (
             "state/0/1/SSTs/000005-id-5-1-default.sst",
             b"short",

@@ -32,7 +32,7 @@ def test_an_image_that_cannot_be_pulled_is_gone_back_from_and_the_stream_runs_on
     (ready,) = [it for it in life.resource["status"]["conditions"] if it["type"] == "Ready"]
     assert ready["status"] == "False", "what the resource asks for is not so"
     assert ready["message"] == (
-        "What the resource asks for could not be started (2 times in a row; attempt 3: ImageNotPullable, The image cannot be "
+        "The changed resource could not be started (2 times in a row; attempt 3: ImageNotPullable, The image cannot be "
         f"pulled). The stream was rolled back to the spec of attempt 1 and its image {GOOD_IMAGE}. Correct the resource, or "
         "change spec.restartNonce to try it again as it is."
     )
@@ -97,7 +97,9 @@ def test_a_full_cluster_is_no_bad_update_unless_the_template_or_the_size_was_cha
     life.fail(BAD_IMAGE, 4, UNSCHEDULABLE)
     assert life.status.bad_update is not None
     assert not life.status.bad_update.rolled_back
-    assert "nothing that can cause this has changed since attempt 1" in (life.status.bad_update.stays or "")
+    assert "nothing that can cause this has changed since attempt 1" in (
+        life.status.bad_update.not_rolled_back_message or ""
+    )
     assert life.server.events.count("NotRolledBack") == 1
 
     nowhere = {"spec": {"nodeSelector": {"disk": "none-such"}}}
@@ -215,7 +217,7 @@ def test_a_change_of_what_is_read_or_written_is_never_rolled_back() -> None:
     life.fail(BAD_IMAGE, 4)
     assert life.status.bad_update is not None
     assert "not rolled back to that of attempt 1, which ran: transform changed as well" in (
-        life.status.bad_update.stays or ""
+        life.status.bad_update.not_rolled_back_message or ""
     )
     assert "RolledBack" not in life.server.events
     assert life.server.events.count("NotRolledBack") == 1
@@ -294,7 +296,7 @@ def test_a_good_spec_that_is_not_allowed_any_more_is_not_started() -> None:
     assert set(life.pods.images.values()) == {GOOD_IMAGE, BAD_IMAGE}
     assert [life.pods.images[Epoch(it)] for it in range(2, 6)] == [BAD_IMAGE] * 4
     assert life.status.bad_update is not None
-    assert "no longer allowed" in (life.status.bad_update.stays or "")
+    assert "no longer allowed" in (life.status.bad_update.not_rolled_back_message or "")
 
 
 def test_a_driver_of_a_good_spec_that_is_not_allowed_any_more_runs_on_without_a_successor() -> None:
@@ -343,7 +345,9 @@ def test_the_spec_that_is_gone_back_to_is_kept_however_many_attempts_fail() -> N
     life.change(**{"spec.recovery": {}})
     life.fail(BAD_IMAGE, 1)
     assert life.status.bad_update is not None
-    assert "no longer there" in (life.status.bad_update.stays or ""), "without it nothing is rolled back"
+    assert "no longer there" in (life.status.bad_update.not_rolled_back_message or ""), (
+        "without it nothing is rolled back"
+    )
 
 
 def test_a_new_default_image_that_cannot_start_is_gone_back_from_to_the_image_that_ran() -> None:

@@ -10,7 +10,7 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from exactlyonce.checkpoint import store as limits
-from exactlyonce.checkpoint.locations import open_folder
+from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_conditions import PROBE
 from exactlyonce.connectors.files.tenancy import MARKER, PathOfAnother, Tenant, take_place

@@ -6,7 +6,8 @@ import pytest
 from botocore.stub import Stubber
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.checkpoint.locations import StoreInPods, open_store
+from exactlyonce.assembly import checkpoint_store
+from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import StoreUnreachable
@@ -18,7 +19,7 @@ def store_of_its_own(name: str) -> S3LogStore:
     """A store whose client no other test has."""
     spec = {"location": "s3a://lake/checkpoints/orders", "endpoint": "http://s3.invalid:9000"}
     login = {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": "hidden"}
-    store = open_store(Checkpoint.model_validate({"s3": spec}), login)
+    store = checkpoint_store(Checkpoint.model_validate({"s3": spec}), lambda reference: login)
     assert isinstance(store, S3LogStore)
     return store
 

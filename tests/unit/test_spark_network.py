@@ -203,7 +203,7 @@ def test_a_secret_of_its_name_that_another_made_is_never_used(owners: list[dict[
         launcher(server).start(FIRST)
     assert ("Pod", "orders-driver-1") not in server.objects
     server.unreadable = {"Secret"}
-    with pytest.raises(ApiServerUnreachable, match=r"Secret shop/orders-network-1 cannot be looked at"):
+    with pytest.raises(ApiServerUnreachable, match=r"Secret shop/orders-network-1 cannot be read"):
         launcher(server).start(FIRST)
     assert ("Pod", "orders-driver-1") not in server.objects, "an operator of named secrets does not guess"
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
+from exactlyonce.aws_clients import new_client
 from exactlyonce.cli.local_stream import driver_document
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import resolve
+from exactlyonce.schema.aws_login import LOGIN_KEYS
 from exactlyonce_spark.kubernetes_settings import NotInAPod
 from exactlyonce_spark.s3_settings import CertificateUnusable, give_login, trust_store
 from exactlyonce_spark.session import session_settings
@@ -284,7 +286,39 @@ def test_no_setting_is_a_credential(tmp_path: Path) -> None:
 def test_a_secrets_login_replaces_whatever_the_environment_had() -> None:
     environment = {"AWS_ACCESS_KEY_ID": "old", "AWS_SECRET_ACCESS_KEY": "old", "AWS_SESSION_TOKEN": "old", "HOME": "/"}
     give_login({"AWS_ACCESS_KEY_ID": "new\n", "AWS_SECRET_ACCESS_KEY": "new"}, environment)
-    assert environment == {"AWS_ACCESS_KEY_ID": "new", "AWS_SECRET_ACCESS_KEY": "new", "HOME": "/"}
+    assert {key: environment.get(key) for key in LOGIN_KEYS} == {
+        "AWS_ACCESS_KEY_ID": "new",
+        "AWS_SECRET_ACCESS_KEY": "new",
+        "AWS_SESSION_TOKEN": None,
+    }
+    assert environment["HOME"] == "/"
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "own", "AWS_SECRET_ACCESS_KEY": "k", "AWS_SESSION_TOKEN": "t"}, ("own", "k", "t")),
+        ({"AWS_SHARED_CREDENTIALS_FILE": "FILE"}, ("of the file", "f", None)),
+    ],
+)
+def test_the_login_of_a_secret_for_s3_is_not_that_of_other_services(
+    given: dict[str, str], used: tuple[str, ...], again: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A data stream without a secret is read with what the pod was given, such as a web identity."""
+    file = tmp_path / "credentials"
+    file.write_text("[default]\naws_access_key_id = of the file\naws_secret_access_key = f\n")
+    environment = {key: value.replace("FILE", str(file)) for key, value in given.items()}
+    for _ in range(1 + again):
+        give_login({"AWS_ACCESS_KEY_ID": "of S3", "AWS_SECRET_ACCESS_KEY": "s"}, environment)
+    assert environment["AWS_ACCESS_KEY_ID"] == "of S3", "which the JVM is given"
+    for key in LOGIN_KEYS:
+        monkeypatch.delenv(key, raising=False)
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    client = new_client("kinesis", has_login=False, region_name="eu-west-1")
+    found = client._get_credentials()
+    assert (found.access_key, found.secret_key, found.token) == used
 
 
 @pytest.mark.parametrize("secret", [{}, {"AWS_SESSION_TOKEN": " "}])

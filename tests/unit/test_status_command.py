@@ -40,7 +40,7 @@ def stream(name: str = "orders", **changes: Any) -> dict[str, Any]:
         "verdict": {
             "kind": "ReplayBatch",
             "batch": 4211,
-            "reason": "Batch 4211 was planned and has not landed.",
+            "message": "Batch 4211 was planned and has not landed.",
             "attempt": 17,
             "at": ago(hours=2),
             "evidence": [{"words": "offsets/4211 is there, commits/4211 is not", "planned": 4211}],
@@ -49,7 +49,7 @@ def stream(name: str = "orders", **changes: Any) -> dict[str, Any]:
         "checkpoint": {"generation": 3, "location": "s3a://lake/generation-000003-a17"},
         "progress": {
             "batch": 4215,
-            "committedAt": ago(seconds=7),
+            "landedAt": ago(seconds=7),
             "lagRecords": 77,
             "lagSeconds": 90,
             "oldestRecordAt": ago(seconds=125),

@@ -59,7 +59,7 @@ def test_how_far_a_stream_has_come_is_shown_when_a_view_is_due_and_written_only_
     for _ in range(3):
         assert machine.run_pass() == Watching(FIRST)
     assert machine.effects == ["record Running"]
-    assert machine.statuses.status.progress == Progress(batch=1, committed_at=NOON)
+    assert machine.statuses.status.progress == Progress(batch=1, landed_at=NOON)
 
 
 def test_what_others_know_of_the_progress_is_kept() -> None:
@@ -93,7 +93,7 @@ def test_the_end_of_a_driver_shows_how_far_the_stream_had_come() -> None:
     landed_at(machine, NOON)
     machine.end(FIRST)
     machine.run_pass()
-    assert machine.statuses.status.progress == Progress(batch=1, committed_at=NOON)
+    assert machine.statuses.status.progress == Progress(batch=1, landed_at=NOON)
 
 
 def test_a_drivers_pod_is_shown_and_stays_when_it_has_ended() -> None:

@@ -35,8 +35,8 @@ from exactlyonce.monitor.monitor import Monitor
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
-from tests.resource_documents import changed, document
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
+from tests.resource_documents import DORIS, changed, document
 from tests.unit.resource_in_memory import KEY, NOW, VALID, OneDriver, ServerInMemory, resource
 
 
@@ -73,7 +73,7 @@ def passes(
             Attempts(launcher, (lambda: None) if only_unmeasured else missing),
             statuses,
             Place(Owner("cluster-1", "u-1"), lambda owner: False, asks_again=True),
-            Telling(report),
+            Reporter(report),
             Timing(lambda: NOW),
         )
         return PassPorts(world, driver_plan(stream.spec), launcher.clean_up, missing)
@@ -318,7 +318,7 @@ def test_a_stream_that_names_what_its_namespace_may_not_is_stalled_and_no_attemp
 
     server.resource = changed(server.resource, {"spec.image": "registry.example/spark:1"})
     passes(server, parse=admitted).run(KEY)
-    assert shown(server)[1] == "Secret shop/warehouse is not there; create it.", "it goes on as soon as it may"
+    assert shown(server)[1] == "Secret shop/warehouse is not there; create it.", "it continues as soon as it may"
 
 
 def test_a_driver_that_runs_when_the_lists_get_shorter_runs_on_and_has_no_successor() -> None:
@@ -374,6 +374,15 @@ def test_a_resource_whose_status_nobody_can_write_is_told_in_an_event() -> None:
     server.put_status = refused  # type: ignore[method-assign,assignment] # what a server may do
     assert passes(server).run(KEY) == Next(REFUSED_SECONDS)
     assert "NotAccepted" in server.events
+
+
+def test_what_is_valid_and_may_not_be_meant_is_an_event_once_for_each_spec() -> None:
+    doris = {**DORIS, "labelFormat": "Compatible"}
+    checkpoint = {"s3": {"location": "s3a://checkpoints" + "/of-a-team" * 12}}
+    server = ServerInMemory(changed(resource(), {"spec.sink": {"doris": doris}, "spec.checkpoint": checkpoint}))
+    for _ in range(2):
+        passes(server).run(KEY)
+    assert server.events.count("Advice") == 1
 
 
 def test_a_resource_that_is_gone_is_not_looked_at_again() -> None:

@@ -77,7 +77,7 @@ def test_what_java_and_re2_read_differently_is_refused_from_where_it_begins(patt
 
 @pytest.mark.parametrize("pattern", NO_PATTERN.values(), ids=NO_PATTERN.keys())
 def test_what_is_no_pattern_or_too_large_is_refused_in_one_sentence(pattern: str) -> None:
-    with pytest.raises(ValidationError, match=r"is no regular expression \(.+\); correct or shorten it"):
+    with pytest.raises(ValidationError, match=r"is not a regular expression \(.+\); correct or shorten it"):
         CHECK.validate_python(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Where the difference of two positions is no number of records, nobody takes it for one."""
+"""Where the difference of two positions is not a number of records, nobody takes it for one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exactlyonce.connectors.kinesis.positions import position_after_record
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.launch.port import ShrunkLimit
 from exactlyonce.ledger.rows import LandedPositions
-from exactlyonce.monitor.lag import PartitionLag, dated, measured, positions_to_date, total
+from exactlyonce.monitor.lag import PartitionLag, PartitionState, dated, measured, positions_to_date, total
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.source.port import Bounds
 from exactlyonce_spark.batch_settings import BatchSettings
@@ -46,7 +46,16 @@ def test_a_record_that_waits_is_fetched_once_and_the_end_is_looked_at_again() ->
     at_tip = dated({CHILD: lag}, {CHILD: None})[CHILD]
     assert at_tip.must_be_dated
     assert at_tip.is_caught_up
-    assert total({CHILD: at_tip}, NOON).is_caught_up
+    found = total({CHILD: at_tip}, NOON)
+    assert (found.is_caught_up, found.records) == (True, 0), "an idle stream that has never landed needs nobody"
+
+
+def test_each_shard_has_the_state_that_is_known_of_it() -> None:
+    lag = PartitionLag(AFTER, OPEN)
+    assert PartitionLag(PARTITION_END, OPEN).state is PartitionState.ENDED
+    assert lag.state is PartitionState.UNKNOWN
+    assert dated({CHILD: lag}, {CHILD: NOON})[CHILD].state is PartitionState.BEHIND
+    assert dated({CHILD: lag}, {CHILD: None})[CHILD].state is PartitionState.CAUGHT_UP
 
 
 def test_a_stream_all_of_whose_partitions_have_ended_has_no_lag() -> None:

@@ -25,8 +25,8 @@ from exactlyonce.reconcile.verdicts import (
     Decision,
     RebuildReason,
     Verdict,
-    code_of,
     kind_of,
+    reason_of,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
@@ -111,8 +111,8 @@ def test_explain_shows_every_verdict_with_the_code_that_the_page_has(verdict: An
     decision = Decision(verdict)
     document = json.loads(json.dumps(explain.as_data("shop/orders", decision, Epoch(3)), default=str))
     line = next(line for line in explain.as_text("shop/orders", decision, None).splitlines() if "Verdict" in line)
-    assert code_of(verdict) == next(iter(shown_codes(verdict)), None)
-    assert (document["verdict"], document["code"]) == (kind_of(verdict), code_of(verdict))
+    assert reason_of(verdict) == next(iter(shown_codes(verdict)), None)
+    assert (document["verdict"], document["reason"]) == (kind_of(verdict), reason_of(verdict))
     assert re.findall(r"[A-Z]\w+", line) == ["Verdict", kind_of(verdict), *shown_codes(verdict)]
 
 
@@ -124,7 +124,7 @@ def test_explain_has_words_for_every_action(action: Any) -> None:
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut short"])
 def test_the_code_of_a_verdict_that_was_made_in_a_pod_reaches_the_operator(cut: bool) -> None:
-    text = PodVerdict(Outcome.HALTS, "Words.", "Contradiction", landed=4, code="OtherOwner").render()
+    text = PodVerdict(Outcome.HALTS, "Words.", "Contradiction", landed=4, reason="OtherOwner").render()
     word = parse_pod_verdict(text[:-3] if cut else text)
     assert word is not None
-    assert (word.kind, word.code, word.landed) == ("Contradiction", "OtherOwner", 4)
+    assert (word.kind, word.reason, word.landed) == ("Contradiction", "OtherOwner", 4)

@@ -51,7 +51,7 @@ def test_a_wake_up_during_a_pass_leads_to_another_pass_after_it() -> None:
         wakeups.wake(ORDERS)
         assert await due(wakeups) == ORDERS
         wakeups.wake(ORDERS)
-        assert await due(wakeups) is None, "it has a pass in hand"
+        assert await due(wakeups) is None, "it has a pass under way"
         wakeups.done(ORDERS)
         assert await due(wakeups) == ORDERS
 

@@ -40,10 +40,10 @@ def run(server: ApiServerInMemory, *arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("command", "suspended", "field", "value", "said"),
     [
-        ("suspend", False, "suspend", True, "shop/orders is to rest: its driver ends after the batch in hand.\n"),
-        ("resume", True, "suspend", False, "shop/orders is to go on: the next driver is started.\n"),
-        ("restart", False, "restartNonce", 4, "shop/orders is to have another driver: the one that runs ends after the batch "
-         "in hand.\n"),
+        ("suspend", False, "suspend", True, "shop/orders is being suspended: its driver ends after the current batch.\n"),
+        ("resume", True, "suspend", False, "shop/orders is being resumed: the next driver is started.\n"),
+        ("restart", False, "restartNonce", 4, "shop/orders is being restarted: its driver ends after the current batch, and "
+         "another one follows.\n"),
     ],
 )  # fmt: skip
 def test_a_command_changes_one_field_of_the_spec(
@@ -163,17 +163,17 @@ def test_what_keeps_a_wish_from_being_fulfilled_is_told() -> None:
 def test_waiting_shows_each_step_once_and_ends_when_the_driver_has(server: ApiServerInMemory) -> None:
     server.steps = [
         {},
-        {"phase": "Draining", "message": "Attempt 17 ends after the batch in hand.", "observedGeneration": 6},
+        {"phase": "Draining", "message": "Attempt 17 ends after the current batch.", "observedGeneration": 6},
         {},
-        {"phase": "Suspended", "message": "The stream is at rest, as it is asked to be."},
+        {"phase": "Suspended", "message": "The stream is suspended, as requested."},
     ]
     result = run(server, "suspend", "orders", "--wait")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "shop/orders is to rest: its driver ends after the batch in hand.",
+        "shop/orders is being suspended: its driver ends after the current batch.",
         "  Running: Attempt 17 runs.",
-        "  Draining: Attempt 17 ends after the batch in hand.",
-        "shop/orders is Suspended. The stream is at rest, as it is asked to be.",
+        "  Draining: Attempt 17 ends after the current batch.",
+        "shop/orders is Suspended. The stream is suspended, as requested.",
     ]
 
 
@@ -187,8 +187,8 @@ def test_waiting_has_an_end_and_says_that_it_goes_on_without(server: ApiServerIn
     result = run(server, "restart", "orders", "--wait", "--timeout", "0s")
     assert result.exit_code == 1
     assert result.stderr == (
-        "shop/orders has not come to it within 0 s and is Running; it goes on: `exactlyonce status orders -n shop --watch` "
-        "shows how.\n"
+        "shop/orders did not get there within 0 s and is Running; the operator keeps working on it: `exactlyonce status orders "
+        "-n shop --watch` shows how far it is.\n"
     )
 
 
@@ -224,7 +224,7 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(
     monkeypatch.setattr(ClusterReader, "stream", observed)
     result = run(server, "suspend", "orders", "--wait")
     assert result.exit_code == 0
-    assert "  Cannot read it. It is tried again." in result.stdout.splitlines()
+    assert "  Cannot read it. It will be retried." in result.stdout.splitlines()
 
 
 def test_a_time_to_wait_that_is_none_is_told(server: ApiServerInMemory) -> None:

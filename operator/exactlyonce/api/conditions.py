@@ -55,11 +55,13 @@ STANDINGS: Mapping[Phase, Standing] = {
     Phase.RECONCILING: Standing(RECONCILING, "Reconciling", "Checkpoint, ledger and source are being compared."),
     Phase.LAUNCHING: Standing(RECONCILING, "Launching", "The driver is being started."),
     Phase.RUNNING: Standing(READY, "Running", "The driver runs."),
-    Phase.DRAINING: Standing(RECONCILING, "Draining", "The driver ends after the batch in hand."),
+    Phase.DRAINING: Standing(RECONCILING, "Draining", "The driver ends after the current batch."),
     Phase.BACKING_OFF: Standing(RECONCILING, "BackingOff", "The stream waits before its next attempt."),
     Phase.HALTED: Standing(STALLED, "Refused", "The stream has stopped until a person has acted."),
-    Phase.SUSPENDED: Standing(READY, "Suspended", "The stream is at rest, as it is asked to be."),
-    Phase.COMPLETED: Standing(READY, "Completed", "What the source held has landed."),
+    Phase.SUSPENDED: Standing(READY, "Suspended", "The stream is suspended, as requested."),
+    Phase.COMPLETED: Standing(
+        READY, "Completed", "Everything that the source held when the driver started has landed."
+    ),
 }
 """What each phase means to who waits for a stream."""
 
@@ -105,10 +107,10 @@ def standing_of(status: StreamStatus) -> Standing:
         # The last good spec is in force, and its driver may run; but what the latest one asks for is not so.
         return Standing(STALLED, ROLLED_BACK, rolled_back)
     driver = status.driver
-    if status.phase is Phase.RUNNING and driver is not None and driver.no_progress is not None:
-        return Standing(RECONCILING, NO_PROGRESS, driver.no_progress)
-    if status.phase is Phase.RUNNING and driver is not None and driver.idle_because is not None:
-        return Standing(RECONCILING, NO_EXECUTOR, driver.idle_because)
+    if status.phase is Phase.RUNNING and driver is not None and driver.no_progress_message is not None:
+        return Standing(RECONCILING, NO_PROGRESS, driver.no_progress_message)
+    if status.phase is Phase.RUNNING and driver is not None and driver.idle_message is not None:
+        return Standing(RECONCILING, NO_EXECUTOR, driver.idle_message)
     general = STANDINGS[status.phase]
     return Standing(general.holds, _reason(status) or general.reason, status.message or general.message)
 
@@ -122,8 +124,9 @@ def rolled_back_words(status: StreamStatus) -> str | None:
     which = "the latest try" if bad.attempt is None else f"attempt {bad.attempt}"
     times = "" if bad.failures == 1 else f"{bad.failures} times in a row; "
     return (
-        f"What the resource asks for could not be started ({times}{which}: {bad.reason}, {bad.why.rstrip('.')}). The stream "
-        f"was rolled back to the spec of attempt {good.attempt}{image}. Correct the resource, or change spec.restartNonce to "
+        f"The changed resource could not be started ({times}{which}: {bad.reason}, {bad.message.rstrip('.')}). The "
+        f"stream was rolled back to the spec of attempt {good.attempt}{image}. Correct the resource, or change "
+        "spec.restartNonce to "
         "try it again as it is."
     )
 
@@ -151,10 +154,10 @@ def _batch_limited(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
     """Return whether batches are held smaller than the resource says, as a condition; none where they never were."""
     limit = status.batch_limit
     if limit is not None:
-        return [(BATCH_LIMITED, True, "BatchTooLarge", limit.why)]
+        return [(BATCH_LIMITED, True, "BatchTooLarge", limit.message)]
     if any(condition.type == BATCH_LIMITED for condition in status.conditions):
         return [
-            (BATCH_LIMITED, False, "Landed", "What was too large has landed; the resource's own limit holds again.")
+            (BATCH_LIMITED, False, "Landed", "What was too large has landed; the resource's own limit applies again.")
         ]
     return []
 
@@ -173,7 +176,7 @@ def _reason(status: StreamStatus) -> str | None:
     """Return what lies behind a halt or a wait: the verdict, the driver's ending, or neither."""
     match status.phase:
         case Phase.HALTED:
-            if status.verdict is not None and status.verdict.reason == status.message:
+            if status.verdict is not None and status.verdict.message == status.message:
                 return status.verdict.kind
             return _ending_told(status)
         case Phase.BACKING_OFF:

@@ -41,7 +41,7 @@ OPERATORS_OWN = _below("source", {name: spec.own_fields for name, spec in SOURCE
 """Fields of sources that the operator alone reads: a change of them needs no other driver."""
 
 FIXED_IN_SINKS = _below("spec.sink", {name: spec.fixed_fields for name, spec in SINKS.items()})
-"""Fields of sinks that change only while the stream rests; so does the sink itself."""
+"""Fields of sinks that can be changed only while the stream is suspended; so does the sink itself."""
 
 FIXED_IN_LEDGERS = _below("spec.ledger", {name: spec.fixed_fields for name, spec in LEDGERS.items()})
-"""Fields of ledgers that change only while the stream rests; so does which ledger it is."""
+"""Fields of ledgers that can be changed only while the stream is suspended; so does which ledger it is."""

@@ -33,7 +33,7 @@ WHILE_SUSPENDED = {
     ),
     "spec.ledger": FIXED_IN_LEDGERS,
 }
-"""Fields that change only while the stream rests, by the path that is told."""
+"""Fields that can be changed only while the stream is suspended, by the path that is told."""
 
 
 def ledgers_stay() -> list[dict[str, str]]:
@@ -59,9 +59,10 @@ def update_rules() -> list[dict[str, str]]:
     for told, fields in WHILE_SUSPENDED.items():
         *others, last = (field.removeprefix("spec.") for field in fields)
         names = f"{', '.join(others)} and {last}" if others else last
-        verb = "changes" if len(fields) == 1 else "change"
         same = " && ".join(f"({_same(field)})" for field in fields)
-        resting.append(_rule(told, f"{_RESTS} || ({same})", f"{names} {verb} only while the stream rests: {_HOW}"))
+        resting.append(
+            _rule(told, f"{_RESTS} || ({same})", f"{names} can be changed only while the stream is suspended: {_HOW}")
+        )
     return [*never, *resting, *ledgers_stay()]
 
 

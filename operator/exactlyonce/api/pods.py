@@ -82,8 +82,8 @@ class PodTemplate(Model):
         description="Any part of a pod's spec, merged into what the operator makes as a strategic merge patch is: lists "
         "of containers, volumes, mounts, ports and environment variables are joined by their names, other lists "
         f"and values replace. Spark's container is {DRIVER_CONTAINER} in a driver's and {EXECUTOR_CONTAINER} in an "
-        "executor's pod. The command, the arguments, the image, restartPolicy and what else keeps the promise stay the "
-        "operator's. docs/reference.md tells all of it.",
+        "executor's pod. The command, the arguments, the image, restartPolicy and everything else that the "
+        "guarantee depends on are set by the operator; docs/reference.md has the list.",
     )
 
 
@@ -109,7 +109,7 @@ class Driver(Model):
     progress_timeout: Annotated[Duration, within("1m", "24h")] = Field(
         timedelta(minutes=30),
         description="How long it may show no progress before it is replaced: no batch begins or lands, no task ends and no "
-        "row is handled, although a batch is in hand or is being planned. It is never less than the transactionTimeout of the "
+        "row is handled, although a batch is running or being planned. It is never less than the transactionTimeout of the "
         "sink and a minute.",
     )
     pod_template: PodTemplate = Field(PodTemplate(), description="A template that is merged into the pod.")

@@ -50,9 +50,10 @@ ALWAYS = {
 
 WHEN_TRUE = {
     "spark.speculation": "speculation runs a task twice at once; set nothing or false",
-    "spark.sql.adaptive.enabled": "adaptive execution joins partitions, so that a task is no longer one Kafka partition",
-    "spark.sql.adaptive.streaming.stateless.enabled": "adaptive execution joins partitions, so that a task is no longer "
-    "one Kafka partition",
+    "spark.sql.adaptive.enabled": "adaptive execution merges partitions, so that a task no longer reads exactly one of the "
+    "source",
+    "spark.sql.adaptive.streaming.stateless.enabled": "adaptive execution merges partitions, so that a task no longer "
+    "reads exactly one of the source",
     "spark.sql.streaming.asyncProgressTrackingEnabled": "asynchronous progress tracking writes the offset log after its batch",
     "spark.sql.streaming.realTimeMode.enabled": "real-time mode writes the offset log after its batch",
     "spark.sql.streaming.realTimeMode.allowlistCheck": "real-time mode writes the offset log after its batch",

@@ -20,6 +20,7 @@ KIND = "ExactlyOnceStream"
 
 ADOPT = "exactlyonce.dev/adopt"
 FRESH = "exactlyonce.dev/fresh"
+SETTLE_LOADS = "exactlyonce.dev/settle-loads"
 
 
 class ResourceInvalid(Refused):
@@ -151,7 +152,7 @@ def _not_yaml(path: Path, problem: yaml.YAMLError) -> ResourceInvalid:
     """Return the error for a file that is no YAML, with the line."""
     mark = getattr(problem, "problem_mark", None)
     line = f"{path}:{mark.line + 1}" if mark else str(path)
-    return ResourceInvalid([f"{line}: this is no YAML ({getattr(problem, 'problem', problem)}); correct it."])
+    return ResourceInvalid([f"{line}: this is not YAML ({getattr(problem, 'problem', problem)}); correct it."])
 
 
 def sentences_of(problem: ValidationError) -> Iterator[str]:

@@ -19,13 +19,14 @@ from exactlyonce.api.ledger import Ledger, ledger_rules
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
+from exactlyonce.api.recovery import OnPoisonBatch, Recovery
 from exactlyonce.api.sink import Sink
 from exactlyonce.api.source import Source
 from exactlyonce.api.tombstones import TOMBSTONE_RULES
 from exactlyonce.api.transform import Transform
 from exactlyonce.connectors.registry import LEDGERS, SINKS
 from exactlyonce.schema.constraints import Rule, Unique, matches
-from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, is_duration_cel, within
+from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, within
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 8
@@ -58,41 +59,6 @@ class Delivery(StrEnum):
     AT_MOST_ONCE = "AtMostOnce"
 
 
-class OnCheckpointLost(StrEnum):
-    """What happens when the checkpoint is unusable."""
-
-    REBUILD_FROM_SINK = "RebuildFromSink"
-    HALT = "Halt"
-
-
-class OnSourceTruncated(StrEnum):
-    """What happens when the source no longer holds the next record."""
-
-    HALT = "Halt"
-    RESUME_FROM_EARLIEST = "ResumeFromEarliest"
-
-
-class OnBatchTooLarge(StrEnum):
-    """What happens when a batch failed because it was too large: too little memory, or too little time."""
-
-    SHRINK = "Shrink"
-    RETRY = "Retry"
-
-
-class OnTopicDeleted(StrEnum):
-    """What happens when a topic that the pattern matched was deleted."""
-
-    HALT = "Halt"
-    FORGET = "Forget"
-
-
-class OnBadUpdate(StrEnum):
-    """What happens when the driver that a changed resource asks for cannot start."""
-
-    ROLL_BACK = "RollBack"
-    STAY = "Stay"
-
-
 class DeletionPolicy(StrEnum):
     """What becomes of what is kept when the resource is deleted."""
 
@@ -117,56 +83,6 @@ class Trigger(Model):
     )
 
 
-class Backoff(Model):
-    """How long to wait before a restart while nothing lands."""
-
-    initial: Annotated[Duration, within("0s", "24h")] = Field(
-        timedelta(seconds=5), description="The first wait; each further one is twice as long, up to max."
-    )
-    max: Annotated[Duration, within("0s", "24h")] = Field(timedelta(minutes=5), description="The longest wait.")
-
-    rules = (
-        Rule(
-            f"!{is_duration_cel('self.initial')} || !{is_duration_cel('self.max')} || "
-            "duration(self.initial) <= duration(self.max)",
-            lambda it: it.initial <= it.max,
-            "initial may not exceed max",
-        ),
-    )
-
-
-class Recovery(Model):
-    """What is done when something was lost or fails again and again."""
-
-    on_checkpoint_lost: OnCheckpointLost = Field(
-        OnCheckpointLost.REBUILD_FROM_SINK, description="When the checkpoint is lost, corrupt or behind the sink."
-    )
-    on_source_truncated: OnSourceTruncated = Field(
-        OnSourceTruncated.HALT, description="When the source no longer holds the next record."
-    )
-    on_batch_too_large: OnBatchTooLarge = Field(
-        OnBatchTooLarge.SHRINK,
-        description="When a batch needed more memory or time than there is: Shrink halves the limit of a batch until its "
-        "records have landed; Retry runs it again as it is, like any batch that failed.",
-    )
-    on_topic_deleted: OnTopicDeleted = Field(
-        OnTopicDeleted.HALT,
-        description="When a topic that source.kafka.topicPattern matched was deleted. Forget goes on without it, and reads one "
-        "that was recreated under its name from its first record; records of the deleted topic that had not landed are lost. A "
-        "stream halts all the same if none of its topics is left, and if its query keeps state.",
-    )
-    on_bad_update: OnBadUpdate = Field(
-        OnBadUpdate.ROLL_BACK,
-        description="What to do when drivers with a changed image, pod template, size or Spark setting end before Spark is "
-        "up: RollBack returns to the spec and the image of the latest driver that ran Spark, until the resource is changed; "
-        "Stay keeps trying the changed resource. Nothing is rolled back if anything else was changed as well.",
-    )
-    max_failures_per_batch: Whole = Field(
-        5, ge=1, le=1000, description="Halt when the same batch has failed this many times."
-    )
-    backoff: Backoff = Field(Backoff(), description="How long to wait between attempts that land nothing.")
-
-
 class Objectives(Model):
     """What the alerts of the chart fire on."""
 
@@ -189,7 +105,7 @@ class StreamSpec(Model):
     image: Image | None = Field(
         None,
         description="The image of drivers and executors, which decides the version of Spark; the default is the operator's. "
-        "Local mode has none.",
+        "Not used in local mode.",
     )
     image_pull_policy: ImagePullPolicy | None = Field(
         None, description="When a node pulls the image; the default is Kubernetes' own."
@@ -217,24 +133,24 @@ class StreamSpec(Model):
         "changed only while the stream is suspended.",
     )
     checkpoint: Checkpoint = Field(
-        description="Where Spark's logs are kept: in exactly one place. It can be changed only while the stream is suspended."
+        description="Where Spark's logs are kept, in exactly one place. It can be changed only while the stream is suspended."
     )
     trigger: Trigger = Field(Trigger(), description="When a batch starts.")
     recovery: Recovery = Field(Recovery(), description="What to do when something is lost or fails.")
     driver: Driver = Field(Driver(), description="The Spark driver.")
     executor: Executor = Field(Executor(), description="The Spark executors; in local mode the driver works alone.")
     spark_conf: Annotated[Texts, refused_conf.RULES, _SHUFFLES] = Field(
-        {}, description="Spark settings; what would break the promise or the launch is refused."
+        {}, description="Spark settings; settings that would break the guarantee or the launch are refused."
     )
     spark_ui: SparkUi = Field(SparkUi(), description="Spark's user interface.")
     drain_timeout: Annotated[Duration, within("1s", "24h")] = Field(
         timedelta(minutes=5),
-        description="How long a driver may take to end after the batch in hand; longer than a batch takes. A batch that no "
-        "executor runs is left to the next driver at once.",
+        description="How long a driver may take to end after the current batch; choose more than a batch takes. A batch that "
+        "no executor runs is left to the next driver at once.",
     )
-    suspend: Flag = Field(False, description="True stops the stream after the batch in hand; false starts it again.")
+    suspend: Flag = Field(False, description="True stops the stream after the current batch; false starts it again.")
     restart_nonce: Whole = Field(
-        0, ge=0, le=LARGEST, description="Change this number to restart the driver after the batch in hand."
+        0, ge=0, le=LARGEST, description="Change this number to restart the driver after the current batch."
     )
     deletion_policy: DeletionPolicy = Field(
         DeletionPolicy.RETAIN,
@@ -258,6 +174,15 @@ class StreamSpec(Model):
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
         *CONF_RULES,
+        Rule(
+            "!has(self.recovery) || !has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch != 'Quarantine' || "
+            "!has(self.outputMode) || self.outputMode == 'Append'",
+            lambda it: (
+                it.recovery.on_poison_batch is not OnPoisonBatch.QUARANTINE or it.output_mode is OutputMode.APPEND
+            ),
+            "recovery.onPoisonBatch: Quarantine needs outputMode: Append; the state of an aggregation would "
+            "lack the records of the batch for good",
+        ),
     )
 
     @property

@@ -37,11 +37,11 @@ class VerdictStatus(StatusModel):
     """The latest verdict of reconciliation."""
 
     kind: str = Field(description="The verdict.")
-    code: str | None = Field(
+    reason: str | None = Field(
         None,
-        description="The code of its reason, where this kind of verdict has several; docs/verdicts.md explains each.",
+        description="The reason, as a CamelCase code, where this kind of verdict has several; docs/verdicts.md explains each.",
     )
-    reason: str = Field(description="Why, in one sentence.")
+    message: str = Field("", description="Why, in one sentence.")
     attempt: int = Field(description="The attempt for which it was made.")
     at: datetime = Field(description="When it was made.")
     batch: int | None = Field(None, description="The batch it is about.")
@@ -56,16 +56,20 @@ class DriverStatus(StatusModel):
     plan: str | None = Field(
         None, description="A hash of what it was built from; if it changes, the driver is replaced."
     )
+    takes_over: str | None = Field(
+        None,
+        description="The value that `tookOver` gets when this driver starts the stream from a lease table or consumer group.",
+    )
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
-    proof: str | None = Field(None, description="How its death was proven; unset while it is not.")
-    message: str | None = Field(None, description="What it said when it ended.")
+    proof: str | None = Field(None, description="The proof that it has ended; unset while there is none.")
+    message: str | None = Field(None, description="The last message of the driver.")
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
     started_at: datetime | None = Field(None, description="When it was started.")
-    no_progress: str | None = Field(
-        None, description="Why it is being replaced although it runs: it shows no progress."
+    no_progress_message: str | None = Field(
+        None, description="Why the driver is being replaced although it runs: it shows no progress."
     )
-    idle_because: str | None = Field(
+    idle_message: str | None = Field(
         None, description="Why the running driver cannot work: it has no executor. Unset while it can."
     )
 
@@ -83,12 +87,21 @@ class BatchLimit(StatusModel):
     """A limit of a batch that is smaller than the resource's, because a batch was too large."""
 
     records: int = Field(description="The current limit of offsets per batch.")
-    why: str = Field(description="Which batch was too large, and how it failed.")
+    message: str = Field("", description="Which batch was too large, and how it failed.")
     batch: int = Field(description="The batch that was too large.")
     until: str = Field(
-        description="The end of that batch, as JSON of topics and partitions: the limit holds until it has landed."
+        description="The end of that batch, as JSON of positions by partition: the limit applies until it has landed."
     )
-    since: datetime = Field(description="Since when the limit holds.")
+    since: datetime = Field(description="When the limit began to apply.")
+
+
+class PoisonBatch(StatusModel):
+    """A batch that failed too often, which the next driver quarantines."""
+
+    batch: int = Field(description="The batch.")
+    until: str = Field(description="The end of that batch, as JSON of positions by partition.")
+    error: str = Field("", description="What it failed with last.")
+    since: datetime = Field(description="When it had failed too often.")
 
 
 class GoodAttempt(StatusModel):
@@ -109,14 +122,14 @@ class BadUpdate(StatusModel):
     )
     at: datetime = Field(description="When the latest of them was counted.")
     failures: int = Field(description="The number of consecutive failures.")
-    tries: int = Field(description="After how many failures the stream is rolled back; it depends on how they ended.")
-    reason: str = Field(description="How the latest of them ended, as a code.")
-    why: str = Field(description="How the latest of them ended.")
+    tries: int = Field(description="The number of failures after which the stream is rolled back.")
+    reason: str = Field("", description="How the latest of them ended, as a CamelCase code.")
+    message: str = Field("", description="How the latest of them ended, in one sentence.")
     rolled_back: bool = Field(
         False,
         description="Whether the spec and the image of `lastGood` are in force until the resource is changed.",
     )
-    stays: str | None = Field(
+    not_rolled_back_message: str | None = Field(
         None, description="Why the stream is not rolled back, although enough drivers have failed."
     )
 
@@ -134,14 +147,15 @@ class Progress(StatusModel):
     """The progress of the stream. Positions of each partition are in the ledger; `exactlyonce offsets` shows them."""
 
     batch: int | None = Field(None, description="The latest batch that landed.")
-    committed_at: datetime | None = Field(None, description="When it landed.")
+    landed_at: datetime | None = Field(None, description="When it landed.")
     lag_records: int | None = Field(
         None,
-        description="The number of offsets of the source that have not landed; absent where the source does not count.",
+        description="The number of records that have not landed; absent if positions of the source do not count records.",
     )
     lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
     oldest_record_at: datetime | None = Field(
-        None, description="The Kafka timestamp of that record: its age grows, even while this field is not updated."
+        None,
+        description="The timestamp of that record in the source: its age grows, even while this field is not updated.",
     )
     lag_problem: str | None = Field(
         None, description="Why the lag cannot be measured now; the values shown are the last known."
@@ -152,10 +166,14 @@ class LandedShown(StatusModel):
     """Whether the lease table or consumer group that the stream names shows where it has landed."""
 
     place: str | None = Field(None, description="The lease table or consumer group that this is about.")
-    reason: str | None = Field(None, description="Why it does not, as one word; unset while it does.")
-    message: str | None = Field(None, description="Why it does not, and what to do, in one sentence.")
-    tries: int = Field(0, description="How many times a stream at rest has tried it again.")
-    retry_at: datetime | None = Field(None, description="When a stream at rest tries it again.")
+    reason: str | None = Field(
+        None, description="Why it does not show where the stream has landed, as a CamelCase code; unset while it does."
+    )
+    message: str | None = Field(
+        None, description="Why it does not show where the stream has landed, and what to do; unset while it does."
+    )
+    tries: int = Field(0, description="How many times this was retried while no driver runs.")
+    retry_at: datetime | None = Field(None, description="When it is retried while no driver runs.")
 
 
 class ConditionStatus(StrEnum):
@@ -171,7 +189,7 @@ class Condition(StatusModel):
 
     type: str = Field(description="Ready, Reconciling, Stalled, Measured, BatchLimited or LandedShown.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
-    reason: str = Field(description="Why, in one CamelCase word.")
+    reason: str = Field(description="Why, as a CamelCase code.")
     message: str = Field(description="Why, in one sentence.")
     last_transition_time: datetime = Field(description="Since when it has this status.")
     observed_generation: int | None = Field(None, description="The generation of the resource that it is about.")
@@ -185,7 +203,7 @@ class StreamStatus(StatusModel):
     observed_generation: int | None = Field(
         None, description="The generation of the resource that the operator has processed."
     )
-    attempt: int = Field(0, description="The latest attempt; recorded before it acts.")
+    attempt: int = Field(0, description="The number of the latest attempt; recorded before its driver is started.")
     verdict: VerdictStatus | None = Field(None, description="The latest verdict.")
     driver: DriverStatus | None = Field(None, description="The latest driver.")
     checkpoint: CheckpointStatus | None = Field(None, description="The checkpoint in use.")
@@ -193,6 +211,9 @@ class StreamStatus(StatusModel):
     consecutive_failures: ConsecutiveFailures = Field(ConsecutiveFailures(), description="Consecutive failures.")
     batch_limit: BatchLimit | None = Field(
         None, description="The reduced limit per batch that applies now; unset while the resource's own limit applies."
+    )
+    poison_batch: PoisonBatch | None = Field(
+        None, description="The batch that the next driver quarantines; unset once the stream has continued after it."
     )
     last_good: GoodAttempt | None = Field(
         None, description="The latest attempt whose driver has run Spark: a bad update is rolled back to its spec."
@@ -203,15 +224,18 @@ class StreamStatus(StatusModel):
     )
     landed_shown: LandedShown | None = Field(
         None,
-        description="Whether the place that shows where the stream has landed does so; unset where the resource names none.",
+        description="Whether landed positions are up to date in the lease table or consumer group; unset if the spec names "
+        "neither.",
     )
     took_over: str | None = Field(
         None,
-        description="The lease table or consumer group from which the stream has started and in which it shows what has "
-        "landed; what it finds there is its own to go on with.",
+        description="The lease table or consumer group from which the stream started. Only there may it overwrite what the "
+        "previous consumer has written.",
     )
     acted_on: str | None = Field(
-        None, description="A hash of what a person last asked for; if it changes, a halted stream tries again."
+        None,
+        description="A hash of the last change by a user that the operator has handled; if it changes, a halted stream "
+        "tries again.",
     )
     spec_problem: str | None = Field(
         None, description="What is wrong with the spec of this generation; the last valid one stays in force meanwhile."

@@ -26,7 +26,7 @@ class FileEmpty(ValueError):
 
 
 class FileTorn(ValueError):
-    """A log file ends early or is no log file."""
+    """A log file ends early or is not a log file."""
 
 
 class VersionUnsupported(ValueError):
@@ -67,7 +67,7 @@ def parse_metadata(content: bytes) -> str:
 
 
 def parse_offsets(content: bytes) -> OffsetFile:
-    """Parse `offsets/N`: a version line, a metadata line, then one line a source.
+    """Parse `offsets/N`: a version line, a metadata line, then one line per source.
 
     Version 2 names its sources: `sourceId:json`.
 
@@ -77,7 +77,9 @@ def parse_offsets(content: bytes) -> OffsetFile:
     lines = text_of(content).split("\n", _MOST_LINES)
     version = version_of(lines[0], OFFSET_LOG_VERSIONS, "offset log")
     if len(lines) < 3:
-        raise FileTorn(f"it has {len(lines)} lines; a version, the batch's metadata and one line a source belong there")
+        raise FileTorn(
+            f"it has {len(lines)} lines; expected are a version, the metadata of the batch and one line per source"
+        )
     metadata = _json_object(lines[1])
     conf = metadata.get("conf", {})
     if not isinstance(conf, dict):

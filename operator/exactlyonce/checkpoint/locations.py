@@ -1,4 +1,4 @@
-"""Open the store that a checkpoint's location is in."""
+"""What is known of a location before its store is opened: its name, its login, and that only pods reach it."""
 
 from __future__ import annotations
 
@@ -6,38 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.checkpoint.store import MOST_BYTES, CreateOutcome, Entry, ErasableStore, FolderStore
+from exactlyonce.checkpoint.store import CreateOutcome, Entry
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
 
 if TYPE_CHECKING:
     from exactlyonce.checkpoint.s3_clients import S3Service
-
-
-def open_store(checkpoint: Checkpoint, secret: Mapping[str, str]) -> ErasableStore:
-    """Return the store of a location; nothing is connected to yet. `secret` holds what `secretRef` names, if anything.
-
-    Raises:
-        SecretMissing: if the secret holds one half of a login.
-    """
-    return open_folder(checkpoint.s3 or checkpoint.location, secret, MOST_BYTES)
-
-
-def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int | None = None) -> FolderStore:
-    """Return the store of a folder on S3, or of a path; nothing is connected to yet.
-
-    No object of more than `most_bytes` is read from S3; a sink's own log of its files has no such limit.
-
-    Raises:
-        SecretMissing: if the secret holds one half of a login.
-    """
-    if isinstance(place, str):
-        return LocalLogStore(place)
-    # Its client takes a third of a second to import.
-    from exactlyonce.checkpoint.s3 import S3LogStore
-
-    return S3LogStore(place.location, _service_of(place, secret), most_bytes)
 
 
 class StoreInPods:
@@ -86,11 +60,16 @@ def names_login(place: S3Place, secret: Mapping[str, str]) -> bool:
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    return _service_of(place, secret).has_login
+    return service_of(place, secret).has_login
 
 
-def _service_of(place: S3Place, secret: Mapping[str, str]) -> S3Service:
-    from exactlyonce.checkpoint.s3_clients import S3Service  # a third of a second, as above
+def service_of(place: S3Place, secret: Mapping[str, str]) -> S3Service:
+    """Return the service that a folder on S3 is in, with the login of a secret.
+
+    Raises:
+        SecretMissing: if the secret holds one half of a login.
+    """
+    from exactlyonce.checkpoint.s3_clients import S3Service  # its client takes a third of a second to import
 
     name = None if place.secret_ref is None else place.secret_ref.name
     return S3Service.of(place.endpoint, place.region, path_style=place.path_style, secret=secret, secret_name=name)

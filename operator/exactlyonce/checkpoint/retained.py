@@ -1,8 +1,8 @@
 """The state that a generation still holds of one batch, and a new generation made of it: docs/adr/0014.
 
 Batch N makes version N+1 of every store. A store keeps old versions as long as Spark keeps old batches
-(spark.sql.streaming.minBatchesToRetain), so that a query can go on after a batch that is not its last. The generation that is
-copied from is read and never changed; what is copied is exactly what a restart after that batch reads.
+(spark.sql.streaming.minBatchesToRetain), so that a query can continue after a batch that is not its last. The generation that
+is copied from is read and never changed; what is copied is exactly what a restart after that batch reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Retained:
 class NotRetained:
     """Something that a restart after the batch reads is not there; `oldest` is the earliest batch whose state may be."""
 
-    why: str
+    message: str
     oldest: BatchNumber | None = None
 
 
@@ -81,7 +81,7 @@ def copy_retained(
     found = find_retained(store, codec, source, batch)
     if isinstance(found, NotRetained):
         raise StoreUnreachable(
-            f"{store.location}: what is left of batch {batch} went away before it was copied: {found.why}."
+            f"{store.location}: what is left of batch {batch} went away before it was copied: {found.message}."
         )
     for path in found.files:
         try:

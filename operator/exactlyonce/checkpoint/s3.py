@@ -289,5 +289,6 @@ class S3LogStore:
             ) from problem
         except (BotoCoreError, ReadTimeoutError, ResponseParserError, OSError) as problem:
             raise StoreUnreachable(
-                f"{where} could not be {act}: {silence_of(problem)}; is {self._service.endpoint or 'Amazon S3'} to be reached?"
+                f"{where} could not be {act}: {silence_of(problem)}; check that "
+                f"{self._service.endpoint or 'Amazon S3'} is reachable."
             ) from problem

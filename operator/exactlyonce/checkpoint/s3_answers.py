@@ -37,7 +37,7 @@ def told_of(problem: ClientError, bucket: str) -> str:
         return f"there is no bucket {bucket}; make it, or correct location."
     if code in _ELSEWHERE:
         return f"bucket {bucket} is in another region ({said or code}); set region."
-    return f"the service answered {code} ({said or 'no more is said'})."
+    return f"the service answered {code} ({said or 'no details given'})."
 
 
 def silence_of(problem: Exception) -> str:
@@ -49,6 +49,6 @@ def silence_of(problem: Exception) -> str:
             return "there is no answer"
         case ResponseParserError():
             # The error holds the answer, which may be that of any server a tenant named.
-            return "what answers is no S3 service"
+            return "what answers is not an S3 service"
         case _:
             return one_line(str(problem))

@@ -24,7 +24,7 @@ _PARSED_AS_LONG = re.compile(r"[+-]?\d{1,19}")
 
 
 class Damage(StrEnum):
-    """What is wrong with a checkpoint that Spark could not, or must not, go on with."""
+    """What is wrong with a checkpoint that Spark could not, or must not, continue with."""
 
     METADATA_MISSING = "MetadataMissing"
     OFFSETS_MISSING = "OffsetsMissing"
@@ -64,7 +64,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """A checkpoint that Spark goes on with.
+    """A checkpoint that Spark continues with.
 
     `planned` is the latest batch of the offset log, with its end and, where the logs hold it, its start (a partition
     that appeared in this very batch is not in the start). `checkpointed` is the latest batch of the commit log:
@@ -199,7 +199,7 @@ class _Reader:
         for entry in self._listings[log]:
             foreign = not entry.is_folder and number_of(entry) is None and _PARSED_AS_LONG.fullmatch(entry.name)
             if foreign and int(entry.name) > latest:
-                words = f"{log}/{entry.name} is no log file, and Spark takes its name for batch {int(entry.name)}"
+                words = f"{log}/{entry.name} is not a log file, and Spark takes its name for batch {int(entry.name)}"
                 raise _Found(Damage.FOREIGN_NUMBER, words)
 
     def _check_stray_checksums(self, log: str, numbers: list[BatchNumber]) -> None:

@@ -111,7 +111,7 @@ def parse_snapshot(content: bytes) -> tuple[SharedFile, ...]:
     except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError) as problem:
         if isinstance(problem, FileTorn):
             raise
-        raise FileTorn("it is no snapshot of RocksDB") from problem
+        raise FileTorn("it is not a snapshot of RocksDB") from problem
     return (*tables, *logs)
 
 
@@ -124,5 +124,5 @@ def _versioned(content: bytes, version: str) -> dict[str, Any]:
     except ValueError as problem:
         raise FileTorn("its second line is not JSON") from problem
     if not isinstance(found, dict):
-        raise FileTorn("its second line is no JSON object")
+        raise FileTorn("its second line is not a JSON object")
     return found

@@ -21,7 +21,9 @@ _KUBECONFIG = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig; the default is what kubectl uses."
 )
 _OPTIONS = (
-    click.option("-n", "--namespace", help="Whose stream; the default is the context's.", shell_complete=namespaces),
+    click.option(
+        "-n", "--namespace", help="The stream's namespace; the default is the context's.", shell_complete=namespaces
+    ),
     _CONTEXT,
     _KUBECONFIG,
 )
@@ -78,13 +80,13 @@ def status(
     context: str | None,
     kubeconfig: Path | None,
 ) -> None:
-    """Show the streams of a cluster, or all that there is to know of one: phase, lag, driver, verdict, events.
+    """Show the streams of a cluster, or everything about one: phase, lag, driver, verdict, events.
 
     LAG-RECORDS counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from the
     source and the ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and
     what is shown is what was last known. Columns that do not fit on the screen are left out. Nothing is changed.
 
-    Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be asked.
+    Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be queried.
     """
     from exactlyonce.cli.status import console_of_output, show_status
     from exactlyonce.control.cluster_reader import ClusterReader
@@ -109,8 +111,8 @@ def status(
 @_NAME
 @click.option("--attempt", type=click.IntRange(1), help="The driver of this attempt; the default is the latest.")
 @click.option("--previous", is_flag=True, help="The driver before the latest.")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what it writes, until it ends or Ctrl-C.")
-@click.option("--tail", type=click.IntRange(0), help="Only so many of the last lines.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing what it writes, until it ends or Ctrl-C.")
+@click.option("--tail", type=click.IntRange(0), help="The number of last lines to print.")
 @click.option(
     "--container",
     type=click.Choice(["driver", "reconcile"]),
@@ -184,18 +186,18 @@ _EXIT = """
 
 suspend = _wish(
     "suspend",
-    f"""Let stream NAME rest: its driver ends after the batch in hand, and none is started.
+    f"""Suspend stream NAME: its driver ends after the current batch, and none is started.
 
     It sets spec.suspend to true. What is in a Git repository or a chart has to say so too, or its next sync undoes it.{_EXIT}
     """,
     (
         ("suspend orders -n shop", "ask for it"),
-        ("suspend orders -n shop --wait", "and wait until no driver runs any more"),
+        ("suspend orders -n shop --wait", "and wait until no driver runs"),
     ),
 )
 resume = _wish(
     "resume",
-    f"""Let stream NAME go on from where it has landed.
+    f"""Resume stream NAME from where it has landed.
 
     It sets spec.suspend to false; the operator reconciles and starts a driver.{_EXIT}
     """,
@@ -206,7 +208,7 @@ resume = _wish(
 )
 restart = _wish(
     "restart",
-    f"""Start another driver for stream NAME: the one that runs ends after the batch in hand.
+    f"""Start another driver for stream NAME: the one that runs ends after the current batch.
 
     It raises spec.restartNonce. A stream that has halted or is waiting after failures is tried again at once; nothing is lost
     or doubled by it.{_EXIT}

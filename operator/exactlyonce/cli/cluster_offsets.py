@@ -1,7 +1,7 @@
 """`exactlyonce offsets NAME`: where a stream of a cluster stands, by its ledger and its source.
 
 Both are asked from here, with the logins of the stream's own secrets as far as the person's kubeconfig may read them; a ledger
-without one on S3 or in DynamoDB with the person's own AWS credentials. The checkpoint is not read: the operator's and the
+on S3 or in DynamoDB without one with the person's own AWS credentials. The checkpoint is not read: the operator's and the
 drivers' identities may, and this command has neither.
 """
 
@@ -13,14 +13,15 @@ import click
 
 from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.resource import Stream, parse_stream
-from exactlyonce.assembly import ledger_address
+from exactlyonce.api.source import Source
+from exactlyonce.assembly import Secrets, ledger_address, source_address
 from exactlyonce.cli.offsets import Rows, rows_of
-from exactlyonce.control.checkpoint_stores import source_in_reach
 from exactlyonce.control.cluster_reader import ClusterReader, ReadRefused
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.positions.ranges import Positions
 from exactlyonce.schema.model import SecretRef, field_name
+from exactlyonce.source.connector import SourceAddress
 
 _WITHOUT_CHECKPOINT = "Planned and checkpointed stand in the checkpoint, which is not read from here."
 
@@ -35,7 +36,7 @@ def cluster_offsets(cluster: ClusterReader, namespace: str, name: str) -> Rows:
     landed = _landed(cluster, stream)
     click.echo(_WITHOUT_CHECKPOINT, err=True)
     try:
-        source = source_in_reach(
+        source = source_with_own_login(
             stream.spec.source,
             partial(cluster_secret, cluster, stream, f"spec.source.{field_name(stream.spec.source.connector)}"),
         )
@@ -43,6 +44,21 @@ def cluster_offsets(cluster: ClusterReader, namespace: str, name: str) -> Rows:
     except ExactlyOnceError as problem:
         click.echo(f"Earliest, latest and lag are not known: {problem}", err=True)
         return rows_of(stream.spec.source.spec, landed, {})
+
+
+def source_with_own_login(source: Source, secrets: Secrets) -> SourceAddress:
+    """Return where the source of a stream is, with the login in the stream's secret; a person's own is for nothing it names.
+
+    Raises:
+        ExactlyOnceError: if the stream has none, or its secret cannot be read.
+    """
+    address = source_address(source, secrets)
+    if address.reached_by_process:
+        raise ReadRefused(
+            f"{address.shown} is not queried with your own login, and spec.source.{field_name(source.connector)}.secretRef "
+            "names none; `exactlyonce status` shows the lag that the operator has measured."
+        )
+    return address
 
 
 def cluster_ledger(cluster: ClusterReader, stream: Stream) -> OpenLedger:
@@ -56,7 +72,7 @@ def cluster_ledger(cluster: ClusterReader, stream: Stream) -> OpenLedger:
     except ReadRefused as refused:
         metadata = stream.metadata
         raise ReadRefused(
-            f"{refused} The ledger is asked with its login; `exactlyonce status {metadata.name} -n {metadata.namespace}` "
+            f"{refused} The ledger is queried with its login; `exactlyonce status {metadata.name} -n {metadata.namespace}` "
             "shows the lag without it."
         ) from None
     return address.open()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 
 import click
 
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
-from exactlyonce.positions.ranges import Epoch
+from exactlyonce.positions.ranges import Epoch, offset_text
 from exactlyonce.reconcile.batch_limit import records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
 from exactlyonce.reconcile.progress import known_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of, titled
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of, reason_of, titled
 
 EXIT_LAUNCHES, EXIT_HALTS = 0, 2
 
@@ -28,7 +29,8 @@ def explain_stream(opened: LocalStream, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(as_data(opened.stream.stream_id, decision, running), indent=2, default=str))
     else:
-        click.echo(as_text(opened.stream.stream_id, decision, running))
+        position_text = opened.stream.spec.source.spec.position_text
+        click.echo(as_text(opened.stream.stream_id, decision, running, position_text))
     return EXIT_HALTS if decision.halts else EXIT_LAUNCHES
 
 
@@ -63,8 +65,10 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     )
 
 
-def as_text(stream_id: str, decision: Decision, running: Epoch | None) -> str:
-    """Render a decision for a person."""
+def as_text(
+    stream_id: str, decision: Decision, running: Epoch | None, position_text: Callable[[int], str] = offset_text
+) -> str:
+    """Render a decision for a person; `position_text` is how the source writes a position."""
     verdict = decision.verdict
     lines = [
         f"Stream   {stream_id}",
@@ -74,11 +78,11 @@ def as_text(stream_id: str, decision: Decision, running: Epoch | None) -> str:
             else [f"Driver   attempt {running} runs; this is what would be decided if it ended now"]
         ),
         f"Verdict  {titled(verdict)}",
-        f"Reason   {verdict.reason}",
+        f"Message  {verdict.message}",
         "Evidence",
         *(f"  - {item.words}" for item in verdict.evidence),
         "Actions",
-        *(f"  {place}. {_told(action)}" for place, action in enumerate(decision.actions, 1)),
+        *(f"  {place}. {_told(action, position_text)}" for place, action in enumerate(decision.actions, 1)),
     ]
     if decision.halts:
         lines.append("  the stream halts until a person has acted")
@@ -92,31 +96,32 @@ def as_data(stream_id: str, decision: Decision, running: Epoch | None) -> dict[s
         "streamId": stream_id,
         "runningAttempt": running,
         "verdict": kind_of(verdict),
-        "code": code_of(verdict),
+        "reason": reason_of(verdict),
         "batch": batch_of(verdict),
-        "reason": verdict.reason,
+        "message": verdict.message,
         "evidence": [asdict(item) for item in verdict.evidence],
         "actions": [type(action).__name__ for action in decision.actions],
         "halts": decision.halts,
     }
 
 
-def _told(action: object) -> str:
+def _told(action: object, position_text: Callable[[int], str]) -> str:
     if isinstance(action, SeedAndPublish) and action.state_of is not None:
         return (
             f"make {action.generation.folder} of what {action.state_of.folder} retains of batch {action.seed_batch} at "
-            f"{action.after.positions}, state included, and publish it"
+            f"{action.after.positions.text(position_text)}, state included, and publish it"
         )
     if isinstance(action, SeedAndPublish):
         return (
-            f"seed {action.generation.folder} as the empty batch {action.seed_batch} at {action.after.positions} and "
-            "publish it"
+            f"seed {action.generation.folder} as the empty batch {action.seed_batch} at "
+            f"{action.after.positions.text(position_text)} and publish it"
         )
     names = {
         "RecordIdentity": "record the stream's new owner, database or token in the ledger",
         "WriteMarker": "write stream.json at the checkpoint location",
         "RecordLost": "record the ranges of a batch that was taken and may not have been written",
         "RecordQuery": "record what the next driver reads and does, which has changed",
+        "RecordAnswers": "record what a person has found out about loads that the sink has forgotten",
         "Launch": "start the driver",
     }
     return names[type(action).__name__]

@@ -109,7 +109,7 @@ def files(
     Removing orphans changes nothing that a reader counts, may be interrupted and repeated, and is refused where the ledger is
     not the one that the folder was written with, or is behind what readers are shown.
 
-    --compact merges the small Parquet files of each folder into files of about sink.files.targetFileSize, while drivers go on.
+    --compact merges the small Parquet files of each folder into files of about sink.files.targetFileSize, while drivers run.
     No reader counts a row twice or misses one: the ledger's list changes in one transaction, and what Spark is shown in one
     write. Up to ten of the latest batches stay as they are, because Spark's log still shows each of them by itself. The small
     files become orphans after a day; until then whoever has listed them can read them. But a stream that reads the folder as
@@ -117,8 +117,8 @@ def files(
     reads. Merging needs pyarrow. Files that do not fit together, such as a damaged one, stay as they are; the others are
     merged, and the exit status is 1.
 
-    For stream NAME of a cluster this command asks the ledger with the login in the stream's secret; the user of your kubeconfig
-    needs the right to get that secret. It reads and changes a folder on S3 with the login of sink.files.secretRef,
+    For stream NAME of a cluster this command queries the ledger with the login in the stream's secret; the user of your
+    kubeconfig needs the right to get that secret. It reads and changes a folder on S3 with the login of sink.files.secretRef,
     or with your own AWS credentials where the stream names none.
     """
     if orphans and remove_orphans:
@@ -164,8 +164,7 @@ def _of_file(target: str, options: Mapping[str, Any]) -> OpenedFiles:
 
 
 def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
-    from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret
-    from exactlyonce.control.checkpoint_stores import source_in_reach
+    from exactlyonce.cli.cluster_offsets import cluster_ledger, cluster_secret, source_with_own_login
 
     cluster, namespace = cluster_of(options)
     stream = parse_stream(cluster.stream(namespace, target), f"{namespace}/{target}")
@@ -175,7 +174,7 @@ def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     source = stream.spec.source
     of_source = partial(cluster_secret, cluster, stream, f"spec.source.{field_name(source.connector)}")
     return OpenedFiles(
-        stream, cluster_ledger(cluster, stream), secret, partial(source_in_reach, source, of_source), in_pods=True
+        stream, cluster_ledger(cluster, stream), secret, partial(source_with_own_login, source, of_source), in_pods=True
     )
 
 

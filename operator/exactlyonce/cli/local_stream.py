@@ -13,8 +13,8 @@ from pathlib import Path
 
 from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
-from exactlyonce.assembly import ledger_address, source_address
-from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.assembly import checkpoint_store, ledger_address, source_address
+from exactlyonce.cli.local_answers import LocalAnswers
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.driver_progress import progress_limit
@@ -24,7 +24,7 @@ from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.reconcile.loop import StreamLoop
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
 from exactlyonce.reconcile.progress import RateLimit
 
 TASK_TRIES = 4  # Spark's own default on a cluster; its local mode would try a task once
@@ -40,6 +40,7 @@ class LocalStream:
     statuses: StatusFile
     launcher: LocalLauncher
     state_root: Path
+    answers: LocalAnswers
 
     @property
     def owner(self) -> Owner:
@@ -51,14 +52,14 @@ class LocalStream:
 
     def loop(self, report: Callable[[str, str], None]) -> StreamLoop:
         """Return the stream's loop."""
-        pace = RateLimit(time.monotonic)
+        rate_limit = RateLimit(time.monotonic)
         context = PassContext(
             self.stores,
             Attempts(self.launcher),
             self.statuses,
             Place(self.owner, self.owner_is_gone),
-            Telling(report),
-            Timing(lambda: datetime.now(UTC), lambda: pace.is_due(self.stream.stream_id)),
+            Reporter(report),
+            Timing(lambda: datetime.now(UTC), lambda: rate_limit.is_due(self.stream.stream_id)),
         )
         return StreamLoop(self.stream, context)
 
@@ -103,9 +104,10 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
         read_only=read_only,
         progress_seconds=progress_limit(spec).total_seconds(),
     )
-    checkpoints = open_store(spec.checkpoint, read_secret(secrets, spec.checkpoint.secret_ref))
+    checkpoints = checkpoint_store(spec.checkpoint, read)
     stores = Stores(ledger, checkpoints, source)
-    return LocalStream(stream, ledger, stores, statuses, runner, state_root)
+    answers = LocalAnswers(home / "settle-loads")
+    return LocalStream(answers.among(stream), ledger, stores, statuses, runner, state_root, answers)
 
 
 def driver_document(stream: Stream) -> DriverDocument:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from exactlyonce import __version__
+from exactlyonce.api.advice import advice_of
 from exactlyonce.api.resource import ResourceInvalid, read_streams
 from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Commands, ExtraMissing
@@ -19,6 +20,7 @@ from exactlyonce.cli.completion import SHELLS, script
 from exactlyonce.cli.files import files
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.recover import recover
+from exactlyonce.cli.settle_loads import settle_loads
 from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.launch.local import Unresponsive
 
@@ -31,7 +33,8 @@ def main() -> None:
     A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
     and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
     `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
-    `explain`, `offsets`, `files` and `recover`, which take a file too. All of it is also there as `kubectl exactlyonce`.
+    `explain`, `offsets`, `files`, `recover` and `settle-loads`, which take a file too. All of it is also there as
+    `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -47,7 +50,8 @@ def main() -> None:
 def validate(file: Path) -> None:
     """Check the streams of FILE as the API server would, and say in sentences what is wrong.
 
-    Nothing is connected to. Exit status 1 if anything is wrong.
+    Settings that are valid but may not be intended are reported as warnings. No server is
+    contacted. Exit status 1 if anything is wrong.
     """
     try:
         streams = read_streams(file)
@@ -56,7 +60,10 @@ def validate(file: Path) -> None:
             click.echo(sentence, err=True)
         sys.exit(1)
     for stream in streams:
-        click.echo(f"{file}: ExactlyOnceStream {stream.metadata.namespace}/{stream.metadata.name} is valid.")
+        named = f"{file}: ExactlyOnceStream {stream.metadata.namespace}/{stream.metadata.name}"
+        click.echo(f"{named} is valid.")
+        for sentence in advice_of(stream, streams):
+            click.echo(f"{named}: warning: {sentence}", err=True)
 
 
 @main.command(
@@ -110,8 +117,8 @@ def run(
 ) -> None:
     """Run the stream of FILE: reconcile, start its driver, watch it, and start the next one when it ends.
 
-    Each attempt is printed with its verdict. Ctrl-C ends after the batch in hand; a second Ctrl-C ends at once. A stream that
-    halted goes on when it is run again; one with spec.suspend is not run. Exit status 0 when it drained, completed or is
+    Each attempt is printed with its verdict. Ctrl-C ends after the current batch; a second Ctrl-C ends at once. A stream that
+    halted continues when it is run again; one with spec.suspend is not run. Exit status 0 when it drained, completed or is
     suspended, 1 when it halted.
     """
     from exactlyonce.cli.run import run_stream
@@ -175,10 +182,10 @@ def explain(target: str, output: str, **options: Any) -> None:
 def offsets(target: str, output: str, **options: Any) -> None:
     """Show where a stream stands in each partition: planned, checkpointed, landed, earliest, latest.
 
-    Planned and checkpointed are what Spark's two logs say, landed what the ledger beside the table says; lag is latest less
-    landed, in records. For stream NAME of a cluster the ledger and the source are asked from here, with the logins in the
+    Planned and checkpointed are what Spark's two logs say, landed what the ledger says; lag is latest minus landed, in
+    records. For stream NAME of a cluster the ledger and the source are queried from here, with the logins in the
     stream's secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown. A ledger on S3 or
-    in DynamoDB for which the stream names no secret is asked with your own AWS credentials.
+    in DynamoDB for which the stream names no secret is queried with your own AWS credentials.
     """
     from exactlyonce.cli.offsets import offsets_of, show_offsets
 
@@ -191,7 +198,7 @@ def offsets(target: str, output: str, **options: Any) -> None:
     show_offsets(rows, as_json=output == "json")
 
 
-for _command in (files, recover, *CLUSTER_COMMANDS):
+for _command in (files, recover, settle_loads, *CLUSTER_COMMANDS):
     main.add_command(_command)
 
 

@@ -35,8 +35,8 @@ def recorded_text(stream: Mapping[str, Any], now: datetime) -> str:
             f"Stream    {_key(stream)}",
             f"Recorded  at {clock_time(verdict['at'])}, {age(verdict['at'], now)} ago, for attempt {verdict['attempt']}: it is "
             "not what would be decided now",
-            f"Verdict   {verdict['kind']}{number}" + (f" {verdict['code']}" if verdict.get("code") else ""),
-            f"Reason    {verdict['reason']}",
+            f"Verdict   {verdict['kind']}{number}" + (f" {verdict['reason']}" if verdict.get("reason") else ""),
+            f"Message   {verdict.get('message') or ''}",
             "Evidence",
             *(f"  - {item['words']}" for item in verdict.get("evidence") or () if "words" in item),
             "Since then",
@@ -59,12 +59,12 @@ def recorded_data(stream: Mapping[str, Any]) -> dict[str, object]:
         "recordedAt": verdict["at"],
         "attempt": verdict["attempt"],
         "verdict": verdict["kind"],
-        "code": verdict.get("code"),
+        "reason": verdict.get("reason"),
         "batch": verdict.get("batch"),
-        "reason": verdict["reason"],
+        "message": verdict.get("message") or "",
         "evidence": verdict.get("evidence") or [],
         "phase": phase_of(stream),
-        "message": status.get("message") or "",
+        "statusMessage": status.get("message") or "",
         "halts": phase_of(stream) == Phase.HALTED,
     }
 

@@ -27,7 +27,7 @@ class NotRecoverable(Refused):
 @click.command(
     cls=Taught,
     examples=(
-        ("recover orders.yaml", "where the stream stood, and the start of one that goes on there"),
+        ("recover orders.yaml", "where the stream stood, and the start of one that continues there"),
         ("recover orders -n shop -o json", "for stream NAME of a cluster, to be read by a script"),
     ),
 )

@@ -12,7 +12,7 @@ from typing import assert_never
 
 import click
 
-from exactlyonce.api.phases import Writer, require_transition
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import ConsecutiveFailures, Phase
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import ExactlyOnceError
@@ -29,24 +29,23 @@ def run_stream(opened: LocalStream, *, as_json: bool) -> int:
     """Run a stream until it is done, halts or is interrupted, and return the exit status."""
     report = _json_line if as_json else _text_line
     with opened.statuses.running():
-        _start_over(opened)
+        start_over(opened)
         stop = _Stop()
         with stop.listening():
             return _Runner(opened, report, stop).run()
 
 
-def _start_over(opened: LocalStream) -> None:
-    """Running a stream again is a person's act: what halted or completed starts over; attempts go on counting."""
+def start_over(opened: LocalStream) -> None:
+    """Running a stream again is a person's act: what halted or completed starts over; attempts continue counting."""
     status, version = opened.statuses.read()
     if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED, Phase.BACKING_OFF):
         changed = status.model_copy(update={"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()})
-        require_transition(status.phase, changed.phase, Writer.PERSON)
-        opened.statuses.write(changed, version)
+        opened.statuses.write(changed, version, TransitionReason.PERSON_ACTED)
 
 
 @dataclass
 class _Stop:
-    """The ask to end: once after the batch in hand, twice at once."""
+    """The ask to end: once after the current batch, twice at once."""
 
     asked: SignalRequest = field(default_factory=SignalRequest)
     times: int = 0
@@ -104,7 +103,9 @@ class _Runner:
                 case Halted():
                     return 1
                 case Done() if self._wanted is Wanted.REST:
-                    self._report("Suspended", "The stream is at rest, as spec.suspend asks; set it to false to run it.")
+                    self._report(
+                        "Suspended", "The stream is suspended, as spec.suspend says; set it to false to run it."
+                    )
                     return 0
                 case Done(completed=completed):
                     # A driver also drains when an earlier `run` was killed; then nobody has asked this one to end.
@@ -114,9 +115,9 @@ class _Runner:
                     assert_never(result)
 
     def _drain(self, attempt: Epoch) -> int:
-        """End the driver after its batch in hand, and by force when that takes longer than the stream allows."""
+        """End the driver after its current batch, and by force when that takes longer than the stream allows."""
         timeout = self._opened.stream.spec.drain_timeout
-        self._report("Draining", f"Attempt {attempt} ends after the batch in hand; Ctrl-C once more ends it at once.")
+        self._report("Draining", f"Attempt {attempt} ends after the current batch; Ctrl-C once more ends it at once.")
         self._opened.launcher.drain(attempt)
         deadline = datetime.now(UTC) + timeout
         while isinstance(result := self._loop.run_pass(), Watching):
@@ -135,7 +136,8 @@ class _Runner:
         view = self._view()
         if view is not None and view.stream.landed_batch != batch:
             self._shown = (now, view.stream.landed_batch)
-            self._report("Landed", f"Up to batch {view.stream.landed_batch}: {view.landed.positions}")
+            positions = view.landed.positions.text(self._opened.stream.spec.source.spec.position_text)
+            self._report("Landed", f"Up to batch {view.stream.landed_batch}: {positions}")
 
     def _view(self) -> LedgerView | None:
         """Return what the ledger says, if it answers."""

@@ -82,7 +82,7 @@ def _watch(
             except Unreachable as problem:
                 if first:
                     raise
-                live.update(Group(shown, Text(f"\n{problem} It is tried again.", style="yellow")), refresh=True)
+                live.update(Group(shown, Text(f"\n{problem} It will be retried.", style="yellow")), refresh=True)
             first = False
             time.sleep(_REFRESH_SECONDS)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import StreamStatus
+from exactlyonce.cli.whole_files import replace_whole
 from exactlyonce.errors import Refused
 from exactlyonce.reconcile.loop import StatusConflict
+from exactlyonce.reconcile.phase_check import check_transition
 
 
 class StatusUnreadable(Refused):
@@ -46,12 +48,13 @@ class StatusFile:
         status, version, _ = self._load()
         return status, str(version)
 
-    def write(self, status: StreamStatus, version: str) -> str:
-        """Replace the status of that version, whole and flushed to the disk."""
+    def write(self, status: StreamStatus, version: str, reason: TransitionReason | None = None) -> str:
+        """Replace the status of that version, whole and flushed to the disk; `reason` says why its phase is another one."""
         with self._usable(), self._locked():
-            _, current, uid = self._load()
+            before, current, uid = self._load()
             if str(current) != version:
                 raise StatusConflict(f"{self._file} was written by another pass.")
+            check_transition(before.phase, status.phase, reason)
             self._store(status, current + 1, uid)
         return str(current + 1)
 
@@ -88,17 +91,12 @@ class StatusFile:
             raise self._unusable(problem) from problem
         except (ValueError, KeyError, TypeError, ValidationError) as problem:
             raise StatusUnreadable(
-                f"{self._file} is no status of this release; delete it, and the stream goes on where the ledger stands."
+                f"{self._file} is not a status file of this release; delete it; the stream continues where the ledger stands."
             ) from problem
 
     def _store(self, status: StreamStatus, version: int, uid: str) -> None:
         document = {"uid": uid, "version": version, "status": status.to_document()}
-        temporary = self._file.with_suffix(".tmp")
-        with temporary.open("w") as file:
-            json.dump(document, file, indent=2, default=str)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._file)
+        replace_whole(self._file, json.dumps(document, indent=2, default=str))
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

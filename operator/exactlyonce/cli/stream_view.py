@@ -167,7 +167,7 @@ def landed_words(progress: Resource, now: datetime) -> str:
     """Return the batch that landed last; empty where none has."""
     if progress.get("batch") is None:
         return ""
-    at = progress.get("committedAt")
+    at = progress.get("landedAt")
     return f"batch {progress['batch']}" + (f", {age(at, now)} ago, at {clock_time(at)}" if at else "")
 
 
@@ -203,10 +203,10 @@ def _verdict(verdict: Resource | None, now: datetime) -> str:
     if not verdict:
         return ""
     number = "" if verdict.get("batch") is None else f"({verdict['batch']})"
-    code = "" if verdict.get("code") is None else f" ({verdict['code']})"
-    head = f"{verdict['kind']}{number}{code}, for attempt {verdict['attempt']}, {age(verdict['at'], now)} ago"
+    reason = "" if verdict.get("reason") is None else f" ({verdict['reason']})"
+    head = f"{verdict['kind']}{number}{reason}, for attempt {verdict['attempt']}, {age(verdict['at'], now)} ago"
     evidence = [f"- {it['words']}" for it in verdict.get("evidence") or [] if "words" in it]
-    return "\n".join([head, verdict["reason"], *evidence])
+    return "\n".join([head, verdict.get("message") or "", *evidence])
 
 
 def _conditions(conditions: Sequence[Resource], now: datetime) -> Table:

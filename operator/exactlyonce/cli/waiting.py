@@ -23,9 +23,9 @@ EXIT_DONE, EXIT_NOT_DONE, EXIT_REFUSED = 0, 1, 2
 _LOOK_SECONDS = 1.0
 
 _ASKED = {
-    Wish.SUSPEND: "is to rest: its driver ends after the batch in hand",
-    Wish.RESUME: "is to go on: the next driver is started",
-    Wish.RESTART: "is to have another driver: the one that runs ends after the batch in hand",
+    Wish.SUSPEND: "is being suspended: its driver ends after the current batch",
+    Wish.RESUME: "is being resumed: the next driver is started",
+    Wish.RESTART: "is being restarted: its driver ends after the current batch, and another one follows",
 }
 
 
@@ -53,7 +53,7 @@ def _wait(cluster: ClusterReader, wished: Wished, seconds: float) -> int:
             stream = cluster.stream(namespace, name)
             words = waiting_words(stream)
         except Unreachable as problem:
-            words = f"{problem} It is tried again."
+            words = f"{problem} It will be retried."
         ended = outcome(wished, stream)
         if ended is not None:
             click.echo(f"{namespace}/{name} is {phase_of(stream)}. {ended.words}".rstrip(), err=not ended.fulfilled)
@@ -63,8 +63,8 @@ def _wait(cluster: ClusterReader, wished: Wished, seconds: float) -> int:
             shown = words
         if time.monotonic() > deadline:
             click.echo(
-                f"{namespace}/{name} has not come to it within {seconds:g} s and is {phase_of(stream)}; it goes on: "
-                f"`exactlyonce status {name} -n {namespace} --watch` shows how.",
+                f"{namespace}/{name} did not get there within {seconds:g} s and is {phase_of(stream)}; the operator "
+                f"keeps working on it: `exactlyonce status {name} -n {namespace} --watch` shows how far it is.",
                 err=True,
             )
             return EXIT_NOT_DONE

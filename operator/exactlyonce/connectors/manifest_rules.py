@@ -1,4 +1,4 @@
-"""Rules of the whole spec for streams whose sink is a manifest: rows that the ledger names and that never change.
+"""Rules of the whole spec for streams whose sink is a manifest, or one of two phases: what has landed there never changes.
 
 Performs no I/O.
 """
@@ -12,7 +12,7 @@ from exactlyonce.schema.model import field_name
 
 
 def manifest_rules(connector: str) -> tuple[Rule, ...]:
-    """Return the `stream_rules` of a sink, by its connector's name, whose target is a `ManifestTarget`."""
+    """Return the `stream_rules` of a sink, named by its connector, whose target is a `ManifestTarget` or `TwoPhaseTarget`."""
     sink = f"sink.{field_name(connector)}"
     other_sink = f"!has(self.{sink})"
 
@@ -23,7 +23,7 @@ def manifest_rules(connector: str) -> tuple[Rule, ...]:
         Rule(
             f"{other_sink} || self.delivery == 'ExactlyOnce'",
             lambda it: has_other_sink(it) or it.delivery == "ExactlyOnce",
-            f"{sink} needs delivery: ExactlyOnce, which costs it nothing",
+            f"{sink} supports only delivery: ExactlyOnce",
         ),
         Rule(
             f"{other_sink} || self.outputMode == 'Append'",

@@ -8,6 +8,7 @@ of Spark is `exactlyonce.connectors.x.connector`, what reads and writes inside o
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ CONNECTORS = (
     "kinesis",
     "postgres",
     "files",
+    "doris",
     "object_log",
     "dynamo_db",
 )
@@ -35,6 +37,10 @@ def _specs(part: str) -> dict[str, Any]:
 
 SOURCES, SINKS, LEDGERS = _specs("SOURCE"), _specs("SINK"), _specs("LEDGER")
 """The class of each connector's spec (a `SourceSpec`, a `SinkSpec`, a `LedgerSpec`) by the connector's name."""
+
+
+ADVICE: dict[str, Callable[[Any, Mapping[str, Any]], tuple[str, ...]]] = _specs("ADVICE")
+"""What connectors have to say of valid streams: a function of a stream's spec and the specs of others, by their ids."""
 
 
 def _union(name: str, specs: dict[str, Any]) -> type[Model]:

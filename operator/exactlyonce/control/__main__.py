@@ -83,9 +83,10 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         settings.defaults,
         may_act=may_act,
         watch=observer.watch,
-        troubled=metrics.troubled,
+        note_problem=metrics.note_problem,
         shared=Shared(bulkheads=bulkheads),
         locations=settings.locations,
+        sources=settings.sources,
     )
     deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
     admitted = functools.partial(still_admitted, allowlists=settings.allowlists, defaults=settings.defaults)

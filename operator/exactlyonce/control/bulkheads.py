@@ -150,7 +150,7 @@ class Bulkheads:
             self._of.pop(key, None)
 
     def may_run(self, key: Key, in_hand: Iterable[Key]) -> bool:
-        """Whether a stream's pass may be begun beside those in hand."""
+        """Whether a stream's pass may be begun beside those under way."""
         stores = self._of.get(key, ())
         if any(store.hangs for store in stores):
             return False

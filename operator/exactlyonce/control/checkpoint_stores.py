@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.ledger import LedgerInUse
 from exactlyonce.api.source import Source
-from exactlyonce.assembly import Secrets, source_address
-from exactlyonce.checkpoint.locations import StoreInPods, names_login, open_store
+from exactlyonce.assembly import Secrets, checkpoint_store, source_address
+from exactlyonce.checkpoint.locations import StoreInPods, names_login
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.operator_locations import OperatorLocations
+from exactlyonce.control.operator_sources import OperatorSources
 from exactlyonce.errors import Refused
 from exactlyonce.schema.aws_login import login_in
 from exactlyonce.schema.model import field_name
@@ -42,7 +43,7 @@ def operators_store(
             "give checkpoint.s3, or checkpoint.volume with the claim that the folder is on."
         )
     if is_in_reach(checkpoint.s3, namespace, secret, allowed):
-        return open_store(checkpoint, secret)
+        return checkpoint_store(checkpoint, lambda reference: secret)
     return StoreInPods(
         checkpoint.location,
         f"checkpoint.s3.secretRef names no login, and checkpoints.locations does not allow namespace {namespace} that location",
@@ -75,22 +76,24 @@ def require_ledger_in_reach(
         )
 
 
-def source_in_reach(source: Source, secrets: Secrets) -> SourceAddress:
-    """Return where a source is, with a login of the stream's own.
+def source_in_reach(source: Source, namespace: str, secrets: Secrets, allowed: OperatorSources) -> SourceAddress:
+    """Return where a source is, with the stream's own login, or with the operator's where an administrator allowed that.
 
-    What a stream names without one would be read with the operator's login, which may be good for the sources of every tenant.
+    The operator's login may be good for the sources of every tenant, so nothing that a stream names is reached with it unasked.
 
     Raises:
-        LocationOutOfReach: if the stream's secret gives no login and the source asks for one.
+        LocationOutOfReach: if the stream has no login, the source asks for one, and the operator's is not meant for it.
         SecretMissing: if a secret is not there, or lacks what is needed.
     """
     address = source_address(source, secrets)
-    if not address.has_login:
-        at = f"spec.source.{field_name(source.connector)}"
-        raise LocationOutOfReach(
-            f"The operator does not read {address.shown} with a login of its own: name a secret with the stream's login in "
-            f"{at}.secretRef."
-        )
+    for place in address.reached_by_process:
+        if not allowed.allow(namespace, place):
+            at = "" if place.endpoint is None else f" at {place.endpoint}"
+            raise LocationOutOfReach(
+                f"The operator may not reach {place.name} of {address.shown}: spec.source.{field_name(source.connector)} names "
+                f"no login in a secretRef, and sources.locations does not allow namespace {namespace} that name{at}. "
+                "Name a secret, or ask an administrator; what can be allowed is a data stream by streamArn, and a lease table."
+            )
     return address
 
 

@@ -6,7 +6,7 @@ The one thing that it changes is fields of a stream's spec (`patch_spec`).
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -164,19 +164,36 @@ class ClusterReader:
         Raises:
             ReadRefused, ClusterSilent: if this person may not, the API server does not take it, or nobody answers.
         """
+        fields = [{"op": "add", "path": f"/spec/{field}", "value": value} for field, value in changes.items()]
+        return self._patch(stream, "generation", fields, what)
+
+    def annotate(self, stream: Mapping[str, Any], key: str, value: str, what: str) -> dict[str, Any] | None:
+        """Set an annotation of the very version that was read, and return the stream; None where it has changed.
+
+        Raises:
+            ReadRefused, ClusterSilent: if this person may not, the API server does not take it, or nobody answers.
+        """
+        made = (
+            []
+            if stream["metadata"].get("annotations")
+            else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+        )
+        path = f"/metadata/annotations/{key.replace('/', '~1')}"
+        return self._patch(stream, "resourceVersion", [*made, {"op": "add", "path": path, "value": value}], what)
+
+    def _patch(
+        self, stream: Mapping[str, Any], same: str, changes: Sequence[Mapping[str, Any]], what: str
+    ) -> dict[str, Any] | None:
+        """Change a stream whose uid and field `same` of the metadata are those that were read."""
         metadata = stream["metadata"]
-        namespace, name, generation = metadata["namespace"], metadata["name"], metadata["generation"]
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-            {"op": "test", "path": "/metadata/generation", "value": generation},
-            *({"op": "add", "path": f"/spec/{field}", "value": value} for field, value in changes.items()),
-        ]
+        namespace, name = metadata["namespace"], metadata["name"]
+        tests = [{"op": "test", "path": f"/metadata/{field}", "value": metadata[field]} for field in ("uid", same)]
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
         try:
-            return asked(self.api, "PATCH", path, body=patch, content=JSON_PATCH)
+            return asked(self.api, "PATCH", path, body=[*tests, *changes], content=JSON_PATCH)
         except Answered as answer:
             if answer.status == CONFLICT or (
-                answer.blames_manifest and self.stream(namespace, name)["metadata"]["generation"] != generation
+                answer.blames_manifest and self.stream(namespace, name)["metadata"][same] != metadata[same]
             ):
                 return None
             raise _told(

@@ -28,7 +28,7 @@ _DRAIN_MARGIN = timedelta(seconds=60)
 
 
 class StillErasing(ExactlyOnceError):
-    """There is more to take away than one pass does; the next one goes on."""
+    """There is more to take away than one pass does; the next one continues."""
 
 
 class EndableLauncher(Launcher, Protocol):
@@ -84,7 +84,7 @@ class Deletion:
         return None
 
     def _erase(self, document: Mapping[str, Any]) -> float | None:
-        """Erase ledger rows and checkpoint; return when to go on, None also where they did not answer for too long."""
+        """Erase ledger rows and checkpoint; return when to continue, None also where they did not answer for too long."""
         uid, now = document["metadata"]["uid"], self.clock()
         try:
             left = self.erase(document)

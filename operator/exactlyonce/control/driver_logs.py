@@ -120,4 +120,4 @@ def _kept(stream: Mapping[str, Any], pods: Sequence[DriverPod]) -> str:
 
 def _words_of_the_last(status: Mapping[str, Any]) -> str:
     driver = status.get("driver") or {}
-    return f" Its last words: {driver['message']}" if driver.get("ended") and driver.get("message") else ""
+    return f" Its last message: {driver['message']}" if driver.get("ended") and driver.get("message") else ""

@@ -19,7 +19,7 @@ from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import NotShown, ShownStream, ShowsLanded, Source, SourceView
 
 PASS_SECONDS = 600.0
-"""How long one pass may go on asking its stores; with the longest call it stays below what `health` condemns."""
+"""How long one pass may continue asking its stores; with the longest call it stays below what `health` condemns."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Opening:
             PassTooLong: if the pass has asked stores for as long as it may.
         """
         if self.clock() > self.until:
-            raise PassTooLong("The stores of this stream have answered too slowly for one pass; it is tried again.")
+            raise PassTooLong("The stores of this stream have answered too slowly for one pass; it will be retried.")
         return self._opened
 
     @cached_property

@@ -90,7 +90,7 @@ class Operator:
         return time.monotonic() - self._lease_asked
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run passes until `stop`; those in hand are finished."""
+        """Run passes until `stop`; those under way are finished."""
         executor = ThreadPoolExecutor(self.workers, thread_name_prefix="pass")
         tasks = [asyncio.create_task(self._work(executor), name=f"worker-{number}") for number in range(self.workers)]
         tasks.append(asyncio.create_task(self._lead(), name="lease"))
@@ -177,7 +177,7 @@ class Operator:
                 following = await loop.run_in_executor(executor, self.passes.run, due.key)
                 after_seconds, outcome = following.after_seconds, following.outcome
             except Exception:
-                log.exception("a pass failed in a way that it should not", extra={"stream": str(due.key)})
+                log.exception("a pass failed with an unexpected error", extra={"stream": str(due.key)})
             finally:
                 self.pulse.in_hand.pop(due.key, None)
                 self.pulse.last_pass = time.monotonic()

@@ -41,10 +41,12 @@ PASS_LATE_SECONDS = Series(
     "exactlyonce_pass_late_seconds", Kind.HISTOGRAM, "How long a stream that was due waited for a worker."
 )
 VERDICTS = Series("exactlyonce_verdicts_total", Kind.COUNTER, "Verdicts of reconciliation.", ("kind",))
-ATTEMPTS = Series("exactlyonce_attempts_total", Kind.COUNTER, "Attempts: launches of a driver that were begun.")
-ENDINGS = Series("exactlyonce_driver_endings_total", Kind.COUNTER, "Drivers that ended, by the reason.", ("reason",))
+ATTEMPTS = Series(
+    "exactlyonce_attempts_total", Kind.COUNTER, "Attempts, that is, launches of a driver that were begun."
+)
+ENDINGS = Series("exactlyonce_driver_endings_total", Kind.COUNTER, "Drivers that ended, by reason.", ("reason",))
 HALTS = Series(
-    "exactlyonce_halts_total", Kind.COUNTER, "Streams that stopped until a person acts, by the reason.", ("reason",)
+    "exactlyonce_halts_total", Kind.COUNTER, "Streams that halted until a person acts, by reason.", ("reason",)
 )
 DRIVER_START_SECONDS = Series(
     "exactlyonce_driver_start_seconds",
@@ -62,7 +64,7 @@ FENCE_REFUSALS = Series(
 STORE_ERRORS = Series(
     "exactlyonce_store_errors_total",
     Kind.COUNTER,
-    "Questions and acts that a store did not answer or refused: source, ledger, checkpoint, kubernetes.",
+    "Requests that a store did not answer or refused: source, ledger, checkpoint, kubernetes.",
     ("store",),
 )
 QUEUE_DEPTH = Series("exactlyonce_queue_depth", Kind.GAUGE, "Streams that are due and have no worker.")
@@ -175,7 +177,7 @@ class OperatorMetrics:
         """Forget a stream."""
         self._begun.pop(key, None)
 
-    def troubled(self, problem: Exception) -> None:
+    def note_problem(self, problem: Exception) -> None:
         """Count what a store did not answer or refused; what is no store's fault is passed over."""
         if isinstance(problem, EpochOvertaken):
             self._refusals.labels("pass").inc()

@@ -18,7 +18,7 @@ _FORGOTTEN_SECONDS = 180.0
 
 @dataclass
 class MetricsPage:
-    """The text of all series; for one event loop, which goes on while a thread makes the text."""
+    """The text of all series; for one event loop, which continues while a thread makes the text."""
 
     registry: CollectorRegistry
     clock: Callable[[], float] = time.monotonic

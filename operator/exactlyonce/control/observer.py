@@ -28,7 +28,7 @@ class Observer:
     monitor: Monitor
     metrics: OperatorMetrics
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    pace: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))
+    rate_limit: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))
 
     def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
         """Measure a stream there from now on; `checkpoint` is None where it is out of reach."""
@@ -67,7 +67,7 @@ class Observer:
         if snapshot is None:
             return status
         progress = progress_with_lag(status.progress, snapshot, self.now())
-        if progress == status.progress or not self.pace.is_due(f"lag of {key}"):
+        if progress == status.progress or not self.rate_limit.is_due(f"lag of {key}"):
             return status
         return status.model_copy(update={"progress": progress})
 

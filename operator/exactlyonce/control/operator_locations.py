@@ -12,14 +12,9 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from exactlyonce.control.namespace_lists import NamespacePattern, entries_of, is_like
+from exactlyonce.control.namespace_lists import NAMESPACE, ServiceAllowance, entries_of
 from exactlyonce.schema.constraints import Rule, matches
-from exactlyonce.schema.model import DNS_LABEL, Model
-from exactlyonce.schema.places import BUCKET, FOLDER, S3_PREFIX, SERVICE_ADDRESS, TABLE_PREFIX, S3Place, has_no_dots
-from exactlyonce.schema.places import Place as NamedPlace
-
-NAMESPACE = "{namespace}"
-"""Stands in a prefix for the name of the stream's namespace, as a folder of its own."""
+from exactlyonce.schema.places import BUCKET, FOLDER, S3_PREFIX, TABLE_PREFIX, Place, S3Place, has_no_dots
 
 _FOLDER_OF_PREFIX = FOLDER.replace("*", "")
 _TABLE = r"[a-z0-9-]{1,64}/[A-Za-z0-9_.-]{3,255}"
@@ -37,33 +32,24 @@ Prefix = Annotated[
     ),
     Rule("true", has_no_dots, "write the folder without . and .. as parts of it"),
 ]
-ServiceAddress = Annotated[
-    str,
-    Field(max_length=1024),
-    matches(f"({SERVICE_ADDRESS})?", "write it as streams do, as https://host:port; leave it out for Amazon's"),
-]
 
 
-class Allowance(Model):
+class Allowance(ServiceAllowance):
     """Some namespaces, and the folders and tables in which their streams may have what the operator itself reaches."""
 
-    namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="Namespaces by name or pattern.")
     prefixes: tuple[Prefix, ...] = Field(
         min_length=1, description="Folders on S3, and DynamoDB tables or parts of them."
     )
-    endpoint: ServiceAddress = Field("", description="The address of their service; Amazon's when empty.")
 
-    def allows(self, namespace: str, place: Place) -> bool:
+    def allows(self, namespace: str, place: CanonicalPlace) -> bool:
         """Return whether a stream of this namespace may name this place."""
-        return (
-            any(is_like(namespace, pattern) for pattern in self.namespaces)
-            and place.endpoint == _canonical_endpoint(self.endpoint)
-            and any(place.is_in(prefix, namespace) for prefix in self.prefixes)
+        return self.is_for(namespace, place.endpoint) and any(
+            place.is_in(prefix, namespace) for prefix in self.prefixes
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CanonicalPlace:
     """A location taken apart: nothing in it can mean two things to two programs.
 
     `store` is a bucket, or a region with a table; `folders` are those of the folder, or of the partition key.
@@ -75,7 +61,7 @@ class Place:
     folders: tuple[str, ...]
 
     @classmethod
-    def of(cls, named: NamedPlace) -> Place | None:
+    def of(cls, named: Place) -> CanonicalPlace | None:
         """Return the place that a stream names; None where that is not in the canonical form."""
         written, form = (S3_PREFIX, BUCKET) if isinstance(named, S3Place) else (TABLE_PREFIX, _TABLE)
         scheme, store, folders = _split(named.location)
@@ -85,7 +71,7 @@ class Place:
             and bool(folders)
             and all(_is_canonical(folder) for folder in folders)
         )
-        return cls(_canonical_endpoint(named.endpoint), scheme, store, folders) if canonical else None
+        return cls(named.endpoint, scheme, store, folders) if canonical else None
 
     def is_in(self, prefix: str, namespace: str) -> bool:
         """Return whether the place is the folder of a prefix or one below it, compared folder by folder."""
@@ -105,12 +91,10 @@ class OperatorLocations:
 
     allowances: tuple[Allowance, ...] = ()
 
-    def allow(self, namespace: str, named: NamedPlace) -> bool:
+    def allow(self, namespace: str, named: Place) -> bool:
         """Return whether the operator may reach what a stream of this namespace names with its own login."""
-        place = Place.of(named)
-        if place is None or re.fullmatch(DNS_LABEL, namespace, re.ASCII) is None:
-            return False  # another name than a namespace can have would be put into a prefix
-        return any(allowance.allows(namespace, place) for allowance in self.allowances)
+        place = CanonicalPlace.of(named)
+        return place is not None and any(allowance.allows(namespace, place) for allowance in self.allowances)
 
 
 NO_LOCATIONS = OperatorLocations()
@@ -140,8 +124,3 @@ def _split(location: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 def _is_canonical(folder: str) -> bool:
     """Whether a folder's name is told as it is: not empty, neither . nor .., and without a percent sign."""
     return has_no_dots(folder) and re.fullmatch(FOLDER, folder, re.ASCII) is not None
-
-
-def _canonical_endpoint(endpoint: str | None) -> str | None:
-    """Return the address of a service as it is compared: scheme and host have no case. Another port is another service."""
-    return endpoint.rstrip("/").lower() if endpoint else None

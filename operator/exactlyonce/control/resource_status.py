@@ -8,9 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.lease import require_lease
+from exactlyonce.reconcile.phase_check import check_transition
 
 
 @dataclass
@@ -33,8 +35,10 @@ class ResourceStatus:
         """Return the status of the version at hand: the pass's own GET, or its last write, with what is carried."""
         return self._carried or status_of(self.document), str(self.document["metadata"]["resourceVersion"])
 
-    def write(self, status: StreamStatus, version: str) -> str:
+    def write(self, status: StreamStatus, version: str, reason: TransitionReason | None = None) -> str:
         """Replace the status of that version.
+
+        `reason` says why its phase is another one than that of the resource.
 
         Raises:
             StatusConflict: if the resource has changed meanwhile.
@@ -46,6 +50,7 @@ class ResourceStatus:
         stored = self.rendered(status, self.document)
         if stored != self.document.get("status"):
             before = status_of(self.document)
+            check_transition(before.phase, status.phase, reason)
             self.document = self.cluster.put_status({**self.document, "status": stored})
             self.written(before, status)
         return str(self.document["metadata"]["resourceVersion"])
@@ -64,7 +69,7 @@ class ResourceStatus:
 def status_of(document: Mapping[str, Any]) -> StreamStatus:
     """Return the status of a resource; one that another release wrote and this one cannot read counts as lost.
 
-    A lost status changes nothing: attempts go on from the ledger's epoch.
+    A lost status changes nothing: attempts continue from the ledger's epoch.
     """
     known = {field.alias or name for name, field in StreamStatus.model_fields.items()}
     found = {key: value for key, value in (document.get("status") or {}).items() if key in known}

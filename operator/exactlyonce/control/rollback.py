@@ -12,7 +12,7 @@ from typing import Any
 
 from exactlyonce.api.conditions import ROLLED_BACK, rolled_back_words
 from exactlyonce.api.field_classes import HOW_DRIVERS_RUN, OPERATORS_OWN, copy_field
-from exactlyonce.api.phases import Writer, require_transition
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
 from exactlyonce.api.status import BadUpdate, ConsecutiveFailures, GoodAttempt, Phase, StreamStatus
 from exactlyonce.control.resource_hashes import driver_plan
@@ -92,13 +92,13 @@ class Rollback:
             return InForce(found, good.plan)
         if bad.rolled_back and launcher is not None and isinstance(launcher.state_of(Epoch(status.attempt)), Running):
             return RunsOn()
-        if bad.rolled_back or bad.stays != found:
-            statuses.write(_with(status, rolled_back=False, stays=found), version)
+        if bad.rolled_back or bad.not_rolled_back_message != found:
+            statuses.write(_with(status, rolled_back=False, not_rolled_back_message=found), version)
             report(NOT_ROLLED_BACK, found)
         return InForce(latest)
 
     def last_good(self, document: Mapping[str, Any], status: StreamStatus) -> InForce | None:
-        """Return what a stream that was rolled back goes on with while its latest spec is invalid; None where it was not."""
+        """Return what a stream that was rolled back continues with while its latest spec is invalid; None where it was not."""
         bad, good = status.bad_update, status.last_good
         if bad is None or good is None or not bad.rolled_back:
             return None
@@ -130,7 +130,7 @@ class Rollback:
         if others:
             return (
                 f"The latest spec cannot be started, and the stream is not rolled back to that of attempt {good.attempt}, "
-                f"which ran: {', '.join(others)} changed as well, and only a person may change what is read and written. "
+                f"which ran: {', '.join(others)} changed as well, and such changes are never rolled back automatically. "
                 "Correct the resource."
             )
         if None not in (good.image, bad.image) and good.image != bad.image:
@@ -171,13 +171,12 @@ def defaults_in_force(defaults: PodDefaults, stream: Stream, status: StreamStatu
 
 def _record(statuses: ResourceStatus, status: StreamStatus, version: str, report: Callable[[str, str], None]) -> None:
     """Write down that the last good spec is in force from now on, and tell it; the next attempt waits for nothing."""
-    rolled_back = _with(status, rolled_back=True, stays=None)
+    rolled_back = _with(status, rolled_back=True, not_rolled_back_message=None)
     if status.phase in (Phase.HALTED, Phase.BACKING_OFF):
         rolled_back = rolled_back.model_copy(
             update={"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()}
         )
-    require_transition(status.phase, rolled_back.phase, Writer.ROLL_BACK)
-    statuses.write(rolled_back, version)
+    statuses.write(rolled_back, version, TransitionReason.ROLLED_BACK)
     report(ROLLED_BACK, rolled_back_words(rolled_back) or "")
 
 

@@ -11,6 +11,7 @@ from exactlyonce.control.allowlists import Allowlists, parse_allowlists
 from exactlyonce.control.lease import LeaseTimes
 from exactlyonce.control.namespace_lists import ListUnusable
 from exactlyonce.control.operator_locations import OperatorLocations, parse_locations
+from exactlyonce.control.operator_sources import OperatorSources, parse_sources
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 
@@ -30,6 +31,7 @@ class OperatorSettings:
     workers: int
     defaults: PodDefaults
     locations: OperatorLocations
+    sources: OperatorSources
     allowlists: Allowlists
     health_port: int
     log_format: str
@@ -67,6 +69,11 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         'a JSON list such as [{"namespaces": ["shop"], "prefixes": ["s3a://lake/{namespace}"]}]',
     )
     option(
+        "source-locations",
+        "which data streams and lease tables of streams without a login of their own the operator reaches with its own login: "
+        'a JSON list such as [{"namespaces": ["shop"], "names": ["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"]}]',
+    )
+    option(
         "allowlists",
         "which images, service accounts, priority classes and nodes the streams of a namespace may name: a JSON list such as "
         '[{"namespaces": ["shop"], "images": ["registry.example/streams/*"], "nodeNames": []}]',
@@ -79,6 +86,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     seconds = float(given.lease_seconds)
     try:
         locations = parse_locations(given.checkpoint_locations)
+        sources = parse_sources(given.source_locations)
         allowlists = parse_allowlists(given.allowlists)
     except ListUnusable as problem:
         parser.error(str(problem))
@@ -95,6 +103,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
         workers=int(given.workers),
         defaults=PodDefaults(given.service_account, image),
         locations=locations,
+        sources=sources,
         allowlists=allowlists,
         health_port=int(given.health_port),
         log_format=given.log_format,

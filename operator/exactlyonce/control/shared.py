@@ -16,4 +16,4 @@ class Shared:
 
     clients: SharedClients = field(default_factory=SharedClients)
     bulkheads: Bulkheads = field(default_factory=lambda: Bulkheads(1))
-    pace: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))
+    rate_limit: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))

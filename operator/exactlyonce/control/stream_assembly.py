@@ -24,6 +24,7 @@ from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, G
 from exactlyonce.control.incomplete import assembling, rehearsing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
+from exactlyonce.control.operator_sources import NO_SOURCES, OperatorSources
 from exactlyonce.control.owners import owner_is_gone, owner_of
 from exactlyonce.control.pass_ports import PassPorts
 from exactlyonce.control.resource_hashes import driver_plan
@@ -43,7 +44,7 @@ from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.monitor.targets import Target, target_of
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
-from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Telling, Timing
+from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
 from exactlyonce.schema.model import SecretRef, parse_duration
 
 _DEFAULT_DRAIN = timedelta(minutes=5)
@@ -87,8 +88,8 @@ class StreamAssembly:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
     `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
-    of its checkpoint where that tells its size; `troubled` of each error that ends a pass. `locations` are those that an
-    administrator lets the operator reach with its own login. A launch reads every secret again; a
+    of its checkpoint where that tells its size; `note_problem` of each error that ends a pass. `locations` and `sources` are
+    those that an administrator lets the operator reach with its own login. A launch reads every secret again; a
     pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
 
@@ -97,9 +98,10 @@ class StreamAssembly:
     patience: Patience = field(default_factory=Patience)
     may_act: Callable[[], bool] = lambda: True
     watch: Callable[[Target, SizedStore | None], None] = lambda target, checkpoint: None
-    troubled: Callable[[Exception], None] = lambda problem: None
+    note_problem: Callable[[Exception], None] = lambda problem: None
     shared: Shared = field(default_factory=Shared)
     locations: OperatorLocations = NO_LOCATIONS
+    sources: OperatorSources = NO_SOURCES
     clock: Callable[[], float] = time.monotonic
     known: dict[Key, _Known] = field(default_factory=dict, init=False)
 
@@ -152,10 +154,8 @@ class StreamAssembly:
                 in_pod=lambda: isinstance(opening.opened.checkpoints, StoreInPods),
                 asks_again=True,
             ),
-            Telling(report, self.troubled),
-            Timing(
-                _now, functools.partial(self.shared.pace.is_due, uid), functools.partial(self._glance, key, opening)
-            ),
+            Reporter(report, self.note_problem),
+            Timing(_now, lambda: self.shared.rate_limit.is_due(uid), functools.partial(self._glance, key, opening)),
         )
 
         def clean_up(recorded: Epoch, keep: int) -> None:
@@ -189,14 +189,12 @@ class StreamAssembly:
 
     def _opened(self, stream: Stream, document: Mapping[str, Any]) -> Opened:
         """Open the stores of a stream with its secrets as they are now."""
-        spec, namespace, key = (
-            stream.spec,
-            stream.metadata.namespace,
-            Key(stream.metadata.namespace, stream.metadata.name),
-        )
+        spec, namespace = stream.spec, stream.metadata.namespace
+        key = Key(namespace, stream.metadata.name)
         secrets = functools.partial(self._secret, namespace)
         with assembling():
-            address, source = self._ledger(spec, namespace), source_in_reach(spec.source, secrets)
+            address = self._ledger(spec, namespace)
+            source = source_in_reach(spec.source, namespace, secrets, self.sources)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.shared.bulkheads.store(name) for name in names)
             opened = Opened(

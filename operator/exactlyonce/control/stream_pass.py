@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
 
-from exactlyonce.api.phases import Writer, require_transition
+from exactlyonce.api.advice import advice_of
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import ResourceInvalid, Stream
 from exactlyonce.api.status import ConsecutiveFailures, Phase, StreamStatus
 from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.incomplete import Lack, StreamIncomplete
-from exactlyonce.control.invalid_spec import hold
+from exactlyonce.control.invalid_spec import watch_driver
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.next_pass import AT_REST, WATCH_SECONDS, Next, next_pass, wanted_of
 from exactlyonce.control.observer import Observer
@@ -97,7 +98,7 @@ class StreamPasses:
     def _back_off(self, key: Key, problem: ExactlyOnceError, after_seconds: float) -> Next:
         """The API server did not answer, or says that the operator may not: there is no status to tell it in."""
         log.warning("%s", problem, extra={"stream": str(key), "reason": "BackingOff"})
-        self.observer.metrics.troubled(problem)
+        self.observer.metrics.note_problem(problem)
         return Next(after_seconds, "unreachable" if isinstance(problem, Unreachable) else "refused")
 
     def _pass(self, key: Key, document: dict[str, Any]) -> Next:
@@ -131,8 +132,10 @@ class StreamPasses:
             case InForce(stream=made, plan=plan_of_good):
                 return self._looped(key, document, statuses, made, plan_of_good or plan)
             case RunsOn():
-                self._seen(statuses, has_driver=hold(statuses, launcher, rests=wanted_of(document) is Wanted.REST))
-                return Next(WATCH_SECONDS, "held")
+                self._seen(
+                    statuses, has_driver=watch_driver(statuses, launcher, rests=wanted_of(document) is Wanted.REST)
+                )
+                return Next(WATCH_SECONDS, "watching")
             case _:
                 assert_never(found)
 
@@ -168,7 +171,7 @@ class StreamPasses:
         try:
             parts.introduce()
         except StreamIncomplete as told:
-            self.observer.metrics.troubled(told.problem)
+            self.observer.metrics.note_problem(told.problem)
             if self.lacking.get(key) != str(told.problem):
                 self.lacking[key] = str(told.problem)
                 self._reporter(statuses)("BackingOff", str(told.problem))
@@ -210,7 +213,7 @@ class StreamPasses:
             stream = self.making.last_made(document)
             if stream is not None and is_last_valid(stream, status):
                 return self._in_force(key, document, statuses, stream, status.driver.plan)
-        has_driver = hold(statuses, self._launcher(document), rests=wanted_of(document) is Wanted.REST)
+        has_driver = watch_driver(statuses, self._launcher(document), rests=wanted_of(document) is Wanted.REST)
         self._seen(statuses, has_driver=has_driver)
         return Next(WATCH_SECONDS, "invalid")
 
@@ -219,7 +222,7 @@ class StreamPasses:
 
     def _not_put_together(self, statuses: ResourceStatus, problem: Lack, wanted: Wanted, *, has_driver: bool) -> Next:
         """Something is missing, such as a secret or room in a quota: no attempt is made without it; a running driver stays."""
-        self.observer.metrics.troubled(problem)
+        self.observer.metrics.note_problem(problem)
         status, version = statuses.read()
         if status.phase in _SETTLED and not (status.phase is Phase.SUSPENDED and wanted is Wanted.RUN):
             statuses.flush()
@@ -227,9 +230,8 @@ class StreamPasses:
             return Next(AT_REST, "not_put_together")  # what a person has to know, or was told, is not written over
         phase = Phase.BACKING_OFF if status.attempt else Phase.PENDING
         told = status.model_copy(update={"message": str(problem), "phase": status.phase if has_driver else phase})
-        require_transition(status.phase, told.phase, Writer.HOLD)
         if told != status:
-            statuses.write(told, version)
+            statuses.write(told, version, TransitionReason.SOMETHING_MISSING)
             self._reporter(statuses)("BackingOff", str(problem))
         statuses.flush()
         self._seen(statuses, has_driver=has_driver, lacks=problem)
@@ -252,13 +254,14 @@ class StreamPasses:
         asked = what_a_person_asks(stream)
         if (status.acted_on, status.spec_problem) == (asked, None):
             return
+        for sentence in advice_of(stream):
+            self._reporter(statuses)("Advice", sentence)
         changes: dict[str, object] = {"acted_on": asked, "spec_problem": None}
         if status.phase in (Phase.HALTED, Phase.COMPLETED, Phase.BACKING_OFF):
             changes |= {"phase": Phase.PENDING, "consecutive_failures": ConsecutiveFailures()}
         changed = status.model_copy(update=changes)
-        require_transition(status.phase, changed.phase, Writer.PERSON)
         if "phase" in changes:
-            statuses.write(changed, version)
+            statuses.write(changed, version, TransitionReason.PERSON_ACTED)
         else:
             statuses.carry(changed)  # it goes with what the pass writes next
 

@@ -44,7 +44,7 @@ def happened_between(before: StreamStatus, after: StreamStatus) -> Happened:
 def _first_batch_at(before: StreamStatus, after: StreamStatus) -> datetime | None:
     if after.progress is None or not _has_landed(after) or (_has_landed(before) and before.attempt == after.attempt):
         return None
-    return after.progress.committed_at
+    return after.progress.landed_at
 
 
 def _has_landed(status: StreamStatus) -> bool:

@@ -41,7 +41,7 @@ _HELD_SECONDS = 0.2
 class WakeUps:
     """A queue of streams by the moment at which they are due; for one event loop.
 
-    `may_run` tells whether a stream's pass may be run beside those in hand; where not, it is asked again a moment later.
+    `may_run` tells whether a stream's pass may be run beside those under way; where not, it is asked again a moment later.
     """
 
     clock: Callable[[], float]

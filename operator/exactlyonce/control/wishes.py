@@ -1,4 +1,4 @@
-"""What a person asks of a stream by a command, with that person's rights: to rest, to go on, to start another driver.
+"""What a person asks of a stream by a command, with that person's rights: to rest, to continue, to start another driver.
 
 Each is a patch of the spec that names the generation it was made of: whatever somebody else has changed meanwhile is looked
 at again, and never overwritten. The operator does the rest. `outcome` tells from the status how far it has come.
@@ -106,7 +106,7 @@ def changed_spec(stream: Stream, wish: Wish) -> dict[str, Any]:
 
 
 def outcome(wished: Wished, stream: Stream) -> Outcome | None:
-    """Return how a wish has ended, by the status of the stream as it is now; None while it goes on. Performs no I/O."""
+    """Return how a wish has ended, by the status of the stream as it is now; None while it continues. Performs no I/O."""
     status = stream.get("status") or {}
     phase, message = phase_of(stream), str(status.get("message") or "")
     if int(status.get("observedGeneration") or 0) < wished.generation:

@@ -71,7 +71,7 @@ LEDGER = NamedAt("spec.ledger.dynamoDb", "spec.ledger.dynamoDb.secretRef")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """Which request it was: `action` as IAM names it, and of which table."""
 
     action: str
@@ -110,25 +110,27 @@ def failed_conditions(problem: Exception) -> tuple[int, ...]:
     return tuple(place for place, reason in enumerate(_reasons_of(problem)) if reason == _CONDITION_FAILED)
 
 
-def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
+def error_of(problem: Exception, request: Request) -> ExactlyOnceError:
     """Return the error by situation, in one sentence that names table and place."""
     match problem:
         case ClientError():
-            return _error_of_answer(problem, asked)
+            return _error_of_answer(problem, request)
         case NoCredentialsError() | PartialCredentialsError():
             return LoginRefused(
-                f"there is no login for {asked.what}; name a secret in {asked.named_at.login}, or give the service "
+                f"there is no login for {request.what}; name a secret in {request.named_at.login}, or give the service "
                 "account a web identity."
             )
         case _:
             return StoreUnreachable(
-                f"{asked.place} did not answer for table {asked.table}: {_silence_of(problem, asked.named_at.table)}."
+                f"{request.place} did not answer for table {request.table}: {_silence_of(problem, request.named_at.table)}."
             )
 
 
-def not_dynamo_db(asked: Asked) -> StoreUnreachable:
+def not_dynamo_db(request: Request) -> StoreUnreachable:
     """Return the error for an answer that is not DynamoDB's."""
-    return StoreUnreachable(f"what answers for {asked.what} is not DynamoDB; correct {asked.named_at.table}.endpoint.")
+    return StoreUnreachable(
+        f"what answers for {request.what} is not DynamoDB; correct {request.named_at.table}.endpoint."
+    )
 
 
 def code_of(problem: ClientError) -> str:
@@ -137,38 +139,38 @@ def code_of(problem: ClientError) -> str:
     return code if _CODE.fullmatch(code) else "?"
 
 
-def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
+def _error_of_answer(problem: ClientError, request: Request) -> ExactlyOnceError:
     code, said = code_of(problem), message_of(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
         return LoginRefused(
-            f"the service account's web identity is not accepted for {asked.what} ({said or code}); correct the role that its "
-            "annotation names, or whom that role trusts."
+            f"the service account's web identity is not accepted for {request.what} ({said or code}); correct the role that "
+            "its annotation names, or whom that role trusts."
         )
     if code in NOT_ALLOWED:
         named = _ACTION.search(str(problem.response.get("Error", {}).get("Message", "")))
-        action = named[1] if named else asked.action
-        return StoreForbidden(f"the login may not call {action} on {asked.what}; grant it that action.")
+        action = named[1] if named else request.action
+        return StoreForbidden(f"the login may not call {action} on {request.what}; grant it that action.")
     if code in WRONG_LOGIN:
         return LoginRefused(
-            f"{asked.place} does not accept the login for table {asked.table} ({code}); correct the secret that "
-            f"{asked.named_at.login} names, or region."
+            f"{request.place} does not accept the login for table {request.table} ({code}); correct the secret that "
+            f"{request.named_at.login} names, or region."
         )
     if code == "ResourceNotFoundException":
         return TableMissing(
-            f"there is no table {asked.table} in {asked.place}, or it is being made; restore it from a backup if it was "
-            f"removed, or correct table, region or endpoint of {asked.named_at.table}."
+            f"there is no table {request.table} in {request.place}, or it is being made; restore it from a backup if it was "
+            f"removed, or correct table, region or endpoint of {request.named_at.table}."
         )
     if code == "ResourceInUseException":
-        return TableBusy(f"{asked.what} is being made, changed or deleted.")
+        return TableBusy(f"{request.what} is being made, changed or deleted.")
     if had_no_effect(problem):
         return StoreUnreachable(
-            f"{asked.place} keeps turning {asked.action} on table {asked.table} away ({_codes_text(problem)}); raise the "
+            f"{request.place} keeps turning {request.action} on table {request.table} away ({_codes_text(problem)}); raise the "
             "table's capacity, or look for what else uses it."
         )
     if code == "?":
-        return not_dynamo_db(asked)
+        return not_dynamo_db(request)
     return StoreUnreachable(
-        f"{asked.place} answered {code} to {asked.action} on table {asked.table} ({said or 'no more is said'})."
+        f"{request.place} answered {code} to {request.action} on table {request.table} ({said or 'no details given'})."
     )
 
 
@@ -176,7 +178,7 @@ def _silence_of(problem: Exception, named_at: str) -> str:
     """Say how a service did not answer, without what the error quotes."""
     match problem:
         case ConnectTimeoutError() | EndpointConnectionError():
-            return f"there is no connection; correct region or endpoint of {named_at} if this goes on"
+            return f"there is no connection; correct region or endpoint of {named_at} if this continues"
         case ReadTimeoutError():
             return "there is no answer in time"
         case ResponseParserError():

@@ -18,10 +18,10 @@ from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
 from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.dynamo_db.answers import (
     LEDGER,
-    Asked,
     ConditionFailed,
     LoginRefused,
     NamedAt,
+    Request,
     error_of,
     failed_conditions,
     had_no_effect,
@@ -87,19 +87,19 @@ class DynamoDbClient:
             ConditionFailed: if a condition does not hold. A request that was sent twice may have failed its own condition.
             TableMissing, StoreForbidden, StoreUnreachable: by situation.
         """
-        asked = Asked(f"dynamodb:{name}", table, self.address.place, self.address.named_at)
+        request = Request(f"dynamodb:{name}", table, self.address.place, self.address.named_at)
         give_up_at = self.clock.elapsed_seconds() + _CALL_SECONDS
         tries = 0
         while True:
             tries += 1
-            send = getattr(self._connected(asked), _method(name))
+            send = getattr(self._connected(request), _method(name))
             try:
                 answer: Mapping[str, Any] = send(**arguments)
             except (ClientError, BotoCoreError, ResponseParserError) as problem:
                 failed = failed_conditions(problem)
                 if failed:
                     raise ConditionFailed(failed) from problem
-                error = error_of(problem, asked)
+                error = error_of(problem, request)
                 if isinstance(error, LoginRefused) and self.address.login is None:
                     self._api = None
                 pause = _pause_seconds(tries, self.clock.chance)
@@ -108,21 +108,21 @@ class DynamoDbClient:
                     raise error from problem
                 self.clock.sleep(pause)
             except MALFORMED as problem:  # of botocore, which believes an answer, and AnswerTooLarge
-                raise not_dynamo_db(asked) from problem
+                raise not_dynamo_db(request) from problem
             else:
                 if not answer.get("ResponseMetadata", {}).get("RequestId"):
-                    raise not_dynamo_db(asked)  # what is no answer would be read as one that there is nothing
+                    raise not_dynamo_db(request)  # what is no answer would be read as one that there is nothing
                 return answer
 
-    def _connected(self, asked: Asked) -> Any:
+    def _connected(self, request: Request) -> Any:
         with self._guard:
             if self._api is None:
                 try:
                     self._api = self._connect()
                 except (ValueError, BotoCoreError) as problem:
                     raise StoreForbidden(
-                        f"no client can be made for {asked.what} ({type(problem).__name__}); correct region, endpoint or the "
-                        f"secret of {asked.named_at.table}."
+                        f"no client can be made for {request.what} ({type(problem).__name__}); correct region, endpoint or the "
+                        f"secret of {request.named_at.table}."
                     ) from problem
             return self._api
 

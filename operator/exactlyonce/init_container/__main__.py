@@ -10,8 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from exactlyonce.assembly import ledger_address, source_address
-from exactlyonce.checkpoint.locations import open_store
+from exactlyonce.assembly import checkpoint_store, ledger_address, source_address
 from exactlyonce.errors import Refused
 from exactlyonce.launch.pod_verdict import EXIT_STATUS, Outcome, PodVerdict
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -37,7 +36,7 @@ def main() -> int:
     word = _word(options.brief, Epoch(options.epoch))
     with contextlib.suppress(OSError):
         options.word.write_text(word.render())
-    log.info("%s: %s %s", word.outcome, word.kind or "", word.reason)
+    log.info("%s: %s %s", word.outcome, word.kind or "", word.message)
     return EXIT_STATUS[word.outcome]
 
 
@@ -65,7 +64,7 @@ def _stores(brief: Brief) -> Stores:
     spec, secrets = brief.stream.spec, functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
     return Stores(
         ledger_address(spec, secrets).open(application=f"exactlyonce {brief.stream.stream_id}"),
-        open_store(spec.checkpoint, secrets(spec.checkpoint.secret_ref)),
+        checkpoint_store(spec.checkpoint, secrets),
         source_address(spec.source, secrets).open(),
     )
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from exactlyonce.launch.port import Orders, ShrunkLimit
+from exactlyonce.launch.port import Orders, Quarantine, ShrunkLimit
 
 POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
@@ -124,7 +124,7 @@ class DriverDocument:
     """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in.
 
     `ticket` is what the raise of the attempt's epoch drew; an operator of an earlier release writes none.
-    `limit` is there while a batch was too large.
+    `limit` is there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
     """
 
     stream_id: str
@@ -134,10 +134,11 @@ class DriverDocument:
     kubernetes: KubernetesPlace | None = None
     ticket: str | None = None
     limit: ShrunkLimit | None = None
+    quarantine: Quarantine | None = None
 
     def ordered(self, orders: Orders) -> DriverDocument:
         """Return the document with an attempt's orders in it."""
-        return replace(self, ticket=orders.ticket, limit=orders.limit)
+        return replace(self, ticket=orders.ticket, limit=orders.limit, quarantine=orders.quarantine)
 
     def render(self) -> str:
         """Return the document as JSON."""
@@ -151,6 +152,8 @@ class DriverDocument:
             document["ticket"] = self.ticket
         if self.limit is not None:
             document["batchLimit"] = {"records": self.limit.records, "until": self.limit.until}
+        if self.quarantine is not None:
+            document["quarantine"] = asdict(self.quarantine)
         if self.kubernetes is not None:
             document["kubernetes"] = self.kubernetes.document()
         return json.dumps(document, indent=2)
@@ -165,7 +168,7 @@ class DriverDocument:
         document = json.loads(text)
         if not isinstance(document, dict):
             raise TypeError("it is no object")
-        place, limit = document.get("kubernetes"), document.get("batchLimit")
+        place, limit, quarantine = (document.get(key) for key in ("kubernetes", "batchLimit", "quarantine"))
         return cls(
             document["streamId"],
             document["spec"],
@@ -174,4 +177,5 @@ class DriverDocument:
             None if place is None else KubernetesPlace.read(place),
             document.get("ticket"),
             None if limit is None else ShrunkLimit(**limit),
+            None if quarantine is None else Quarantine(**quarantine),
         )

@@ -58,7 +58,7 @@ VOLUME_SECURITY = {**POD_SECURITY, "fsGroup": 65532, "fsGroupChangePolicy": "OnR
 """With a claim: what is on its volume belongs to the image's group too, whoever made the volume."""
 _YAML: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the same text in a fifth of the time
 
-START_SECONDS = 30  # what a driver may take to end beside its batch in hand
+START_SECONDS = 30  # what a driver may take to end beside its current batch
 
 
 @dataclass(frozen=True, slots=True)

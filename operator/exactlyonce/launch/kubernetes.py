@@ -1,7 +1,7 @@
 """Drivers as pods: a `Launcher` over the API server.
 
 Nothing is remembered: every look is a live GET. A driver pod carries a finalizer of ours, so that a deleted one keeps its
-record, and with it the proof of its end and its last words, until both are in the stream's status: docs/adr/0007.
+record, and with it the proof of its end and its last message, until both are in the stream's status: docs/adr/0007.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class KubernetesLauncher:
         if has_just_started(started_at, now):
             return state
         found = self._listed("Pod", f",{ATTEMPT_LABEL}={attempt},{ROLE_LABEL}={EXECUTOR}")
-        return replace(state, idle_because=why_idle(found, started_at, now))
+        return replace(state, idle_message=why_idle(found, started_at, now))
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:
         """Create what the attempt consists of; what is there already and is ours is left as it is.
@@ -198,7 +198,9 @@ class KubernetesLauncher:
         try:
             self.server.remove_finalizer(pod, ENDING_FINALIZER)
         except Answered as answer:
-            raise ApiServerUnreachable(f"Pod {pod['metadata']['name']} cannot be let go: {answer}.") from answer
+            raise ApiServerUnreachable(
+                f"Pod {pod['metadata']['name']} is still there, because its finalizer cannot be removed: {answer}."
+            ) from answer
 
     def _create(self, manifest: Manifest, attempt: Epoch, config_map: Manifest | None) -> Manifest:
         """Create an object and return it, or the one that is there already and is ours."""
@@ -265,13 +267,13 @@ class KubernetesLauncher:
         except Answered as answer:
             if answer.status == FORBIDDEN:
                 return None
-            raise ApiServerUnreachable(f"Node {pod['spec']['nodeName']} cannot be looked at: {answer}.") from answer
+            raise ApiServerUnreachable(f"Node {pod['spec']['nodeName']} cannot be read: {answer}.") from answer
 
     def _read(self, kind: str, name: str) -> Manifest | None:
         try:
             return self.server.read(kind, self.namespace, name)
         except Answered as answer:
-            raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be looked at: {answer}.") from answer
+            raise ApiServerUnreachable(f"{kind} {self.namespace}/{name} cannot be read: {answer}.") from answer
 
     def _listed(self, kind: str, narrower: str = "") -> list[Manifest]:
         """Return this stream's objects of a kind; `narrower` is a further part of the selector."""

@@ -15,13 +15,13 @@ class Ending(StrEnum):
     """Why a driver ended, by its own word."""
 
     DRAINED = "Drained"
-    """It was asked to end and did so after the batch in hand."""
+    """It was asked to end and did so after the current batch."""
     COMPLETED = "Completed"
     """`trigger: availableNow` has landed what there was."""
     FENCED = "Fenced"
     """It may not land any more: a successor was started."""
     BATCH_FAILED = "BatchFailed"
-    """The batch in hand failed; it has not landed."""
+    """The current batch failed; it has not landed."""
     UNREACHABLE = "Unreachable"
     """The source, the ledger or the storage did not answer."""
     REFUSED = "Refused"
@@ -32,7 +32,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """The last words of a driver; `ranges` is the JSON of the batch in hand.
+    """The last message of a driver; `ranges` is the JSON of the current batch.
 
     `too_large` says that the batch needed more memory or time than there is.
     """
@@ -64,7 +64,7 @@ class LastWords:
 
 
 def parse_last_words(text: str) -> LastWords | None:
-    """Return the last words in `text`, or None when it is empty, cut off or something else."""
+    """Return the last message in `text`, or None when it is empty, cut off or something else."""
     try:
         fields = json.loads(text)
         ranges = fields.get("ranges")
@@ -83,14 +83,14 @@ _CUT = re.compile(r'\{"reason": "(\w+)"(?:, "batch": (\d+))?(, "tooLarge": true)
 
 
 def parse_cut_words(text: str) -> LastWords | None:
-    """Return what is left of last words whose end was cut off: a kubelet shortens the messages of a pod's containers."""
+    """Return what is left of a last message whose end was cut off: a kubelet shortens the messages of a pod's containers."""
     found = _CUT.match(text)
     if found is None or found[1] not in {str(ending) for ending in Ending}:
         return None
     batch = None if found[2] is None else int(found[2])
     return LastWords(
         Ending(found[1]),
-        f"Its last words were cut short: {text[found.end() :].lstrip(', ')[:500]}",
+        f"Its last message was cut short: {text[found.end() :].lstrip(', ')[:500]}",
         batch,
         too_large=found[3] is not None,
     )

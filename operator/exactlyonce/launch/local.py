@@ -48,7 +48,7 @@ class Unresponsive(StrEnum):
 
 @dataclass
 class LocalLauncher:
-    """A `Launcher` of processes: one folder per attempt below `folder`, with spec, log, heartbeat and last words.
+    """A `Launcher` of processes: one folder per attempt below `folder`, with spec, log, heartbeat and last message.
 
     `document` is what every driver of this stream is started with, before its orders. `run_id` tells this stream's processes
     from those of another state folder. With `read_only` nothing is killed when it is looked at; what is left of a driver then
@@ -89,9 +89,8 @@ class LocalLauncher:
         self._end_stragglers(attempt)
         words = parse_last_words(_text_of(home / "last-words.json"))
         ended = "was killed" if status is not None and status < 0 else "ended"
-        detail = (
-            f"it {ended}{'' if status is None else f' (status {status})'} without last words; its log is {home / 'log'}"
-        )
+        how = ended if status is None else f"{ended} (status {status})"
+        detail = f"it {how} without a last message; its log is {home / 'log'}"
         return Ended(f"no process of attempt {attempt} is left on this machine", words, detail)
 
     def start(self, attempt: Epoch, orders: Orders = NO_ORDERS) -> None:

@@ -29,7 +29,7 @@ from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 
 
 class Reason(StrEnum):
-    """Why a driver ended or was given up, where its own last words do not say it."""
+    """Why a driver ended or was given up, where its own last message does not say it."""
 
     CRASHED = "Crashed"
     OUT_OF_MEMORY = "OutOfMemory"
@@ -117,7 +117,7 @@ def _state_of(pod: Manifest, node: NodeState | None, patience: Patience, now: da
 
 def _living(pod: Manifest, patience: Patience, now: datetime) -> Running | Gone:
     if "running" in driver_status(pod).get("state", {}):
-        leaving = ", and was asked to end after the batch in hand" if "deletionTimestamp" in pod["metadata"] else ""
+        leaving = ", and was asked to end after the current batch" if "deletionTimestamp" in pod["metadata"] else ""
         where = sentence(f"{name_of(pod)} runs on node {pod['spec'].get('nodeName')}{leaving}.")
         return _if_it_progresses(pod, Running(where), now)
     return _starting(pod, patience, now)
@@ -186,11 +186,11 @@ def _why(pod: Manifest, terminated: Manifest, words: LastWords | None) -> tuple[
         return Reason.DELETED, f"{name_of(pod)} was deleted before its driver had begun."
     if "deletionTimestamp" in pod["metadata"] and words is None and status == _KILLED:
         return Reason.KILLED_AT_DEADLINE, (
-            f"{name_of(pod)} was deleted and did not end after the batch in hand within its grace period, so it was "
+            f"{name_of(pod)} was deleted and did not end after the current batch within its grace period, so it was "
             "killed; give drainTimeout more than a batch takes."
         )
     ended = "was killed" if status == _KILLED else "ended"
-    return Reason.CRASHED, f"{name_of(pod)} {ended} (status {status}) without last words{said}"
+    return Reason.CRASHED, f"{name_of(pod)} {ended} (status {status}) without a last message{said}"
 
 
 def _without_proof(pod: Manifest) -> Gone:
@@ -260,7 +260,7 @@ def _starting(pod: Manifest, patience: Patience, now: datetime) -> Running | Gon
         return Gone(sentence(f"{name} was deleted before it was given a node."), str(Reason.DELETED))
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
-        return Running(sentence(f"{name} waits until whoever gated it lets it be scheduled."), started=False)
+        return Running(sentence(f"{name} is held back by a scheduling gate."), started=False)
     if scheduled.get("status") == "False":
         said = scheduled.get("message", "no node takes it")
         return _waiting(f"No node takes {name}: {cut(said)}", Reason.UNSCHEDULABLE, waited, patience.start, now)

@@ -67,8 +67,8 @@ _MAIN_CONTAINER = {
     "workingDir": "it must be a folder that can be written to; the operator gives one",
     "restartPolicy": "an attempt runs once, and the operator starts the next one",
     "restartPolicyRules": "an attempt runs once, and the operator starts the next one",
-    "terminationMessagePath": "the last words of what runs here are read from it",
-    "terminationMessagePolicy": "the last words of what runs here are read by it",
+    "terminationMessagePath": "the last message of what runs here is read from it",
+    "terminationMessagePolicy": "the last message of what runs here is read by it",
 }
 _RESOURCES = {
     ("requests", "cpu"): "{role}.cores says it",

@@ -43,46 +43,48 @@ EXIT_STATUS = {
 class PodVerdict:
     """The word of a reconciliation in a pod.
 
-    `kind`, `code`, `batch` and `evidence` are of the verdict, where there is one. `landed` is the landed batch that the
+    `kind`, `reason`, `batch` and `evidence` are of the verdict, where there is one. `landed` is the landed batch that the
     driver starts after, `generation` and `location` the checkpoint that it starts on.
     """
 
     outcome: Outcome
-    reason: str
+    message: str
     kind: str | None = None
     batch: int | None = None
     landed: int | None = None
     generation: int | None = None
     location: str | None = None
     evidence: tuple[Mapping[str, Any], ...] = ()
-    code: str | None = None
+    reason: str | None = None
 
     def render(self) -> str:
-        """Return one JSON object of at most MAX_BYTES; the last of the evidence goes first, then the reason is cut."""
+        """Return one JSON object of at most MAX_BYTES; the last of the evidence goes first, then the message is cut."""
         for count in range(len(self.evidence), -1, -1):
-            text = self._json(self.reason, self.evidence[:count])
+            text = self._json(self.message, self.evidence[:count])
             if len(text) <= MAX_BYTES:
                 return text
-        longest = next(length for length in (1500, _SHORTEST) if len(self._json(self.reason[:length], ())) <= MAX_BYTES)
-        return self._json(self.reason[:longest], ())
+        longest = next(
+            length for length in (1500, _SHORTEST) if len(self._json(self.message[:length], ())) <= MAX_BYTES
+        )
+        return self._json(self.message[:longest], ())
 
-    def _json(self, reason: str, evidence: tuple[Mapping[str, Any], ...]) -> str:
+    def _json(self, message: str, evidence: tuple[Mapping[str, Any], ...]) -> str:
         fields = {
             "outcome": str(self.outcome),
             "verdict": self.kind,
-            "code": self.code,
+            "reason": self.reason,
             "batch": self.batch,
             "landed": self.landed,
             "generation": self.generation,
             "location": self.location,
-            "reason": reason,
+            "message": message,
             "evidence": [dict(item) for item in evidence] or None,
         }
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
 _CUT = re.compile(
-    r'\{"outcome": "(\w+)"(?:, "verdict": "(\w+)")?(?:, "code": "(\w+)")?(?:, "batch": (\d+))?(?:, "landed": (\d+))?'
+    r'\{"outcome": "(\w+)"(?:, "verdict": "(\w+)")?(?:, "reason": "(\w+)")?(?:, "batch": (\d+))?(?:, "landed": (\d+))?'
 )
 
 
@@ -93,16 +95,18 @@ def parse_pod_verdict(text: str) -> PodVerdict | None:
     """
     try:
         fields = json.loads(text)
+        if "message" not in fields:  # an earlier release called the sentence reason, and the reason code
+            fields |= {"message": fields.get("reason", ""), "reason": fields.get("code")}
         return PodVerdict(
             Outcome(fields["outcome"]),
-            str(fields.get("reason", "")),
+            str(fields["message"]),
             fields.get("verdict"),
             fields.get("batch"),
             fields.get("landed"),
             fields.get("generation"),
             fields.get("location"),
             tuple(fields.get("evidence", ())),
-            fields.get("code"),
+            fields.get("reason"),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return _parse_cut(text)
@@ -112,6 +116,8 @@ def _parse_cut(text: str) -> PodVerdict | None:
     found = _CUT.match(text)
     if found is None or found[1] not in {str(outcome) for outcome in Outcome}:
         return None
-    rest = text[found.end() :].partition('"reason": "')[2][:500]
+    rest = text[found.end() :].partition('"message": "')[2][:500]
     batch, landed = (None if number is None else int(number) for number in (found[4], found[5]))
-    return PodVerdict(Outcome(found[1]), f"What it said was cut short: {rest}", found[2], batch, landed, code=found[3])
+    return PodVerdict(
+        Outcome(found[1]), f"What it said was cut short: {rest}", found[2], batch, landed, reason=found[3]
+    )

@@ -34,7 +34,7 @@ class NeverStarted:
 class Running:
     """The driver lives, as far as can be told; `started` is False while it is only on its way.
 
-    `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell. `idle_because` says in one
+    `gives_up_at` is when it counts as gone if nothing changes until then, and nobody will tell. `idle_message` says in one
     sentence why a driver that has started cannot work: it has no executor. `hangs` says that it has shown no progress for as
     long as it may, and is to be killed.
     """
@@ -43,7 +43,7 @@ class Running:
     started: bool = True
     pod: DriverPod | None = None
     gives_up_at: datetime | None = None
-    idle_because: str | None = None
+    idle_message: str | None = None
     hangs: str | None = None
 
 
@@ -52,7 +52,7 @@ class Ended:
     """The driver has ended and writes nothing any more; `proof` says how that is known.
 
     `words` are its last ones, None when it left none, and `detail` says what else is known of its end. `reason` is one word
-    for it where the last words do not say it. `blames_batch` is False where something else than the batch in hand ended it;
+    for it where the last message does not say it. `blames_batch` is False where something else than the current batch ended it;
     `out_of_memory` says that its container needed more memory than it may have.
     """
 
@@ -72,7 +72,7 @@ class Gone:
     `reason` is one word for it.
     """
 
-    why: str
+    message: str
     reason: str = "Lost"
     pod: DriverPod | None = None
 
@@ -89,16 +89,30 @@ class ShrunkLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A batch that failed too often, and where its ranges end (positions as JSON): it is passed over, and its ranges are kept.
+
+    `error` is what it failed with last.
+    """
+
+    batch: int
+    until: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """What one attempt is told beside the spec of its stream.
 
     `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). With a `brief`, reconciliation runs
-    where the driver will, before it, and lets it start or not. `limit` is there while a batch was too large.
+    where the driver will, before it, and lets it start or not. `limit` is there while a batch was too large, `quarantine`
+    until a batch that failed too often was passed over.
     """
 
     ticket: str | None = None
     brief: str | None = None
     limit: ShrunkLimit | None = None
+    quarantine: Quarantine | None = None
 
 
 NO_ORDERS = Orders()
@@ -124,7 +138,7 @@ class Launcher(Protocol):
         ...
 
     def drain(self, attempt: Epoch) -> None:
-        """Ask the driver to end after the batch in hand; asking again is harmless."""
+        """Ask the driver to end after the current batch; asking again is harmless."""
         ...
 
     def kill(self, attempt: Epoch) -> None:

@@ -44,7 +44,8 @@ class Landed:
 
     `last_landed_at` is when the last batch with records landed, in seconds; None before the first. `counted_until` is the
     batch up to which `batches`, `records`, `rows` and `dead_letters` count, from the batch that was asked about; None where
-    the stream has landed nothing at all.
+    the stream has landed nothing at all. `decided_at` is when the batch was decided whose loads are not all known to be
+    committed, and `decided_loads` how many those are; None and 0 where there is no such batch.
     """
 
     landed_batch: BatchNumber | None
@@ -58,6 +59,10 @@ class Landed:
     open_ranges: int = 0
     lost_ranges: int = 0
     lost_records: int = 0
+    quarantined_ranges: int = 0
+    quarantined_records: int = 0
+    decided_at: float | None = None
+    decided_loads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from exactlyonce.bounded_json import parse_json
@@ -16,20 +17,36 @@ from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 
 
+class Answer(StrEnum):
+    """What a person has found of a load that its sink has forgotten."""
+
+    COMMITTED = "Committed"
+    ABORTED = "Aborted"
+
+
 @dataclass(frozen=True, slots=True)
 class Committable:
     """What one task prepared: the label and the id of its transaction in the sink, its rows, and the ranges they are of.
 
     A label may name another transaction once the sink has aborted or forgotten this one, so it is never used without the id.
+    `answer` is what a person says of it; it counts only where the sink does not know the load. `shares_label` says that the
+    label is of a form that another load may have as well, of another batch or another life of the stream.
     """
 
     label: str
     transaction_id: str
     rows: int
     ranges: Ranges
+    answer: Answer | None = None
+    shares_label: bool = False
 
     def __str__(self) -> str:
-        return f"{self.label} (transaction {self.transaction_id}, {self.rows} rows of {self.ranges.non_empty()})"
+        return f"{self.answered_as} (transaction {self.transaction_id}, {self.rows} rows of {self.ranges})"
+
+    @property
+    def answered_as(self) -> str:
+        """How a person's answer names it, so that an answer is of this load alone, also one that was left behind."""
+        return f"{self.label}#{self.transaction_id}" if self.shares_label else self.label
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON's objects."""
@@ -38,13 +55,19 @@ class Committable:
             "transaction": self.transaction_id,
             "rows": self.rows,
             "ranges": json.loads(self.ranges.to_json()),
+            **({} if self.answer is None else {"answer": str(self.answer)}),
+            **({"sharesLabel": True} if self.shares_label else {}),
         }
 
     @classmethod
     def from_document(cls, found: Mapping[str, Any]) -> Committable:
         """Return what `to_document` made."""
         ranges = Ranges.from_json(json.dumps(found["ranges"]))
-        return cls(_text(found["label"]), _text(found["transaction"]), _count(found["rows"]), ranges)
+        answer = None if found.get("answer") is None else Answer(_text(found["answer"]))
+        shares_label = found.get("sharesLabel", False) is True
+        return cls(
+            _text(found["label"]), _text(found["transaction"]), _count(found["rows"]), ranges, answer, shares_label
+        )
 
 
 @dataclass(frozen=True, slots=True)

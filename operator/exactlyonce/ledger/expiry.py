@@ -1,7 +1,8 @@
 """Delete what the ledger keeps longer than the resource asks for: docs/adr/0015.
 
 Rows that a decision may need are never touched: the landed batch and everything after it, the batches before it that
-FEWEST_BATCHES counts, batches that are Taken, InProgress or Failed, and failures that are Open. Each table is one short
+FEWEST_BATCHES counts, batches that are Taken, InProgress or Failed, and failures that are Open. Nor is
+what was quarantined, which is kept to be read again. Each table is one short
 transaction that locks nothing but the rows that go, which no transaction that lands waits for. Done again, or never, it
 changes no decision.
 """
@@ -59,7 +60,7 @@ def age_of_failures(retention: LedgerRetention, status: FailureStatus) -> timede
             return retention.closed_failures.age
         case FailureStatus.LOST:
             return retention.lost_failures.age
-        case FailureStatus.OPEN:
+        case FailureStatus.OPEN | FailureStatus.QUARANTINED:
             return None
         case _:
             assert_never(status)

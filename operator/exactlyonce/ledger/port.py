@@ -147,9 +147,13 @@ class LedgerTransaction(Protocol):
         """Record failed ranges; the same batch, partition and range again replaces its record.
 
         Raises:
-            LedgerRefused: if a lost range overlaps another lost one of the partition whose records it has in common; those
-                of topics that are gone have none.
+            LedgerRefused: if a range that is lost or quarantined overlaps another such range of the partition whose records it
+                has in common; those of topics that are gone have none.
         """
+        ...
+
+    def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
+        """Return the failed ranges with this status, by batch, partition and start."""
         ...
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:

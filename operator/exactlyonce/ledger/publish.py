@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
@@ -125,6 +127,25 @@ def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark)
 
 
 @rerun_after_lost_race
+def record_answers(
+    ledger: Ledger, stream_id: str, epoch: Epoch, batch: BatchNumber, answers: Mapping[str, Answer]
+) -> None:
+    """Record what a person has found of loads of the decided batch, each by its label; safe to repeat.
+
+    Loads that the record does not name are none of this batch, or are known to be committed meanwhile.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        _unclaimed(transaction, stream_id, epoch)
+        decided = transaction.read_decided(stream_id)
+        if decided is not None and decided.batch == batch:
+            answered = tuple(replace(one, answer=answers.get(one.label, one.answer)) for one in decided.committables)
+            transaction.write_decided(stream_id, replace(decided, committables=answered))
+
+
+@rerun_after_lost_race
 def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, address: str) -> None:
     """AtMostOnce: record that a batch was taken and may never have been written; safe to repeat.
 
@@ -154,7 +175,7 @@ def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str
 def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_batch: BatchNumber | None) -> None:
     """AtMostOnce: a taken batch becomes Lost, with its ranges, in a transaction of its own before this one.
 
-    A database that has failed over in between may have forgotten that transaction. The new generation would go on behind the
+    A database that has failed over in between may have forgotten that transaction. The new generation would continue behind the
     batch, and no later look would find it.
     """
     taken = [row for row in transaction.read_batches_after(stream_id, landed_batch) if row.status is BatchStatus.TAKEN]

@@ -85,25 +85,24 @@ class BatchStatus(StrEnum):
     SEEDED = "Seeded"
     """An empty batch that stands for the start of a generation."""
     FAILED = "Failed"
-    """It ended with an error before it landed; it is tried again."""
+    """It ended with an error before it landed; it will be retried."""
     LOST = "Lost"
     """AtMostOnce: a crash after it was taken; some or all of its rows were never written."""
+    QUARANTINED = "Quarantined"
+    """It failed too often: the positions have moved past it, and what had not landed of it is kept among the failures."""
     SUPERSEDED = "Superseded"
     """A rebuilt generation reads its records again under another number."""
 
     @property
     def landed(self) -> bool:
         """Whether the positions stand at or past the batch's end."""
-        return self in (*PASSED, BatchStatus.LANDED, BatchStatus.SEEDED, BatchStatus.LOST)
+        ended = (BatchStatus.LANDED, BatchStatus.SEEDED, BatchStatus.LOST, BatchStatus.QUARANTINED)
+        return self.unfinished or self in ended
 
     @property
     def unfinished(self) -> bool:
         """Whether the positions have moved past the batch and its rows are yet to take effect."""
-        return self in PASSED
-
-
-PASSED = (BatchStatus.TAKEN, BatchStatus.DECIDED)
-"""Of a batch that the positions have moved past, and whose rows are yet to take effect."""
+        return self in (BatchStatus.TAKEN, BatchStatus.DECIDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +142,8 @@ class FailureStatus(StrEnum):
     """The batch landed in a later try."""
     LOST = "Lost"
     """The records take no effect: retention took them, their topic was deleted, or AtMostOnce gave them up."""
+    QUARANTINED = "Quarantined"
+    """The batch failed too often and the stream continued without these records; the source may still hold them."""
     SUPERSEDED = "Superseded"
     """The batch never landed; a new generation reads its records again under another number."""
 
@@ -162,6 +163,16 @@ class FailureRow:
     address: str
     error: str
     origin_gone: bool = False
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether the stream has continued without the records, which it does at most once for each record."""
+        return self.status in (FailureStatus.LOST, FailureStatus.QUARANTINED) and not self.origin_gone
+
+    def overlaps(self, other: FailureRow) -> bool:
+        """Return whether both hold an offset of the same partition."""
+        same = self.partition == other.partition
+        return same and self.from_offset < other.until_offset and other.from_offset < self.until_offset
 
     @property
     def offset_count(self) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.bounded_json import MOST_VALUES, values_in
+from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
@@ -21,6 +22,10 @@ LANDING_TRIES = 3
 
 class DecisionDiffers(ExactlyOnceError):
     """The ledger's decided batch is another one than was expected; nothing was changed."""
+
+
+class DecisionTooLarge(Refused):
+    """A batch has more loads than a ledger that records them could be read with; nothing was decided."""
 
 
 def require_none_decided(transaction: LedgerTransaction, stream_id: str) -> None:
@@ -42,8 +47,17 @@ def record_decided(transaction: LedgerTransaction, stream_id: str, decided: Deci
 
     Raises:
         DecisionDiffers: if a decided batch has not landed.
+        DecisionTooLarge: if the record, with an answer for each load, could not be read again by any driver or operator.
     """
     require_none_decided(transaction, stream_id)
+    answers = len(decided.committables)  # a person may give one for each load, and the ledger has to be readable then
+    if values_in(decided.to_json(), MOST_VALUES) + answers > MOST_VALUES:
+        raise DecisionTooLarge(
+            f"Batch {decided.batch} of {stream_id} cannot be decided: with {len(decided.committables)} loads and "
+            f"{len(decided.fingerprints)} fingerprints its record could grow beyond the {MOST_VALUES} values of JSON that the "
+            "ledger is read with. Set a smaller batch limit, so that a batch reads fewer partitions, or give some of the "
+            "topics to another stream."
+        )
     transaction.write_decided(stream_id, decided)
 
 
@@ -103,7 +117,8 @@ def _land_once(ledger: Ledger, permit: Permit, batch: BatchNumber) -> None:
         if decided is None or decided.batch != batch or row is None or row.status is not BatchStatus.DECIDED:
             raise DecisionDiffers(
                 f"Batch {batch} of {permit.stream_id} is committed in the sink, and the ledger's record of it is "
-                f"{'gone' if row is None else row.status}: the ledger went back or was changed by hand."
+                f"{'gone' if row is None else row.status}, while {'no batch' if decided is None else f'batch {decided.batch}'} "
+                "is to be committed: the ledger went back or was changed by hand. The next attempt compares what it holds."
             )
         transaction.write_batch(permit.stream_id, replace(row, status=BatchStatus.LANDED))
         transaction.write_decided(permit.stream_id, None)

@@ -135,7 +135,7 @@ class CheckpointSizes:
             log.warning("the checkpoint of %s could not be measured: %s", "/".join(key), problem)
             return False
         except Exception:
-            log.exception("a checkpoint could not be measured in a way that should not be")
+            log.exception("a checkpoint could not be measured: unexpected error")
             return False
         with self._guard:
             checkpoint.size = checkpoint.size if self._ended else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from exactlyonce.api.status import Phase
+from exactlyonce.monitor.lag import PartitionState
 from exactlyonce.monitor.ledger_sizes import LedgerSize
 from exactlyonce.monitor.monitor import Monitor, StreamView
 from exactlyonce.monitor.series import (
@@ -18,6 +20,7 @@ from exactlyonce.monitor.series import (
     LEDGER_TABLE_BYTES,
     OF_PARTITIONS,
     OF_STREAMS,
+    PARTITIONS,
     PHASE,
     Kind,
     Series,
@@ -51,6 +54,7 @@ class StreamCollector(Collector):
                     family.add_metric(list(view.key), value)
             yield family
         yield from _phases(views)
+        yield _partition_states(views)
         yield _conditions(views)
         yield from _of_ledgers(self.monitor.ledgers.all())
         if self.partitions:
@@ -72,6 +76,15 @@ def _phases(views: list[StreamView]) -> Iterator[Metric]:
     total = _family(HALTED)
     total.add_metric([], halted)
     yield total
+
+
+def _partition_states(views: list[StreamView]) -> Metric:
+    found = _family(PARTITIONS)
+    for view in views:
+        states = Counter(lag.state for lag in ({} if view.snapshot is None else view.snapshot.partitions).values())
+        for state in PartitionState if states else ():
+            found.add_metric([*view.key, state], states[state])
+    return found
 
 
 def _conditions(views: list[StreamView]) -> Metric:

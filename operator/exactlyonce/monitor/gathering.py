@@ -135,7 +135,7 @@ def _date(fleet: SourceFleet, streams: Sequence[Watched], *, committed_only: boo
         found = fleet.timestamps(chosen, committed_only=committed_only)
         if not found:
             raise SourceUnreachable(
-                "The source sends no records to the monitor; their age is not known, it is tried again."
+                "The source sends no records to the monitor; their age is not known until that is retried."
             )
         _learn_dates(found, {key: wanted[key][chosen[key]] for key in found})
 

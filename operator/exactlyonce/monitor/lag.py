@@ -11,12 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from exactlyonce.positions.ranges import PARTITION_END, Partition
 from exactlyonce.source.port import Bounds
 
 _MARKS = 16
 _WINDOW_SECONDS = 86_400.0
+
+
+class PartitionState(StrEnum):
+    """Whether records of a partition wait to be landed, as far as is known."""
+
+    BEHIND = "behind"
+    CAUGHT_UP = "caught_up"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,15 @@ class PartitionLag:
         if self.is_counted:
             return not self.may_wait
         return self.oldest is not None and self.oldest.position == self.landed and self.oldest.timestamp is None
+
+    @property
+    def state(self) -> PartitionState:
+        """Whether records wait in it; a shard that was read to its end is ended, whether or not it is still listed."""
+        if self.landed == PARTITION_END:
+            return PartitionState.ENDED
+        if self.is_caught_up:
+            return PartitionState.CAUGHT_UP
+        return PartitionState.BEHIND if self.is_counted or self.oldest_timestamp is not None else PartitionState.UNKNOWN
 
     @property
     def oldest_timestamp(self) -> float | None:
@@ -199,6 +218,6 @@ def total(lags: PartitionLags, at: float) -> StreamLag:
     timestamps = [lag.oldest_timestamp for lag in lags.values() if lag.oldest_timestamp is not None]
     remaining = [seconds for lag in lags.values() if (seconds := lag.retention_seconds(at)) is not None]
     counted = [lag.lag_records for lag in lags.values() if lag.lag_records is not None]
-    records = sum(counted) if len(counted) == len(lags) else None
     is_caught_up = all(lag.is_caught_up for lag in lags.values())
+    records = sum(counted) if len(counted) == len(lags) else 0 if is_caught_up else None
     return StreamLag(records, min(timestamps, default=None), min(remaining, default=None), is_caught_up)

@@ -1,7 +1,7 @@
 """The monitor: every stream is measured every few seconds, whether its driver runs or not.
 
 Each server of sources and of ledgers is asked once a round for all of its streams, by one client. A round that a store makes
-slow is its own: the others go on, and stores that did not answer share half of the threads, so that they cannot take them all.
+slow is its own: the others continue, and stores that did not answer share half of the threads, so they cannot take them all.
 Checkpoints are measured beside the rounds, see `monitor.checkpoints`.
 """
 
@@ -79,7 +79,7 @@ class _Store(Generic[Client]):
             problem = self.call(self.client, streams)
         except Exception as failure:
             if not isinstance(failure, ExactlyOnceError):
-                log.exception("streams could not be measured in a way that should not be")
+                log.exception("streams could not be measured: unexpected error")
             told = str(failure)
             for watched in streams:
                 watched.learn(lambda before: self.told(before, told))

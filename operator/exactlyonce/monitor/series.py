@@ -103,13 +103,14 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _lag(lambda lag: lag.records),
     ),
     (
-        _gauge("lag_objective_seconds", "What the lag in seconds may be: spec.objectives.lagSeconds."),
+        _gauge("lag_objective_seconds", "The objective for the lag in seconds: spec.objectives.lagSeconds."),
         lambda view, at: None if view.target is None else view.target.lag_objective_seconds,
     ),
     (
         _gauge(
             "retention_remaining_seconds",
-            "How long retention needs to reach the landed position, by the speed at which the earliest offset has moved. "
+            "The time until retention reaches the landed position: by the time for which the source keeps a record, where it "
+            "tells one, or by the speed at which the earliest offset has moved. "
             "Absent while nothing waits or nothing is deleted.",
         ),
         _lag(lambda lag: lag.retention_seconds),
@@ -121,6 +122,18 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge("landed_batch", "The number of the latest batch that landed."),
         _ledger(lambda landed: landed.landed_batch),
+    ),
+    (
+        _gauge(
+            "decided_timestamp_seconds",
+            "When the batch was decided that the sink is to commit and that has not landed: a sink of two phases. Absent while "
+            "there is none.",
+        ),
+        _ledger(lambda landed: landed.decided_at),
+    ),
+    (
+        _gauge("decided_loads", "Loads of that batch that are not known to be committed; 0 while there is none."),
+        _ledger(lambda landed: landed.decided_loads),
     ),
     (_gauge("created_timestamp_seconds", "When the resource was created."), _life(lambda life: life.created_timestamp)),
     (
@@ -165,11 +178,19 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _ledger(lambda landed: landed.lost_records),
     ),
     (
-        _gauge("source_up", "Whether the source answered for every partition of the stream when it was last asked."),
+        _gauge("quarantined_ranges", "Ranges that the stream passed over because their batch had failed too often."),
+        _ledger(lambda landed: landed.quarantined_ranges),
+    ),
+    (
+        _gauge("quarantined_records", "Offsets in those ranges; 1 for a range whose positions count no records."),
+        _ledger(lambda landed: landed.quarantined_records),
+    ),
+    (
+        _gauge("source_up", "Whether the source answered for every partition of the stream in the latest round."),
         _known(lambda snapshot: int(snapshot.source_up) if snapshot.asked_source else None),
     ),
     (
-        _gauge("ledger_up", "Whether the ledger's database answered when it was last asked."),
+        _gauge("ledger_up", "Whether the ledger's database answered in the latest round."),
         _known(lambda snapshot: int(snapshot.ledger_up) if snapshot.asked_ledger else None),
     ),
     (
@@ -181,11 +202,11 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _life(lambda life: life.attempt),
     ),
     (
-        _gauge("endings_in_a_row", "Attempts in a row that ended without landing a batch."),
+        _gauge("consecutive_failures", "Attempts in a row that ended without landing a batch."),
         _life(lambda life: life.endings),
     ),
     (
-        _gauge("batch_failures", "How often the batch that fails now has failed; 0 while none does."),
+        _gauge("batch_failures", "How many times the current batch has failed; 0 if it has not."),
         _life(lambda life: life.batch_failures),
     ),
     (
@@ -207,6 +228,13 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
 """Every series with one value a stream, and how it is read; None leaves it out."""
 
 PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the stream is in.", (*_STREAM, "phase"))
+PARTITIONS = Series(
+    "exactlyonce_stream_partitions",
+    Kind.GAUGE,
+    "Partitions or shards of the source by state: behind, caught_up, ended (a shard that was read to its end), unknown (its "
+    "source has not told yet).",
+    (*_STREAM, "state"),
+)
 CONDITION = Series(
     "exactlyonce_stream_condition",
     Kind.GAUGE,
@@ -237,5 +265,5 @@ LEDGER_TABLE_BYTES, LEDGER_INDEX_BYTES = OF_LEDGERS = (
 )
 """The series of ledgers: one database may hold those of many streams."""
 
-OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, CONDITION, HALTED, *OF_LEDGERS)
+OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, PARTITIONS, CONDITION, HALTED, *OF_LEDGERS)
 """Every series but those of partitions."""

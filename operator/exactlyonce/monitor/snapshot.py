@@ -1,7 +1,7 @@
 """What is known of one stream, and how a look at its ledger or its source changes that. Performs no I/O.
 
 A store that does not answer takes nothing away: what was known stays, with the store's problem beside it. So a lag never
-turns into zero, and the age of the oldest record goes on growing.
+turns into zero, and the age of the oldest record continues growing.
 """
 
 from __future__ import annotations

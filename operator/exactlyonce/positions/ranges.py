@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NewType
 
@@ -66,7 +66,7 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.from_offset <= self.until_offset:
-            raise MalformedPositions(f"[{self.from_offset}, {self.until_offset}) is no range of offsets")
+            raise MalformedPositions(f"[{self.from_offset}, {self.until_offset}) is not a range of offsets")
 
     @property
     def record_count(self) -> int:
@@ -74,7 +74,11 @@ class OffsetRange:
         return self.until_offset - self.from_offset
 
     def __str__(self) -> str:
-        return f"[{_shown(self.from_offset)}, {_shown(self.until_offset)})"
+        return self.text(offset_text)
+
+    def text(self, shown: Callable[[int], str]) -> str:
+        """Return the range in words; `shown` is how the source writes a position."""
+        return f"[{shown(self.from_offset)}, {shown(self.until_offset)})"
 
 
 class Positions(Mapping[Partition, int]):
@@ -101,7 +105,11 @@ class Positions(Mapping[Partition, int]):
         return f"Positions({self.to_json()})"
 
     def __str__(self) -> str:
-        return ", ".join(f"{partition}@{_shown(offset)}" for partition, offset in self.items()) or "nothing"
+        return self.text(offset_text)
+
+    def text(self, shown: Callable[[int], str]) -> str:
+        """Return the positions in words; `shown` is how the source writes a position."""
+        return ", ".join(f"{partition}@{shown(offset)}" for partition, offset in self.items()) or "nothing"
 
     @property
     def ended(self) -> frozenset[Partition]:
@@ -168,7 +176,11 @@ class Ranges(Mapping[Partition, OffsetRange]):
         return f"Ranges({self.to_json()})"
 
     def __str__(self) -> str:
-        parts = [f"{partition} {offsets}" for partition, offsets in self.items() if offsets.record_count]
+        return self.text(offset_text)
+
+    def text(self, shown: Callable[[int], str]) -> str:
+        """Return the ranges that are not empty in words; `shown` is how the source writes a position."""
+        parts = [f"{partition} {offsets.text(shown)}" for partition, offsets in self.items() if offsets.record_count]
         return ", ".join(parts) or "no records"
 
     @property
@@ -221,7 +233,8 @@ def key_of(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-def _shown(offset: int) -> str:
+def offset_text(offset: int) -> str:
+    """Return an offset in words, for a source that has no words of its own for its positions."""
     return "its end" if offset == PARTITION_END else str(offset)
 
 

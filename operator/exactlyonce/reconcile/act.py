@@ -7,12 +7,13 @@ from typing import assert_never
 from exactlyonce.checkpoint.generation import create_marker, replace_marker, write_seed
 from exactlyonce.checkpoint.retained import copy_retained
 from exactlyonce.ledger.fence import EpochOvertaken
-from exactlyonce.ledger.publish import Publication, adopt, publish, record_lost, record_query
+from exactlyonce.ledger.publish import Publication, adopt, publish, record_answers, record_lost, record_query
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import (
     Action,
     Launch,
+    RecordAnswers,
     RecordIdentity,
     RecordLost,
     RecordQuery,
@@ -53,6 +54,8 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
             publish(stores.ledger, stream_id, _publication(stores, epoch, action))
         case RecordQuery(query=query):
             record_query(stores.ledger, stream_id, epoch, query)
+        case RecordAnswers(batch=batch, answers=answers):
+            record_answers(stores.ledger, stream_id, epoch, batch, answers)
         case Launch():
             pass
         case _:

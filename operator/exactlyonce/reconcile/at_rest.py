@@ -6,12 +6,13 @@ from datetime import datetime
 
 from exactlyonce.api.status import LandedShown, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.reconcile.pass_context import Done, PassResult, Waiting
-from exactlyonce.reconcile.pass_step import PassStep
+from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.shown import is_owed, shown_at, tried
 
 
-class AtRest(PassStep):
+class AtRest(PassOperations):
     """The passes over a stream without a driver that wants none.
 
     Whoever takes over from a stream that was suspended begins where the last look has shown it. Nobody waits for
@@ -40,8 +41,10 @@ class AtRest(PassStep):
         return tried(self._shown_again(status), 0, now)
 
     def _shown_again(self, status: StreamStatus) -> LandedShown | None:
+        return self.landed_shown(self._ledger(), status, is_last=True)
+
+    def _ledger(self) -> LedgerView | ExactlyOnceError | None:
         try:
-            view = self.context.stores.ledger.view(self.stream.stream_id)
-        except ExactlyOnceError:
-            view = None
-        return self.landed_shown(view, status, is_last=True)
+            return self.context.stores.ledger.view(self.stream.stream_id)
+        except ExactlyOnceError as problem:
+            return problem

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from exactlyonce.api.spec import OnBadUpdate, Recovery
+from exactlyonce.api.recovery import OnBadUpdate, Recovery
 from exactlyonce.api.status import BadUpdate, DriverStatus, GoodAttempt, StreamStatus
 from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_endings import Reason
@@ -66,7 +66,7 @@ def after_running(status: StreamStatus, driver: DriverStatus) -> dict[str, objec
 def after_end(
     status: StreamStatus, driver: DriverStatus, ending: Ended | Gone, view: LedgerView | None, now: datetime
 ) -> dict[str, object]:
-    """Return what changes in a status when a driver has ended, for what the ledger and its last words say of it."""
+    """Return what changes in a status when a driver has ended, for what the ledger and its last message say of it."""
     words = ending.words if isinstance(ending, Ended) else None
     ran = words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED)
     if ran or was_up(driver.attempt, view):
@@ -124,10 +124,10 @@ def is_due(status: StreamStatus, recovery: Recovery) -> bool:
 def is_to_be_settled(status: StreamStatus, recovery: Recovery) -> bool:
     """Whether the next pass has to find out if the stream can be rolled back."""
     bad = status.bad_update
-    return bad is not None and is_due(status, recovery) and not bad.rolled_back and bad.stays is None
+    return bad is not None and is_due(status, recovery) and not bad.rolled_back and bad.not_rolled_back_message is None
 
 
-def _counted(status: StreamStatus, driver: DriverStatus, reason: str, why: str, now: datetime) -> dict[str, object]:
+def _counted(status: StreamStatus, driver: DriverStatus, reason: str, message: str, now: datetime) -> dict[str, object]:
     """Count one more attempt (0: none was made) against what it was made of, unless its ending says nothing of that."""
     good, bad, tries = status.last_good, status.bad_update, _TRIES.get(reason)
     if good is None or driver.plan is None or tries is None or not _is_another(driver, good):
@@ -143,8 +143,8 @@ def _counted(status: StreamStatus, driver: DriverStatus, reason: str, why: str, 
         failures=1 if before is None else before.failures + 1,
         tries=tries,
         reason=reason,
-        why=why,
-        stays=None if before is None else before.stays,
+        message=message,
+        not_rolled_back_message=None if before is None else before.not_rolled_back_message,
     )
     return {"bad_update": counted}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from exactlyonce.api.spec import OnBatchTooLarge, Recovery, StreamSpec
+from exactlyonce.api.recovery import OnBatchTooLarge, Recovery
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import BatchLimit
 from exactlyonce.launch.port import Ended, Gone, ShrunkLimit
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView
@@ -14,9 +15,9 @@ from exactlyonce.positions.ranges import BatchNumber, Positions
 
 @dataclass(frozen=True, slots=True)
 class AsItIs:
-    """The batch runs again as it is; `why` is a sentence for the person who reads that it was too large."""
+    """The batch runs again as it is; `message` is a sentence for the person who reads that it was too large."""
 
-    why: str
+    message: str
 
 
 def says_too_large(ending: Ended | Gone) -> bool:
@@ -60,11 +61,11 @@ def after_too_large(
             "It cannot be made smaller: a limit of one record was not small enough. Give it more memory or time."
         )
     records = allowed // 2
-    why = (
+    message = (
         f"Batch {row.batch}{_size(spec, row)} was too large; until its records have landed a batch has "
         f"at most {records}."
     )
-    return BatchLimit(records=records, why=why, batch=row.batch, until=row.ranges.ends.to_json(), since=now)
+    return BatchLimit(records=records, message=message, batch=row.batch, until=row.ranges.ends.to_json(), since=now)
 
 
 def still_needed(limit: BatchLimit | None, view: LedgerView | None, recovery: Recovery) -> BatchLimit | None:

@@ -11,6 +11,7 @@ from exactlyonce.reconcile.decided import finish_commit
 from exactlyonce.reconcile.identity import Identity, examine_identity
 from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.quarantine import passed_over
 from exactlyonce.reconcile.replan import replanned
 from exactlyonce.reconcile.source_change import SourceChange, source_change
 from exactlyonce.reconcile.verdicts import (
@@ -61,11 +62,14 @@ class Case:
 
     @cached_property
     def with_the_checkpoint(self) -> Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit:
-        """What the next driver does with the batch in hand, where the checkpoint is usable."""
+        """What the next driver does with the current batch, where the checkpoint is usable."""
         verdict = self.by_the_logs
         assert not isinstance(verdict, RebuildFromSink | RewindToSink), "an earlier check rebuilds"
         if isinstance(verdict, ReplayBatch):
-            return replanned(self.seen, self.ledger, verdict, keeps_state=keeps_state(self.seen))
+            again = replanned(self.seen, self.ledger, verdict, keeps_state=keeps_state(self.seen))
+            return again if isinstance(again, ReplanBatch) else passed_over(self.seen.request.poison, again)
+        if isinstance(verdict, FinishBatch):
+            return passed_over(self.seen.request.poison, verdict)
         if isinstance(verdict, Resume | SkipLanded) and self.ledger.decided is not None:
             return finish_commit(verdict, self.ledger.decided)
         return verdict

@@ -34,22 +34,22 @@ def compare_logs(seen: Observation, ledger: LedgerView) -> LogVerdict:
     path, location = ledger.stream.checkpoint_path, seen.request.location
     if not _is_below(path, location):
         words = f"the last checkpoint is {path}, the resource names {location}"
-        return _rebuild(
-            RebuildReason.LOCATION_CHANGED, Evidence(words, {"checkpoint": path, "location": location}), ledger
-        )
+        found = Evidence(words, {"checkpoint": path, "location": location})
+        return _rebuild(RebuildReason.LOCATION_CHANGED, found, seen.request, ledger)
     later = _later_generation_that_ran(seen, ledger)
     if later is not None:
         words = f"{later.folder} ran, and the ledger knows generation {ledger.stream.generation} as the latest"
-        return _rewind(Evidence(words, {"ran": later.folder, "generation": ledger.stream.generation}), ledger)
+        found = Evidence(words, {"ran": later.folder, "generation": ledger.stream.generation})
+        return _rewind(found, seen.request, ledger)
     state = seen.checkpoint
     if isinstance(state, Readable):
         verdict = _compare(state, seen.request, ledger, landed_batch)
         beyond = _planned_beyond_the_source(seen, state, ledger)
         if isinstance(verdict, ReplayBatch | FinishBatch) and beyond is not None:
-            return _rebuild(RebuildReason.PLANNED_BEYOND_SOURCE, beyond, ledger)
+            return _rebuild(RebuildReason.PLANNED_BEYOND_SOURCE, beyond, seen.request, ledger)
         return verdict
-    why = RebuildReason.CHECKPOINT_LOST if isinstance(state, Absent) else RebuildReason.CHECKPOINT_DAMAGED
-    return _rebuild(why, checkpoint_evidence(state, str(path)), ledger)
+    reason = RebuildReason.CHECKPOINT_LOST if isinstance(state, Absent) else RebuildReason.CHECKPOINT_DAMAGED
+    return _rebuild(reason, checkpoint_evidence(state, str(path)), seen.request, ledger)
 
 
 def checkpoint_evidence(state: CheckpointState, where: str) -> Evidence:
@@ -69,39 +69,41 @@ def _compare(logs: Readable, request: Request, ledger: LedgerView, landed_batch:
     checkpointed = logs.checkpointed
     if checkpointed is not None and checkpointed > landed_batch:
         words = f"Spark has committed batch {checkpointed}, the sink holds up to batch {landed_batch}"
-        return _rewind(Evidence(words, {"checkpointed": checkpointed}), ledger)
+        return _rewind(Evidence(words, {"checkpointed": checkpointed}), request, ledger)
     if logs.planned < landed_batch:
         words = f"the offset log ends at batch {logs.planned}, the sink holds batch {landed_batch}"
-        return _rebuild(RebuildReason.CHECKPOINT_OLDER, Evidence(words, {"planned": logs.planned}), ledger)
+        return _rebuild(RebuildReason.CHECKPOINT_OLDER, Evidence(words, {"planned": logs.planned}), request, ledger)
     if logs.planned == landed_batch:
-        return _compare_landed(logs, ledger, landed_batch)
+        return _compare_landed(logs, request, ledger, landed_batch)
     if logs.planned == landed_batch + 1:
         return _compare_planned(logs, request, ledger)
     words = f"Spark has planned batch {logs.planned}, the sink holds up to batch {landed_batch}"
-    return _rewind(Evidence(words, {"planned": logs.planned}), ledger)
+    return _rewind(Evidence(words, {"planned": logs.planned}), request, ledger)
 
 
-def _compare_landed(logs: Readable, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
+def _compare_landed(logs: Readable, request: Request, ledger: LedgerView, landed_batch: BatchNumber) -> LogVerdict:
     """The latest planned batch is the latest landed one: both must have read the same records."""
-    if logs.planned_end != _without_ended(ledger.landed.positions, logs.planned_end):
-        words = f"batch {landed_batch} was planned up to {logs.planned_end} and landed up to {ledger.landed.positions}"
-        return _planned_otherwise(logs, words, ledger)
-    evidence = _evidence(logs, ledger)
+    landed, shown = ledger.landed.positions, request.shown
+    if logs.planned_end != _without_ended(landed, logs.planned_end):
+        words = f"batch {landed_batch} was planned up to {shown(logs.planned_end)} and landed up to {shown(landed)}"
+        return _planned_otherwise(logs, words, request, ledger)
+    evidence = _evidence(logs, request, ledger)
     if logs.checkpointed == landed_batch:
-        reason = f"Batch {landed_batch} is planned, checkpointed and landed; Spark goes on with {landed_batch + 1}."
-        return Resume(landed_batch, reason, evidence)
+        message = f"Batch {landed_batch} is planned, checkpointed and landed; Spark continues with {landed_batch + 1}."
+        return Resume(landed_batch, message, evidence)
     row = ledger.batch(landed_batch)
     assert row is not None, "ledger_contradiction has looked"
     if not _same_ranges(logs, row.ranges):
         words = (
-            f"batch {landed_batch} was planned from {_start(logs)} to {logs.planned_end} and landed with {row.ranges}"
+            f"batch {landed_batch} was planned from {_start(logs, request)} to {shown(logs.planned_end)} and landed with "
+            f"{shown(row.ranges)}"
         )
-        return _planned_otherwise(logs, words, ledger)
-    reason = (
+        return _planned_otherwise(logs, words, request, ledger)
+    message = (
         f"Batch {landed_batch} landed with the ranges that were planned and Spark did not commit it; "
         "Spark runs it again and the sink recognises it."
     )
-    return SkipLanded(landed_batch, reason, evidence)
+    return SkipLanded(landed_batch, message, evidence)
 
 
 def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> LogVerdict:
@@ -110,24 +112,25 @@ def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> Lo
     start = logs.planned_start
     plan = None if start is None else _plan(start, logs.planned_end)
     if plan is None:
-        words = f"batch {planned} was planned from {_start(logs)} to {logs.planned_end}, which is no range to read"
-        return _planned_otherwise(logs, words, ledger)
+        end = request.shown(logs.planned_end)
+        words = f"batch {planned} was planned from {_start(logs, request)} to {end}, which is no range to read"
+        return _planned_otherwise(logs, words, request, ledger)
     unknown = _without_ended(landed, plan).keys() - plan.keys()
     places = {key: _place(landed.get(key, 0), offsets) for key, offsets in plan.items()}
     if unknown or "elsewhere" in places.values():
-        words = f"batch {planned} was planned as {plan} and the sink stands at {landed}"
-        return _planned_otherwise(logs, words, ledger)
-    evidence = _evidence(logs, ledger)
+        words = f"batch {planned} was planned as {request.shown(plan)} and the sink stands at {request.shown(landed)}"
+        return _planned_otherwise(logs, words, request, ledger)
+    evidence = _evidence(logs, request, ledger)
     finished = [str(key) for key, place in places.items() if place == "end"]
     if not finished:
-        reason = f"Batch {planned} was planned and has not landed; Spark runs it again with the same ranges."
-        return ReplayBatch(planned, reason, evidence)
+        message = f"Batch {planned} was planned and has not landed; Spark runs it again with the same ranges."
+        return ReplayBatch(planned, message, evidence)
     told, data = f"batch {planned} landed for {', '.join(finished)} only", {"batch": planned, "partitions": finished}
     if not request.lands_by_partition:
         found = Evidence(f"{told} and the stream now lands whole batches", data)
-        return _rebuild(RebuildReason.PARTLY_LANDED, found, ledger)
-    reason = f"{_capitalised(told)}; the rest lands, that part is recognised."
-    return FinishBatch(planned, reason, (*evidence, Evidence(told, data)))
+        return _rebuild(RebuildReason.PARTLY_LANDED, found, request, ledger)
+    message = f"{_capitalised(told)}; the rest lands, that part is recognised."
+    return FinishBatch(planned, message, (*evidence, Evidence(told, data)))
 
 
 def _planned_beyond_the_source(seen: Observation, logs: Readable, ledger: LedgerView) -> Evidence | None:
@@ -184,50 +187,50 @@ def _is_below(path: str | None, location: str) -> bool:
     return path is not None and path.startswith(location.rstrip("/") + "/")
 
 
-def _planned_otherwise(logs: Readable, words: str, ledger: LedgerView) -> RebuildFromSink:
+def _planned_otherwise(logs: Readable, words: str, request: Request, ledger: LedgerView) -> RebuildFromSink:
     start = logs.planned_start
     data = {
         "planned": logs.planned,
         "start": None if start is None else start.to_json(),
         "end": logs.planned_end.to_json(),
     }
-    return _rebuild(RebuildReason.PLANNED_OTHERWISE, Evidence(words, data), ledger)
+    return _rebuild(RebuildReason.PLANNED_OTHERWISE, Evidence(words, data), request, ledger)
 
 
-def _rebuild(why: RebuildReason, found: Evidence, ledger: LedgerView) -> RebuildFromSink:
-    landed = ledger.landed.positions
-    reason = f"{_capitalised(found.words)}; a new generation goes on where the sink stands: {landed}."
-    return RebuildFromSink(why, reason, (found, sink_evidence(ledger)))
+def _rebuild(reason: RebuildReason, found: Evidence, request: Request, ledger: LedgerView) -> RebuildFromSink:
+    landed = request.shown(ledger.landed.positions)
+    message = f"{_capitalised(found.words)}; a new generation continues where the sink stands: {landed}."
+    return RebuildFromSink(reason, message, (found, sink_evidence(request, ledger)))
 
 
-def _rewind(found: Evidence, ledger: LedgerView) -> RewindToSink:
-    reason = (
-        f"{_capitalised(found.words)}: the sink was restored to an earlier state; a new generation goes on where it "
-        f"stands: {ledger.landed.positions}."
+def _rewind(found: Evidence, request: Request, ledger: LedgerView) -> RewindToSink:
+    message = (
+        f"{_capitalised(found.words)}: the sink was restored to an earlier state; a new generation continues where it "
+        f"stands: {request.shown(ledger.landed.positions)}."
     )
-    return RewindToSink(reason, (found, sink_evidence(ledger)))
+    return RewindToSink(message, (found, sink_evidence(request, ledger)))
 
 
-def _evidence(logs: Readable, ledger: LedgerView) -> tuple[Evidence, ...]:
+def _evidence(logs: Readable, request: Request, ledger: LedgerView) -> tuple[Evidence, ...]:
     return (
         Evidence(
-            f"the offset log ends with batch {logs.planned} at {logs.planned_end}",
+            f"the offset log ends with batch {logs.planned} at {request.shown(logs.planned_end)}",
             {"planned": logs.planned, "end": logs.planned_end.to_json()},
         ),
         Evidence(f"the commit log ends with {_told(logs.checkpointed)}", {"checkpointed": logs.checkpointed}),
-        sink_evidence(ledger),
+        sink_evidence(request, ledger),
     )
 
 
-def sink_evidence(ledger: LedgerView) -> Evidence:
+def sink_evidence(request: Request, ledger: LedgerView) -> Evidence:
     """Return how far the sink has come."""
     landed = ledger.landed.positions
-    words = f"the sink holds batch {ledger.stream.landed_batch} and stands at {landed}"
+    words = f"the sink holds batch {ledger.stream.landed_batch} and stands at {request.shown(landed)}"
     return Evidence(words, {"landed": ledger.stream.landed_batch, "positions": landed.to_json()})
 
 
-def _start(logs: Readable) -> str:
-    return "a start that no log holds" if logs.planned_start is None else str(logs.planned_start)
+def _start(logs: Readable, request: Request) -> str:
+    return "a start that no log holds" if logs.planned_start is None else request.shown(logs.planned_start)
 
 
 def _told(batch: BatchNumber | None) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
+from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile import new_generation
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.compare import LogVerdict
-from exactlyonce.reconcile.decided import behind_its_sink, decided_evidence
+from exactlyonce.reconcile.decided import answered, behind_its_sink, decided_evidence
 from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
@@ -27,6 +27,7 @@ from exactlyonce.reconcile.source_change import SourceChange, stateful_query_cha
 from exactlyonce.reconcile.source_checks import (
     cannot_tell,
     first_missing,
+    last_seen,
     missing_evidence,
     missing_words,
     source_replaced,
@@ -121,7 +122,7 @@ def checkpoint_is_unusable(case: Case) -> Decision | None:
 
 
 def batch_is_planned_again(case: Case) -> Decision | None:
-    """The batch in hand landed nothing, and something asks for another plan.
+    """The current batch landed nothing, and something asks for another plan.
 
     The checkpoint is not lost, so onCheckpointLost has no say; and whoever may still write it is left alone with it.
     """
@@ -130,7 +131,7 @@ def batch_is_planned_again(case: Case) -> Decision | None:
         return None
     seen, standing = case.seen, case.ledger.landed.positions
     number = new_generation.seed_batch(seen)
-    seed = new_generation.seed_at(seen, standing, standing, number, verdict.reason, case.ledger)
+    seed = new_generation.seed_at(seen, standing, standing, number, verdict.message, case.ledger)
     return Decision(verdict, (seed, Launch()))
 
 
@@ -139,20 +140,20 @@ def predecessor_may_live(case: Case) -> Decision | None:
     predecessor, verdict = case.seen.predecessor, case.with_the_checkpoint
     if not isinstance(predecessor, MayLive):
         return None
-    why = predecessor.why
+    why = predecessor.message
     evidence = Evidence(f"the last driver may still live: {why}", {"predecessor": why})
     checkpoint = case.seen.checkpoint
-    assert isinstance(checkpoint, Readable), "compare_logs goes on with a readable checkpoint only"
+    assert isinstance(checkpoint, Readable), "compare_logs continues with a readable checkpoint only"
     if keeps_state(case.seen) and checkpoint.state_survives_two_writers:
         kept = Evidence(
             "its state files have unique names, so the checkpoint stays in use", {"conf": dict(checkpoint.conf)}
         )
         return Decision(replace(verdict, evidence=(*verdict.evidence, evidence, kept)), (Launch(),))
-    reason = (
-        f"The last driver may still write its checkpoint ({why}), so a new generation goes on at "
-        f"{case.ledger.landed.positions}."
+    message = (
+        f"The last driver may still write its checkpoint ({why}), so a new generation continues at "
+        f"{case.seen.request.shown(case.ledger.landed.positions)}."
     )
-    return _rebuild(case, RebuildFromSink(RebuildReason.PREDECESSOR_MAY_LIVE, reason, (*verdict.evidence, evidence)))
+    return _rebuild(case, RebuildFromSink(RebuildReason.PREDECESSOR_MAY_LIVE, message, (*verdict.evidence, evidence)))
 
 
 def checkpoint_stays_in_use(case: Case) -> Decision:
@@ -178,7 +179,7 @@ CONTINUATIONS: tuple[Check, ...] = (
     predecessor_may_live,  # RebuildFromSink: PredecessorMayLive
     checkpoint_stays_in_use,  # Resume, ReplayBatch, SkipLanded, FinishBatch, FinishCommit
 )
-"""Checks of where the stream goes on; those that rebuild may halt as CheckpointNotToBeRebuilt or StateWouldBeLost."""
+"""Checks of where the stream continues; those that rebuild may halt as CheckpointNotToBeRebuilt or StateWouldBeLost."""
 
 
 def decide(seen: Observation) -> Decision:
@@ -201,10 +202,12 @@ def _complete(case: Case, decision: Decision) -> Decision:
     seen, ledger, identity = case.seen, case.ledger, case.identity
     lost = records_lost(ledger)
     verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
-    verdict = with_evidence(verdict, (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger)), lost)
+    answers, told = answered(ledger, seen.request.settle_loads)
+    evidence = (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger), *told)
+    verdict = with_evidence(verdict, evidence, lost, seen.request)
     if decision.halts:
         return Decision(verdict, lost)
-    return Decision(verdict, (*identity.actions, *lost, *_with_query(seen, ledger, decision.actions)))
+    return Decision(verdict, (*identity.actions, *lost, *answers, *_with_query(seen, ledger, decision.actions)))
 
 
 def _with_query(seen: Observation, ledger: LedgerView, actions: tuple[Action, ...]) -> tuple[Action, ...]:
@@ -220,12 +223,12 @@ def _source_truncated(case: Case, missing: dict[Partition, tuple[int, int]]) -> 
     seen, ledger, change = case.seen, case.ledger, case.change
     gone = "" if change is None else change.forgotten.sentences
     changed = () if change is None else change.evidence
-    evidence = missing_evidence(seen.request, missing)
-    reason = f"{gone} {missing_words(seen.request, missing)}".lstrip()
+    evidence = (*missing_evidence(seen.request, missing), *last_seen(ledger, missing))
+    message = f"{gone} {missing_words(seen.request, missing)}".lstrip()
     if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
-        advice = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them"
-        return Decision(SourceTruncated(False, f"{reason}; {advice}.", (*evidence, *changed)))
-    reason = f"{reason}; the stream goes on without them, as the resource asks."
+        advice = "set recovery.onSourceTruncated to ResumeFromEarliest to continue without them"
+        return Decision(SourceTruncated(False, f"{message}; {advice}.", (*evidence, *changed)))
+    message = f"{message}; the stream continues without them, as the resource asks."
     moved = Positions({**_standing(ledger, change), **{key: earliest for key, (_, earliest) in missing.items()}})
     batch = new_generation.seed_batch(seen)
     given_up = tuple(
@@ -234,26 +237,26 @@ def _source_truncated(case: Case, missing: dict[Partition, tuple[int, int]]) -> 
         )
         for key, (wanted, earliest) in missing.items()
     )
-    seed = new_generation.seed_at(seen, ledger.landed.positions, moved, batch, reason, ledger)
+    seed = new_generation.seed_at(seen, ledger.landed.positions, moved, batch, message, ledger)
     seed = replace(seed, given_up=(*given_up, *_gone(change, batch)))
-    return unless_state_is_lost(seen, ledger, SourceTruncated(True, reason, (*evidence, *changed)), seed)
+    return unless_state_is_lost(seen, ledger, SourceTruncated(True, message, (*evidence, *changed)), seed)
 
 
 def _changed(verdict: LogVerdict, change: SourceChange) -> RebuildFromSink | RewindToSink:
     """Return why a generation for other partitions is made; a worse reason comes first."""
-    reason = change.sentences
+    message = change.sentences
     if isinstance(verdict, RebuildFromSink | RewindToSink):
-        told, evidence = f"{verdict.reason} {reason}", (*verdict.evidence, *change.evidence)
-        if isinstance(verdict, RebuildFromSink) and verdict.why is RebuildReason.PLANNED_OTHERWISE:
-            # Spark plans without a topic as soon as that is gone, and then refuses to go on: no loss of the checkpoint.
-            why = change.why if change.forgotten.stood else verdict.why
-            return RebuildFromSink(why, told, evidence)
-        return replace(verdict, reason=told, evidence=evidence)
-    return RebuildFromSink(change.why, reason, (*verdict.evidence, *change.evidence))
+        told, evidence = f"{verdict.message} {message}", (*verdict.evidence, *change.evidence)
+        if isinstance(verdict, RebuildFromSink) and verdict.reason is RebuildReason.PLANNED_OTHERWISE:
+            # Spark plans without a topic as soon as that is gone, and then refuses to continue: no loss of the checkpoint.
+            reason = change.reason if change.forgotten.stood else verdict.reason
+            return RebuildFromSink(reason, told, evidence)
+        return replace(verdict, message=told, evidence=evidence)
+    return RebuildFromSink(change.reason, message, (*verdict.evidence, *change.evidence))
 
 
 def _standing(ledger: LedgerView, change: SourceChange | None) -> Positions:
-    """Where a new generation goes on: at what has landed of all that the resource reads."""
+    """Where a new generation continues: at what has landed of all that the resource reads."""
     return ledger.landed.positions if change is None else change.standing
 
 
@@ -265,18 +268,19 @@ def _gone(change: SourceChange | None, batch: BatchNumber) -> tuple[FailureRow, 
 def _rebuild(case: Case, verdict: RebuildFromSink | RewindToSink) -> Decision:
     """A new generation starts where the sink stands, if the resource allows it and no state is lost."""
     seen, ledger, change = case.seen, case.ledger, case.change
-    is_loss = not isinstance(verdict, RebuildFromSink) or verdict.why not in _NOT_A_LOSS
+    is_loss = not isinstance(verdict, RebuildFromSink) or verdict.reason not in _NOT_A_LOSS
     if is_loss and seen.request.on_checkpoint_lost is OnCheckpointLost.HALT:
         return Decision(
             Contradiction(
                 ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT,
-                f"{verdict.reason} The resource asks to halt here: set recovery.onCheckpointLost to RebuildFromSink to go on.",
+                f"{verdict.message} The resource asks to halt here: set recovery.onCheckpointLost to "
+                "RebuildFromSink to continue.",
                 verdict.evidence,
             )
         )
     batch = new_generation.seed_batch(seen)
     seed = new_generation.seed_at(
-        seen, ledger.landed.positions, _standing(ledger, change), batch, verdict.reason, ledger
+        seen, ledger.landed.positions, _standing(ledger, change), batch, verdict.message, ledger
     )
     seed = replace(seed, given_up=_gone(change, batch))
     return unless_state_is_lost(seen, ledger, verdict, seed)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from exactlyonce.api.resource import FRESH
-from exactlyonce.ledger.decided import DecidedBatch
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from exactlyonce.api.resource import FRESH, SETTLE_LOADS
+from exactlyonce.ledger.decided import Answer, DecidedBatch
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     ContradictionReason,
     Evidence,
     FinishCommit,
+    RecordAnswers,
     Resume,
     RewindToSink,
     SkipLanded,
@@ -22,11 +27,11 @@ MOST_LABELS = 20
 
 def finish_commit(verdict: Resume | SkipLanded, decided: DecidedBatch) -> FinishCommit:
     """Return the verdict for a stream whose logs and positions agree, and whose decided batch has not landed."""
-    reason = (
+    message = (
         f"Batch {decided.batch} is decided and {len(decided.committables)} of its loads are not known to be committed; the "
         "next driver commits what the sink has of them, before its first batch."
     )
-    return FinishCommit(decided.batch, reason, verdict.evidence)
+    return FinishCommit(decided.batch, message, verdict.evidence)
 
 
 def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
@@ -34,12 +39,44 @@ def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
     decided = ledger.decided
     if decided is None:
         return ()
-    labels = [committable.label for committable in decided.committables]
+    labels = [committable.answered_as for committable in decided.committables]
     rows = sum(committable.rows for committable in decided.committables)
     told = ", ".join(labels[:MOST_LABELS]) + (" …" if len(labels) > MOST_LABELS else "")
     words = f"batch {decided.batch} is decided: {rows} rows are to be committed in the sink, as {told or 'nothing'}"
     data = {"batch": decided.batch, "rows": rows, "labels": labels[:MOST_LABELS], "loads": len(labels)}
     return (Evidence(words, data),)
+
+
+_ANSWER = re.compile(rf"([^\s=,]+)=({'|'.join(Answer)})")
+
+
+def answered(ledger: LedgerView, settle_loads: str | None) -> tuple[tuple[RecordAnswers, ...], tuple[Evidence, ...]]:
+    """Return what is to be written down of the answers that the annotation gives, and what is told of it.
+
+    An answer names a load by its label, with the id of its transaction where another load may have that label; one that names
+    no load of the decided batch has no effect, so that an annotation that was left behind has none.
+    """
+    if ledger.decided is None or settle_loads is None:
+        return (), ()
+    given = answers_in(settle_loads)
+    new: Mapping[str, Answer] = {
+        one.label: given[one.answered_as]
+        for one in ledger.decided.committables
+        if one.answered_as in given and one.answer is not given[one.answered_as]
+    }
+    if not new:
+        return (), ()
+    told = ", ".join(f"{label}={answer}" for label, answer in list(new.items())[:MOST_LABELS])
+    words = f"a person answers for {len(new)} loads that the sink may have forgotten, by the annotation {SETTLE_LOADS}: {told}"
+    return (RecordAnswers(ledger.decided.batch, new),), (Evidence(words, {"answers": len(new)}),)
+
+
+def answers_in(text: str) -> dict[str, Answer]:
+    """Return answers by their labels; a label that is given both has none, since only one of them can be right."""
+    words = (_ANSWER.fullmatch(word) for word in re.split(r"[\s,]+", text))
+    found = {(match[1], Answer(match[2])) for match in words if match is not None}
+    times = Counter(label for label, _ in found)
+    return {label: answer for label, answer in found if times[label] == 1}
 
 
 def behind_its_sink(token: str, verdict: Verdict, went_back: Evidence | None) -> Contradiction | None:
@@ -50,7 +87,7 @@ def behind_its_sink(token: str, verdict: Verdict, went_back: Evidence | None) ->
     if went_back is None and not isinstance(verdict, RewindToSink):
         return None
     found = verdict.evidence if went_back is None else (*verdict.evidence, went_back)
-    words = verdict.reason if went_back is None else f"{went_back.words[0].upper()}{went_back.words[1:]}."
+    words = verdict.message if went_back is None else f"{went_back.words[0].upper()}{went_back.words[1:]}."
     return Contradiction(
         ContradictionReason.LEDGER_BEHIND_SINK,
         f"{words} The sink commits by itself and did not go back with its ledger: what landed since is there, and would land "
@@ -66,9 +103,5 @@ def contradicts_its_batches(ledger: LedgerView) -> str | None:
     row = None if decided is None else ledger.batch(decided.batch)
     if decided is not None and row is not None and row.status is not BatchStatus.DECIDED:
         return f"it names batch {decided.batch} as decided and its table of batches says {row.status}"
-    other = next((row for row in ledger.batches if row.status is BatchStatus.DECIDED and row is not _row(ledger)), None)
+    other = next((one for one in ledger.batches if one.status is BatchStatus.DECIDED and one is not row), None)
     return None if other is None else f"batch {other.batch} is Decided and nothing says what is to be committed of it"
-
-
-def _row(ledger: LedgerView) -> object:
-    return None if ledger.decided is None else ledger.batch(ledger.decided.batch)

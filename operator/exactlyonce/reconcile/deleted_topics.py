@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from exactlyonce.api.spec import OnTopicDeleted
+from exactlyonce.api.recovery import OnTopicDeleted
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LedgerView
 from exactlyonce.positions.fingerprint import is_origin_id, is_other_origin
@@ -18,7 +18,7 @@ from exactlyonce.reconcile.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What the stream goes on without: where it stood in topics that are gone, and the topics that were recreated.
+    """What the stream continues without: where it stood in topics that are gone, and the topics that were recreated.
 
     `lost` was planned of topics that are gone and had not landed. What else they held that had not landed is lost as well, and
     nobody knows how much it was.
@@ -65,7 +65,7 @@ class Forgotten:
 
 
 def forgotten(seen: Observation, ledger: LedgerView) -> Forgotten:
-    """Return what the resource lets the stream go on without; nothing unless it asks for that."""
+    """Return what the resource lets the stream continue without; nothing unless it asks for that."""
     if seen.request.on_topic_deleted is not OnTopicDeleted.FORGET or not may_forget(seen, ledger):
         return Forgotten(noun=seen.request.origin_noun)
     recreated = recreated_origins(seen, ledger)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import BatchLimit, ConsecutiveFailures, DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending
@@ -20,8 +22,15 @@ from exactlyonce.reconcile.pass_context import (
     Waiting,
     Wanted,
 )
-from exactlyonce.reconcile.pass_step import PassStep
+from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.progress import progress_of
+from exactlyonce.reconcile.quarantine import (
+    NotQuarantined,
+    RunAgain,
+    after_too_many_failures,
+    still_to_be_quarantined,
+    to_blame,
+)
 from exactlyonce.reconcile.recorded import (
     changes_by_word,
     hang_of,
@@ -31,11 +40,11 @@ from exactlyonce.reconcile.recorded import (
     told_of,
     with_pod,
 )
-from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure, after_shrinking
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure, with_another_batch
 from exactlyonce.reconcile.shown import tried
 
 
-class Endings(PassStep):
+class Endings(PassOperations):
     """The steps of a pass over a driver that has ended."""
 
     def record(
@@ -50,16 +59,18 @@ class Endings(PassStep):
         if status.driver is not None and status.driver.attempt == status.attempt:
             driver = status.driver
         landed_at_start = driver.landed_at_start
-        view = self._ledger_after(ending, wanted)
-        shown = self.landed_shown(view, status, is_last=True)
+        answer = self._ledger_after(ending, wanted)
+        shown = self.landed_shown(answer, status, is_last=True)
+        view = None if isinstance(answer, ExactlyOnceError) else answer
         limit = still_needed(status.batch_limit, view, self.stream.spec.recovery)
+        poison = still_to_be_quarantined(status.poison_batch, view, self.stream.spec.recovery)
         smaller = after_too_large(ending, view, limit, self.stream.spec, context.timing.now())
-        note = smaller.why if isinstance(smaller, AsItIs) else ""
+        note = smaller.message if isinstance(smaller, AsItIs) else ""
         step = after_ending(
             ending,
             None if landed_at_start is None else BatchNumber(landed_at_start),
             None if view is None else view.stream.landed_batch,
-            in_progress_of(view),
+            to_blame(in_progress_of(view), poison),
             status.consecutive_failures,
             self.stream.spec.recovery,
             context.timing.now(),
@@ -68,23 +79,30 @@ class Endings(PassStep):
         kind, told = told_of(ending, driver)
         told = f"{told} {note}".strip()
         self.reached("ending.seen")
-        context.telling.report(kind, f"Attempt {status.attempt} ended: {told}")
+        context.reporter.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
-        ended = {"ended": kind, "proof": proof, "message": told, "idle_because": None}
+        ended = {"ended": kind, "proof": proof, "message": told, "idle_message": None}
         goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        known = {"progress": progress_of(view, status.progress), "batch_limit": limit, "landed_shown": shown}
+        known: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
+        known |= {"batch_limit": limit, "poison_batch": poison}
         status = status.model_copy(update={**known, **after_end(status, driver, ending, view, context.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
-            step, told = after_shrinking(status.consecutive_failures, context.timing.now()), f"{told} {smaller.why}"
+            step, told = (
+                with_another_batch(status.consecutive_failures, context.timing.now()),
+                f"{told} {smaller.message}",
+            )
             status = status.model_copy(update={"batch_limit": smaller})
-            context.telling.report("BatchShrunk", smaller.why)
+            context.reporter.report("BatchShrunk", smaller.message)
+        elif isinstance(step, HaltStream) and step.poison is not None:
+            status, step, told = self._poisoned(status, step, step.poison, view, told)
         match step:
             case Finished(completed=False) if goes_on:
                 # Never Suspended, which would be Ready: what the resource asks for is not yet so.
                 self.write(
                     status,
                     version,
+                    TransitionReason.DRIVER_DRAINED,
                     phase=Phase.PENDING,
                     message=told,
                     driver=driver,
@@ -93,25 +111,42 @@ class Endings(PassStep):
                 return Waiting(context.timing.now(), told)
             case Finished(completed=completed):
                 phase = Phase.COMPLETED if completed else Phase.SUSPENDED
-                changes = {"landed_shown": tried(shown, 0, context.timing.now()), "driver": driver}
+                reason = TransitionReason.DRIVER_COMPLETED if completed else TransitionReason.DRIVER_DRAINED
+                changes: dict[str, object] = {"landed_shown": tried(shown, 0, context.timing.now()), "driver": driver}
                 none = ConsecutiveFailures()
                 status, version = self.write(
-                    status, version, phase=phase, message=told, consecutive_failures=none, **changes
+                    status, version, reason, phase=phase, message=told, consecutive_failures=none, **changes
                 )
                 return AtRest(self.stream, context).rest(status, version, completed=completed)
-            case HaltStream(reason=reason, consecutive_failures=failures):
-                self.write(
-                    status, version, phase=Phase.HALTED, message=reason, driver=driver, consecutive_failures=failures
-                )
-                context.telling.report("Halted", reason)
-                return Halted(reason)
+            case HaltStream(message=message, consecutive_failures=failures):
+                changes = {"message": message, "driver": driver, "consecutive_failures": failures}
+                self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.HALTED, **changes)
+                context.reporter.report("Halted", message)
+                return Halted(message)
             case Restart(at=at, consecutive_failures=failures):
-                self.write(
-                    status, version, phase=Phase.BACKING_OFF, message=told, driver=driver, consecutive_failures=failures
-                )
+                changes = {"message": told, "driver": driver, "consecutive_failures": failures}
+                self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.BACKING_OFF, **changes)
                 return Waiting(at, told)
             case _:
                 assert_never(step)
+
+    def _poisoned(
+        self, status: StreamStatus, halt: HaltStream, batch: BatchNumber, view: LedgerView | None, told: str
+    ) -> tuple[StreamStatus, HaltStream | Restart, str]:
+        """A batch has failed too often: let the next driver quarantine it, if the resource asks for that and it can be done."""
+        now, recovery = self.context.timing.now(), self.stream.spec.recovery
+        order = after_too_many_failures(batch, view, status.poison_batch, recovery, told, now)
+        if order is None:
+            return status, halt, told
+        if isinstance(order, NotQuarantined):
+            return status, replace(halt, message=f"{halt.message} {order.message}"), told
+        again = with_another_batch(halt.consecutive_failures, now)
+        if isinstance(order, RunAgain):
+            return status, again, told
+        failures = halt.consecutive_failures.batch_failures
+        told = f"Batch {batch} has failed {failures} times and is quarantined; the last error: {told}"
+        self.context.reporter.report("BatchQuarantined", told)
+        return status.model_copy(update={"poison_batch": order}), again, told
 
     def take_word(self, status: StreamStatus, version: str, pod: DriverPod | None) -> tuple[StreamStatus, str]:
         """Write down, once, what the reconciliation in a driver's pod has decided."""
@@ -119,47 +154,49 @@ class Endings(PassStep):
             return status, version
         word, kind = pod.word, pod.word.kind
         phase = Phase.LAUNCHING if status.phase is Phase.RECONCILING else status.phase
-        takes_over = self.stream.spec.source.spec.takes_over
-        changes = changes_by_word(status, word, self.context.timing.now(), takes_over)
-        written = self.write(status, version, **changes, phase=phase, message=word.reason)
+        changes = changes_by_word(status, word, self.context.timing.now())
+        recorded = TransitionReason.VERDICT_RECORDED
+        written = self.write(status, version, recorded, **changes, phase=phase, message=word.message)
         self.reached("pass.verdict-recorded")
-        self.context.telling.report(kind, f"Attempt {status.attempt}: {word.reason}")
+        self.context.reporter.report(kind, f"Attempt {status.attempt}: {word.message}")
         return written
 
     def _by_word(self, status: StreamStatus, version: str, pod: DriverPod, word: PodVerdict) -> PassResult:
         """The reconciliation in the pod did not let the driver start: do as for the operator's own."""
         context, driver = self.context, status.driver or DriverStatus(attempt=status.attempt)
-        driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.reason})
+        driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.message})
         match word.outcome:
             case Outcome.HALTS | Outcome.REFUSED:
-                self.write(status, version, phase=Phase.HALTED, message=word.reason, driver=driver)
+                halts = TransitionReason.VERDICT_HALTS
+                self.write(status, version, halts, phase=Phase.HALTED, message=word.message, driver=driver)
                 if word.outcome is Outcome.REFUSED:
-                    context.telling.report("Halted", word.reason)
-                return Halted(word.reason)
+                    context.reporter.report("Halted", word.message)
+                return Halted(word.message)
             case Outcome.OVERTAKEN:
-                self.write(status, version, phase=Phase.BACKING_OFF, message=word.reason, driver=driver)
-                return Waiting(context.timing.now(), word.reason)
+                overtaken = TransitionReason.NOT_RECONCILED
+                self.write(status, version, overtaken, phase=Phase.BACKING_OFF, message=word.message, driver=driver)
+                return Waiting(context.timing.now(), word.message)
             case Outcome.UNREACHABLE | Outcome.LAUNCHES:
                 step = after_failure(status.consecutive_failures, self.stream.spec.recovery, context.timing.now())
                 changes = {
                     "phase": Phase.BACKING_OFF,
-                    "message": word.reason,
+                    "message": word.message,
                     "driver": driver,
                     "consecutive_failures": step.consecutive_failures,
                 }
-                self.write(status, version, **changes)
-                context.telling.report("BackingOff", word.reason)
-                return Waiting(step.at, word.reason)
+                self.write(status, version, TransitionReason.NOT_RECONCILED, **changes)
+                context.reporter.report("BackingOff", word.message)
+                return Waiting(step.at, word.message)
             case _:
                 assert_never(word.outcome)
 
-    def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | None:
-        """Look at the ledger, without which a stream rests and a driver that was asked to end has ended well all the same."""
+    def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | ExactlyOnceError | None:
+        """Return the ledger's view; without an answer a suspended stream stays so, and a drained driver has ended well."""
         try:
             return self.context.stores.ledger.view(self.stream.stream_id)
-        except ExactlyOnceError:
+        except ExactlyOnceError as problem:
             words = ending.words if isinstance(ending, Ended) else None
             has_drained = words is not None and words.ending is Ending.DRAINED
             if wanted is Wanted.REST or has_drained:
-                return None
+                return problem
             raise

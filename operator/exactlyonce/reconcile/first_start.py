@@ -36,16 +36,17 @@ def first_start(seen: Observation, identity: Identity) -> Decision:
     start = adopted if adopted is not None else seen.start
     assert start is not None, "observe resolves the start of every stream that never started or starts over"
     number = new_generation.seed_batch(seen)
-    reason = f"No batch ever landed; the stream starts at {start}."
+    at = seen.request.shown(start)
+    message = f"No batch ever landed; the stream starts at {at}."
     if identity.fresh:
-        reason = f"The stream starts over at {start}, as the annotation asks."
+        message = f"The stream starts over at {at}, as the annotation asks."
     elif adopted is not None:
-        reason = f"The stream is adopted from its checkpoint and goes on at {start}."
+        message = f"The stream is adopted from its checkpoint and continues at {at}."
     if number > 0 and keeps_state(seen):
-        return Decision(state_would_be_lost(reason, start, _start_evidence(seen, start)))
-    seed = new_generation.seed_at(seen, before, start, number, reason, goes_on=None)
+        return Decision(state_would_be_lost(message, at, _start_evidence(seen, start)))
+    seed = new_generation.seed_at(seen, before, start, number, message, goes_on=None)
     lost = () if ledger is None else records_lost(ledger)
-    verdict = with_evidence(FirstStart(reason, _start_evidence(seen, start)), identity.settled, lost)
+    verdict = with_evidence(FirstStart(message, _start_evidence(seen, start)), identity.settled, lost, seen.request)
     if identity.settled:
         # An annotation holds for the token that stands: once that is replaced nobody asks for a new start any more.
         return Decision(verdict, (*lost, seed, *identity.actions, Launch()))
@@ -56,8 +57,8 @@ def _start_evidence(seen: Observation, start: Positions) -> tuple[Evidence, ...]
     ledger, stream_id = seen.ledger, seen.request.stream_id
     found = Evidence(f"the ledger holds no batch of {stream_id}", {"streamId": stream_id, "landed": None})
     if ledger is not None and ledger.stream.landed_batch is not None:
-        found = sink_evidence(ledger)
-    return found, Evidence(f"the start is {start}", {"positions": start.to_json()})
+        found = sink_evidence(seen.request, ledger)
+    return found, Evidence(f"the start is {seen.request.shown(start)}", {"positions": start.to_json()})
 
 
 def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:

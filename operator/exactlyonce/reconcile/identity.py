@@ -29,7 +29,7 @@ class Conflict:
     `advice` says how a person settles it. It names the token only where this stream's own ledger holds it.
     """
 
-    why: ContradictionReason
+    reason: ContradictionReason
     words: str
     token: str | None
     sides: dict[str, str]
@@ -73,7 +73,7 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
     settled = [Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts]
     if not conflicts:
         settled = [Evidence(f"the stream {words}", {FRESH: request.fresh})]
-    adopted = not fresh and any(conflict.why in _OF_THE_CHECKPOINT for conflict in conflicts)
+    adopted = not fresh and any(conflict.reason in _OF_THE_CHECKPOINT for conflict in conflicts)
     return Identity(tuple(actions), fresh, adopted, tuple(settled))
 
 
@@ -188,20 +188,20 @@ def _routine_actions(seen: Observation) -> tuple[Action, ...]:
 
 def _contradiction(conflict: Conflict) -> Contradiction:
     evidence = (Evidence(conflict.words, conflict.sides),)
-    return Contradiction(conflict.why, f"{conflict.words}{conflict.advice}.", evidence)
+    return Contradiction(conflict.reason, f"{conflict.words}{conflict.advice}.", evidence)
 
 
 def _advice_with(row: StreamRow) -> str:
     """Whoever has the login to this stream's ledger can read the token there, so it may be told."""
     annotated = f"annotate it {ADOPT}={row.token}, or {FRESH}={row.token} to start over"
-    return f"; if this resource is to go on as that stream, {annotated}"
+    return f"; if this resource is to continue as that stream, {annotated}"
 
 
 def _advice_to_read(seen: Observation) -> str:
     """Whoever owns the location can read its token there."""
     read = f"read the token in {_marker_at(seen)} with access of your own{_on_s3(seen, 'aws s3 cp {} -')}"
     annotated = f"annotate this resource {ADOPT}=<token>, or {FRESH}=<token> to start over"
-    yours = "; if that checkpoint is yours and this resource is to go on as that stream"
+    yours = "; if that checkpoint is yours and this resource is to continue as that stream"
     return f"{yours}, {read} and {annotated}; otherwise name another location"
 
 

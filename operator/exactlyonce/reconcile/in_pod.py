@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
 
-from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, Stream, parse_stream
+from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, SETTLE_LOADS, Stream, parse_stream
 from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -24,7 +24,7 @@ from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Known, MayLive, NoPredecessor, Observation, Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import Stores, observe, request_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, code_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of, reason_of
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Brief:
 
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
-    of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which; an operator of
-    an earlier release writes none of them.
+    of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
+    the batch that the driver quarantines; an operator of an earlier release writes none of them.
     """
 
     stream: Stream
@@ -45,11 +45,12 @@ class Brief:
     known: Known | None = None
     shrunk: int | None = None
     too_large: int | None = None
+    poison: int | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
         metadata = self.stream.metadata
-        asked = {key: value for key, value in metadata.annotations.items() if key in (ADOPT, FRESH)}
+        asked = {key: value for key, value in metadata.annotations.items() if key in (ADOPT, FRESH, SETTLE_LOADS)}
         document = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -65,6 +66,7 @@ class Brief:
             "known": None if self.known is None else _known_document(self.known),
             "shrunk": self.shrunk,
             "tooLarge": self.too_large,
+            "poison": self.poison,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -87,6 +89,7 @@ class Brief:
             None if known is None else _known(known),
             document.get("shrunk"),
             document.get("tooLarge"),
+            document.get("poison"),
         )
 
 
@@ -98,7 +101,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     try:
         seen = observe(
             stores,
-            request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large),
+            request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison),
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,
@@ -142,14 +145,14 @@ def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
     generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
     return PodVerdict(
         Outcome.HALTS if decision.halts else Outcome.LAUNCHES,
-        verdict.reason,
+        verdict.message,
         kind_of(verdict),
         batch_of(verdict),
         landed,
         None if generation is None else generation.number,
         path,
         tuple({"words": item.words, **item.data} for item in verdict.evidence),
-        code_of(verdict),
+        reason_of(verdict),
     )
 
 
@@ -172,7 +175,7 @@ def _predecessor_document(predecessor: Predecessor) -> dict[str, str]:
             return {"kind": "None"}
         case ProvenDead(proof=proof):
             return {"kind": "ProvenDead", "words": proof}
-        case MayLive(why=why):
+        case MayLive(message=why):
             return {"kind": "MayLive", "words": why}
         case _:
             assert_never(predecessor)

@@ -1,4 +1,4 @@
-"""Can a query that keeps state go on in a new generation? With the state that the old one retains: docs/adr/0014.
+"""Can a query that keeps state continue in a new generation? With the state that the old one retains: docs/adr/0014.
 
 Performs no I/O.
 """
@@ -11,7 +11,7 @@ from exactlyonce.checkpoint.generation import Generation, parse_generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.positions.ranges import BatchNumber, Positions
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.compare import compare_logs
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.observation import MayLive, Observation
@@ -35,7 +35,7 @@ def keeps_state(seen: Observation) -> bool:
 
 
 def state_to_look_for(seen: Observation) -> tuple[Generation, BatchNumber] | None:
-    """Return the generation and the batch whose state a decision may need; None where it goes on with the generation.
+    """Return the generation and the batch whose state a decision may need; None where it continues with the generation.
 
     The generation is the published one: by it the landed batch landed, so what it holds of that batch is what landed.
     Looking costs a listing of all state, so it is looked for only where the checkpoint is about to be left.
@@ -56,7 +56,7 @@ def state_to_look_for(seen: Observation) -> tuple[Generation, BatchNumber] | Non
 
 
 def unless_state_is_lost(seen: Observation, ledger: LedgerView, verdict: Verdict, seed: SeedAndPublish) -> Decision:
-    """Offsets alone rebuild no state: a stateful query goes on with what is retained of it, or halts.
+    """Offsets alone rebuild no state: a stateful query continues with what is retained of it, or halts.
 
     One that has not read a record yet starts with batch 0 again. Retained state is that of the landed batch, so it is of no use
     where the positions move.
@@ -67,16 +67,17 @@ def unless_state_is_lost(seen: Observation, ledger: LedgerView, verdict: Verdict
     if isinstance(kept, Retained) and seed.after.positions == ledger.landed.positions:
         words = f"{kept.generation.folder} retains the state of batch {kept.batch}, which landed last"
         found = Evidence(words, {"checkpoint": kept.generation.folder, "retained": kept.batch})
-        reason = (
-            f"{verdict.reason} It is made of the state that {kept.generation.folder} retains of batch {kept.batch}."
+        message = (
+            f"{verdict.message} It is made of the state that {kept.generation.folder} retains of batch {kept.batch}."
         )
-        goes_on = replace(seed, seed_batch=kept.batch, after=ledger.landed, note=reason, state_of=kept.generation)
-        return Decision(replace(verdict, reason=reason, evidence=(*verdict.evidence, found)), (goes_on, Launch()))
-    return Decision(state_would_be_lost(verdict.reason, ledger.landed.positions, verdict.evidence, kept))
+        goes_on = replace(seed, seed_batch=kept.batch, after=ledger.landed, note=message, state_of=kept.generation)
+        return Decision(replace(verdict, message=message, evidence=(*verdict.evidence, found)), (goes_on, Launch()))
+    stands = seen.request.shown(ledger.landed.positions)
+    return Decision(state_would_be_lost(verdict.message, stands, verdict.evidence, kept))
 
 
 def state_would_be_lost(
-    reason: str, goes_on: Positions, evidence: tuple[Evidence, ...], kept: Retained | NotRetained | None = None
+    message: str, goes_on: str, evidence: tuple[Evidence, ...], kept: Retained | NotRetained | None = None
 ) -> Contradiction:
     """Spark makes state with batch 0 only, and a stream's numbers never go back: another stream has to start empty.
 
@@ -85,15 +86,15 @@ def state_would_be_lost(
     missing = ""
     database = ""
     if isinstance(kept, NotRetained):
-        missing = f" ({kept.why})"
-        evidence = (*evidence, Evidence(f"no state to go on with: {kept.why}", {"oldestRetained": kept.oldest}))
+        missing = f" ({kept.message})"
+        evidence = (*evidence, Evidence(f"no usable state: {kept.message}", {"oldestRetained": kept.oldest}))
         if kept.oldest is not None:
             database = f"or restore the database to a moment when batch {kept.oldest} or a later one had landed; "
     return Contradiction(
         ContradictionReason.STATE_WOULD_BE_LOST,
-        f"{reason} The query keeps state in its checkpoint, which offsets alone cannot rebuild{missing}: restore the "
-        f"checkpoint; {database}or, to go on with empty state, make a stream with another streamId that starts at the offsets "
-        f"{goes_on}.",
+        f"{message} The query keeps state in its checkpoint, which offsets alone cannot rebuild{missing}: restore the "
+        f"checkpoint; {database}or, to continue with empty state, make a stream with another streamId that starts at the "
+        f"offsets {goes_on}.",
         evidence,
     )
 
@@ -106,9 +107,10 @@ def _usable_state(seen: Observation, ledger: LedgerView) -> Retained | NotRetain
     row = ledger.batch(found.batch)
     assert row is not None, "ledger_contradiction has looked"
     where = f"{found.generation.folder} planned batch {found.batch}"
+    shown = seen.request.shown
     if found.end != ledger.landed.positions:
-        return NotRetained(f"{where} up to {found.end}, and the sink stands at {ledger.landed.positions}")
+        return NotRetained(f"{where} up to {shown(found.end)}, and the sink stands at {shown(ledger.landed.positions)}")
     start = found.start
     if start is not None and any(start.get(key, 0) != offsets.from_offset for key, offsets in row.ranges.items()):
-        return NotRetained(f"{where} from {start}, and it landed with {row.ranges}")
+        return NotRetained(f"{where} from {shown(start)}, and it landed with {shown(row.ranges)}")
     return found

@@ -55,11 +55,11 @@ def went_back(seen: Observation, ledger: LedgerView) -> Evidence | None:
 
 
 def telling_that_it_went_back(verdict: Verdict, found: Evidence | None) -> Verdict:
-    """Return the verdict with what the status remembers in its reason and its evidence, where the ledger went back."""
+    """Return the verdict with what the status remembers in its message and its evidence, where the ledger went back."""
     if found is None:
         return verdict
     said = found.words[0].upper() + found.words[1:]
-    return replace(verdict, reason=f"{verdict.reason} {said}.", evidence=(*verdict.evidence, found))
+    return replace(verdict, message=f"{verdict.message} {said}.", evidence=(*verdict.evidence, found))
 
 
 def adopts_too_little(seen: Observation, planned: BatchNumber) -> bool:

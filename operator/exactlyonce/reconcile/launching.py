@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.launch.port import Ended, Gone, Launcher, Orders
 from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
@@ -24,8 +25,9 @@ from exactlyonce.reconcile.pass_context import (
     Waiting,
     Watching,
 )
-from exactlyonce.reconcile.pass_step import PassStep
+from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.progress import known_of
+from exactlyonce.reconcile.quarantine import number_of, quarantine_of, still_to_be_quarantined
 from exactlyonce.reconcile.recorded import (
     checkpoint_after,
     landed_after,
@@ -36,7 +38,7 @@ from exactlyonce.reconcile.recorded import (
 from exactlyonce.reconcile.verdicts import Decision, FirstStart, Launch
 
 
-class Launching(PassStep):
+class Launching(PassOperations):
     """The step of a pass that starts a driver."""
 
     def launch(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
@@ -60,12 +62,21 @@ class Launching(PassStep):
                 context.timing.now(), f"Attempt {status.attempt} did run Spark, so what it was made of is kept."
             )
         known = Epoch(0) if before is None else before.stream.epoch
-        # A status that is lost and a ledger that went back may both have forgotten an attempt whose last words are still there.
+        # A lost status and a ledger that went back may both have forgotten an attempt whose last message is still there.
         attempt = Epoch(max(status.attempt, known, context.attempts.launcher.latest()) + 1)
         if known > status.attempt:
-            context.telling.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
+            context.reporter.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         limit = still_needed(status.batch_limit, before, self.stream.spec.recovery)
-        status, version = self.write(status, version, attempt=attempt, phase=Phase.RECONCILING, batch_limit=limit)
+        poison = still_to_be_quarantined(status.poison_batch, before, self.stream.spec.recovery)
+        status, version = self.write(
+            status,
+            version,
+            TransitionReason.ATTEMPT_RECORDED,
+            attempt=attempt,
+            phase=Phase.RECONCILING,
+            batch_limit=limit,
+            poison_batch=poison,
+        )
         self.reached("pass.attempt-recorded")
         ticket = new_token()
         raised = raise_epoch(context.stores.ledger, self._new_stream(), attempt, ticket)
@@ -74,7 +85,7 @@ class Launching(PassStep):
             return self._launch_in_pod(status, version, raised, plan, ticket)
         seen = observe(
             context.stores,
-            request_of(self.stream, context.place.owner, records_of(limit), too_large_of(limit)),
+            request_of(self.stream, context.place.owner, records_of(limit), too_large_of(limit), number_of(poison)),
             attempt,
             predecessor_of(raised.before, status, context.attempts.launcher),
             context.place.owner_is_gone,
@@ -84,7 +95,7 @@ class Launching(PassStep):
         self.reached("pass.observed")
         gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
         if gone_back is not None:
-            context.telling.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
+            context.reporter.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
         starts_over = isinstance(decision.verdict, FirstStart)
         life = life_after(decision, seen.ledger, status, self.stream.spec.source.spec.takes_over)
         driver: dict[str, object] = {
@@ -101,20 +112,21 @@ class Launching(PassStep):
             act(context.stores, stream_id, attempt, action)
             self.reached("pass.acted")
         if decision.halts:
-            self.write(status, version, phase=Phase.HALTED)
-            return Halted(decision.verdict.reason)
+            self.write(status, version, TransitionReason.VERDICT_HALTS, phase=Phase.HALTED)
+            return Halted(decision.verdict.message)
         if not at_once:
             status, version = self.write(status, version, **driver)
         self.write_changed(status, version, {"landed_shown": self.landed_shown(seen.ledger, status)})
         self.reached("pass.driver-recorded")
-        context.attempts.launcher.start(attempt, Orders(ticket, limit=order_of(status.batch_limit)))
+        orders = Orders(ticket, limit=order_of(status.batch_limit), quarantine=quarantine_of(status.poison_batch))
+        context.attempts.launcher.start(attempt, orders)
         return Watching(attempt)
 
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
         """Halt without a raise, which would fence the driver of whom the stream belongs to."""
-        status, version = self._record_verdict(status, version, decision, Epoch(status.attempt), {})
-        self.write(status, version, phase=Phase.HALTED)
-        return Halted(decision.verdict.reason)
+        halted = {"phase": Phase.HALTED}
+        self._record_verdict(status, version, decision, Epoch(status.attempt), halted, TransitionReason.VERDICT_HALTS)
+        return Halted(decision.verdict.message)
 
     def _launch_in_pod(
         self, status: StreamStatus, version: str, raised: Raised, plan: str | None, ticket: str
@@ -131,13 +143,16 @@ class Launching(PassStep):
             known_of(status.progress),
             records_of(status.batch_limit),
             too_large_of(status.batch_limit),
+            number_of(status.poison_batch),
         )
         landed = None if row is None else row.landed_batch
-        driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan)
+        takes_over = self.stream.spec.source.spec.takes_over
+        driver = DriverStatus(attempt=attempt, landed_at_start=landed, plan=plan, takes_over=takes_over)
         message = f"Attempt {attempt} reconciles in its pod, which reaches the checkpoint."
         self.write(status, version, driver=driver, message=message)
         self.reached("pass.driver-recorded")
-        context.attempts.launcher.start(attempt, Orders(ticket, brief.render(), order_of(status.batch_limit)))
+        limit, quarantine = order_of(status.batch_limit), quarantine_of(status.poison_batch)
+        context.attempts.launcher.start(attempt, Orders(ticket, brief.render(), limit, quarantine))
         return Watching(attempt)
 
     def _new_stream(self) -> NewStream:
@@ -148,12 +163,18 @@ class Launching(PassStep):
         )
 
     def _record_verdict(
-        self, status: StreamStatus, version: str, decision: Decision, attempt: Epoch, driver: Mapping[str, object]
+        self,
+        status: StreamStatus,
+        version: str,
+        decision: Decision,
+        attempt: Epoch,
+        told: Mapping[str, object],
+        reason: TransitionReason = TransitionReason.VERDICT_RECORDED,
     ) -> tuple[StreamStatus, str]:
         verdict = verdict_of(decision, attempt, self.context.timing.now())
-        changes = {"phase": Phase.LAUNCHING, "message": verdict.reason, "verdict": verdict, **driver}
-        written = self.write(status, version, **changes)
-        self.context.telling.report(verdict.kind, f"Attempt {attempt}: {verdict.reason}")
+        changes = {"phase": Phase.LAUNCHING, "message": verdict.message, "verdict": verdict, **told}
+        written = self.write(status, version, reason, **changes)
+        self.context.reporter.report(verdict.kind, f"Attempt {attempt}: {verdict.message}")
         return written
 
 
@@ -169,5 +190,5 @@ def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launch
     known = status.driver
     if known is not None and known.attempt == row.writer and known.proof is not None:
         return ProvenDead(known.proof)
-    why = state.why if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
+    why = state.message if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
     return MayLive(why)

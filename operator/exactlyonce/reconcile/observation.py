@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from exactlyonce.api.spec import Delivery, OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
+from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
+from exactlyonce.api.spec import Delivery
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
-from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges, offset_text
 from exactlyonce.positions.selection import Selection
 from exactlyonce.source.port import SourceView
 
@@ -32,9 +33,9 @@ class ProvenDead:
 
 @dataclass(frozen=True, slots=True)
 class MayLive:
-    """The last driver claimed its epoch and its death is not proven; `why` says what is missing."""
+    """The last driver claimed its epoch and its death is not proven; `message` says what is missing."""
 
-    why: str
+    message: str
 
 
 Predecessor = NoPredecessor | ProvenDead | MayLive
@@ -48,8 +49,9 @@ class Request:
     `positions_count_records` whether the difference of two positions is a number of records. `two_phases`: the sink commits
     rows by itself, so they stay where the ledger goes back. `query` is a hash of format and transform. `limit` says how large
     a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that, because of the batch
-    `too_large`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no
-    further effect.
+    `too_large`. `poison` is the batch that the next driver quarantines. `adopt` and `fresh` hold the token they are meant for,
+    so that an annotation that was left behind has no further effect; `settle_loads` names the loads of one batch, and what a
+    person has found of each.
     """
 
     stream_id: str
@@ -58,12 +60,13 @@ class Request:
     source: Selection
     query: str
     origin_noun: str = "topic"
-    position_text: Callable[[int], str] = str
+    position_text: Callable[[int], str] = offset_text
     positions_count_records: bool = True
     two_phases: bool = False
     limit: str | None = None
     shrunk: int | None = None
     too_large: int | None = None
+    poison: int | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
@@ -73,6 +76,11 @@ class Request:
     watermark_policy: str = DEFAULT_WATERMARK_POLICY
     adopt: str | None = None
     fresh: str | None = None
+    settle_loads: str | None = None
+
+    def shown(self, positions: Positions | Ranges) -> str:
+        """Return positions or ranges in words, each position as the source writes it."""
+        return positions.text(self.position_text)
 
     @property
     def lands_by_partition(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
-from exactlyonce.api.resource import ADOPT, FRESH, Stream
+from exactlyonce.api.resource import ADOPT, FRESH, SETTLE_LOADS, Stream
 from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import (
@@ -52,11 +52,17 @@ def new_token() -> str:
     return str(uuid.uuid4())
 
 
-def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_large: int | None = None) -> Request:
+def request_of(
+    stream: Stream,
+    owner: Owner,
+    shrunk: int | None = None,
+    too_large: int | None = None,
+    poison: int | None = None,
+) -> Request:
     """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O.
 
     `shrunk` is how many offsets a batch may have while the loop holds it smaller than the resource does, and `too_large` the
-    number of the batch because of which it does so.
+    number of the batch because of which it does so; `poison` is the number of a batch that the next driver quarantines.
     """
     spec, annotations = stream.spec, stream.metadata.annotations
     return Request(
@@ -72,6 +78,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_larg
         limit=limit_words(spec),
         shrunk=shrunk,
         too_large=too_large,
+        poison=poison,
         delivery=spec.delivery,
         commit=spec.sink.spec.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
@@ -81,6 +88,7 @@ def request_of(stream: Stream, owner: Owner, shrunk: int | None = None, too_larg
         watermark_policy=spec.spark_conf.get(WATERMARK_POLICY, DEFAULT_WATERMARK_POLICY),
         adopt=annotations.get(ADOPT),
         fresh=annotations.get(FRESH),
+        settle_loads=annotations.get(SETTLE_LOADS),
     )
 
 
@@ -142,7 +150,7 @@ def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[Part
 
 
 def _stands(request: Request, ledger: LedgerView | None) -> dict[Partition, int]:
-    """Where the stream goes on in what the resource reads, in retired partitions that it may read again as well."""
+    """Where the stream continues in what the resource reads, in retired partitions that it may read again as well."""
     if ledger is None:
         return {}
     known = {**ledger.retired.positions, **ledger.landed.positions}

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Launcher
@@ -34,8 +35,10 @@ class StatusStore(Protocol):
         """Return the status as it is now, and its version; a new status where there is none."""
         ...
 
-    def write(self, status: StreamStatus, version: str) -> str:
+    def write(self, status: StreamStatus, version: str, reason: TransitionReason | None = None) -> str:
         """Replace the status of that version and return the new version.
+
+        `reason` says why the phase is another one; an implementation calls `check_transition` before it writes.
 
         Raises:
             StatusConflict: if the status has another version by now.
@@ -56,14 +59,14 @@ class Waiting:
     """Nothing is to be done before this moment."""
 
     until: datetime
-    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Halted:
     """The stream stops until a person has acted."""
 
-    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Telling:
-    """Who is told: `report` of each event, `troubled` of each error that ends a pass."""
+class Reporter:
+    """Who is told: `report` of each event, `note_problem` of each error that ends a pass."""
 
     report: Report
-    troubled: Callable[[Exception], None] = lambda problem: None
+    note_problem: Callable[[Exception], None] = lambda problem: None
 
 
 @dataclass(frozen=True)
@@ -136,5 +139,5 @@ class PassContext:
     attempts: Attempts
     statuses: StatusStore
     place: Place
-    telling: Telling
+    reporter: Reporter
     timing: Timing

@@ -52,7 +52,7 @@ def known_of(progress: Progress | None) -> Known | None:
     """Return what a status remembers of the ledger, for the next decision."""
     if progress is None or progress.batch is None:
         return None
-    return Known(BatchNumber(progress.batch), progress.committed_at)
+    return Known(BatchNumber(progress.batch), progress.landed_at)
 
 
 def progress_of(view: LedgerView | None, before: Progress | None) -> Progress | None:
@@ -67,14 +67,14 @@ def progress_of(view: LedgerView | None, before: Progress | None) -> Progress | 
 
 
 def progress_decided(view: LedgerView | None, before: Progress | None) -> Progress | None:
-    """Return how far a stream has come that goes on where the ledger stands, whatever the status knew."""
+    """Return how far a stream has come that continues where the ledger stands, whatever the status knew."""
     if view is None or view.stream.landed_batch is None:
         return before
     row = view.batch(view.stream.landed_batch)
-    landed = {"batch": view.stream.landed_batch, "committed_at": None if row is None else row.landed_at}
+    landed = {"batch": view.stream.landed_batch, "landed_at": None if row is None else row.landed_at}
     return (before or Progress()).model_copy(update=landed)
 
 
 def progress_forgotten(before: Progress | None) -> Progress | None:
     """Return the progress of a stream that starts over: what it landed in its life before is no evidence any more."""
-    return None if before is None else before.model_copy(update={"batch": None, "committed_at": None})
+    return None if before is None else before.model_copy(update={"batch": None, "landed_at": None})

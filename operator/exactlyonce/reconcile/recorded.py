@@ -11,7 +11,7 @@ from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile.progress import checkpoint_of, progress_decided, progress_forgotten
-from exactlyonce.reconcile.verdicts import Decision, FirstStart, SeedAndPublish, batch_of, code_of, kind_of
+from exactlyonce.reconcile.verdicts import Decision, FirstStart, SeedAndPublish, batch_of, kind_of, reason_of
 
 
 def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStatus:
@@ -19,8 +19,8 @@ def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStat
     verdict = decision.verdict
     return VerdictStatus(
         kind=kind_of(verdict),
-        code=code_of(verdict),
-        reason=verdict.reason,
+        reason=reason_of(verdict),
+        message=verdict.message,
         attempt=attempt,
         at=now,
         batch=batch_of(verdict),
@@ -28,32 +28,34 @@ def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStat
     )
 
 
-def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime, takes_over: str | None) -> dict[str, object]:
-    """Return what changes in the status with the word of a reconciliation in the driver's pod.
-
-    `takes_over` is what a new start of the stream takes over, if anything.
-    """
+def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> dict[str, object]:
+    """Return what changes in the status with the word of a reconciliation in the driver's pod."""
     changes: dict[str, object] = {}
+    driver = status.driver if status.driver is not None and status.driver.attempt == status.attempt else None
     if word.kind is not None:
         changes["verdict"] = VerdictStatus(
             kind=word.kind,
-            code=word.code,
             reason=word.reason,
+            message=word.message,
             attempt=status.attempt,
             at=now,
             batch=word.batch,
             evidence=tuple(dict(item) for item in word.evidence),
         )
     if word.kind == FirstStart.__name__ and word.outcome is Outcome.LAUNCHES:
-        changes |= {"batch_limit": None, "took_over": takes_over}
+        changes |= {
+            "batch_limit": None,
+            "poison_batch": None,
+            "took_over": None if driver is None else driver.takes_over,
+        }
     if word.landed is not None and word.outcome is Outcome.LAUNCHES:
         known = status.progress or Progress()
-        at = known.committed_at if known.batch == word.landed else None
-        changes["progress"] = known.model_copy(update={"batch": word.landed, "committed_at": at})
+        at = known.landed_at if known.batch == word.landed else None
+        changes["progress"] = known.model_copy(update={"batch": word.landed, "landed_at": at})
     if word.generation is not None and word.location is not None:
         changes["checkpoint"] = CheckpointStatus(generation=word.generation, location=word.location)
-    if status.driver is not None and status.driver.attempt == status.attempt and word.landed is not None:
-        changes["driver"] = status.driver.model_copy(update={"landed_at_start": word.landed})
+    if driver is not None and word.landed is not None:
+        changes["driver"] = driver.model_copy(update={"landed_at_start": word.landed})
     return changes
 
 
@@ -65,7 +67,8 @@ def life_after(
     A new start forgets its numbers and positions before it is made: once it is, nothing tells them from its own.
     """
     if isinstance(decision.verdict, FirstStart):
-        return {"progress": progress_forgotten(status.progress), "batch_limit": None, "took_over": takes_over}
+        forgotten = {"progress": progress_forgotten(status.progress), "batch_limit": None, "poison_batch": None}
+        return {**forgotten, "took_over": takes_over}
     return {"progress": progress_decided(ledger, status.progress)}
 
 
@@ -126,16 +129,16 @@ def hang_of(ending: Ended | Gone, driver: DriverStatus) -> str:
     """Return what is told of a driver that was killed because it hung; nothing for any other."""
     if not isinstance(ending, Ended) or ending.words is not None:
         return ""
-    return driver.no_progress or (ending.detail if ending.reason == NO_PROGRESS else "")
+    return driver.no_progress_message or (ending.detail if ending.reason == NO_PROGRESS else "")
 
 
 def told_of(ending: Ended | Gone, driver: DriverStatus) -> tuple[str, str]:
     """Return a word and a sentence for how a driver ended; one that was killed because it hung says that."""
     match ending:
-        case Ended(words=None) if driver.no_progress is not None:
-            return NO_PROGRESS, driver.no_progress  # its pod's record would say that it was deleted
-        case Gone(why=why, reason=reason):
-            return reason, why
+        case Ended(words=None) if driver.no_progress_message is not None:
+            return NO_PROGRESS, driver.no_progress_message  # its pod's record would say that it was deleted
+        case Gone(message=message, reason=reason):
+            return reason, message
         case Ended(words=None, detail=detail, reason=reason):
             return reason or "Died", detail
         case Ended(words=words):

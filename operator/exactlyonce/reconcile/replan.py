@@ -18,11 +18,11 @@ def replanned(
         return verdict
     if keeps_state:
         kept = Evidence("the query keeps state, so the batch cannot be planned again", {"batch": verdict.batch})
-        reason = f"{verdict.reason} It cannot be planned again, although {why.words}: the query keeps state."
-        return replace(verdict, reason=reason, evidence=(*verdict.evidence, why, kept))
-    reason = (
+        message = f"{verdict.message} It cannot be planned again, although {why.words}: the query keeps state."
+        return replace(verdict, message=message, evidence=(*verdict.evidence, why, kept))
+    message = (
         f"Batch {verdict.batch} was planned and nothing of it has landed, and {why.words}; a new generation plans its records "
-        f"again from {ledger.landed.positions}."
+        f"again from {seen.request.shown(ledger.landed.positions)}."
     )
     row = ledger.batch(verdict.batch)
     given_up = (
@@ -30,12 +30,12 @@ def replanned(
         if row is None
         else (
             Evidence(
-                f"batch {verdict.batch} is given up as a proposal: it was to read {row.ranges}",
+                f"batch {verdict.batch} is given up as a proposal: it was to read {seen.request.shown(row.ranges)}",
                 {"batch": verdict.batch, "ranges": row.ranges.to_json(), "status": str(row.status)},
             ),
         )
     )
-    return ReplanBatch(verdict.batch, reason, (*verdict.evidence, why, *given_up))
+    return ReplanBatch(verdict.batch, message, (*verdict.evidence, why, *given_up))
 
 
 def _wanted(seen: Observation, ledger: LedgerView, verdict: ReplayBatch) -> Evidence | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from exactlyonce.api.spec import Recovery
+from exactlyonce.api.recovery import Recovery
 from exactlyonce.api.status import ConsecutiveFailures
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended, Gone
@@ -26,10 +26,11 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class HaltStream:
-    """Stop until a person has acted; `reason` says on what."""
+    """Stop until a person has acted; `message` says on what. `poison` is the batch that has failed too often, if one has."""
 
-    reason: str
+    message: str
     consecutive_failures: ConsecutiveFailures
+    poison: BatchNumber | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def after_ending(
     now: datetime,
     note: str = "",
 ) -> NextStep:
-    """Return the step that follows the end of a driver. `note` is told beside its last words where the stream halts.
+    """Return the step that follows the end of a driver. `note` is told beside its last message where the stream halts.
 
     `in_progress` is the batch that the ledger says was begun and has not landed; it is what a driver that left no words
     failed on. `landed_at_start` and `landed_now` are the landed batch when the driver was started and now.
@@ -68,9 +69,10 @@ def after_ending(
         said = words.message if words is not None else "the driver ended without a word"
         said = f"{said.rstrip('.')}. {note}" if note else said
         return HaltStream(
-            f"Batch {counted.batch} has failed {counted.batch_failures} times; the last time: {said} Mend the cause, "
+            f"Batch {counted.batch} has failed {counted.batch_failures} times; the last error: {said} Fix the cause, "
             "then start the stream again.",
             counted,
+            None if counted.batch is None else BatchNumber(counted.batch),
         )
     wait = timedelta(0)
     if counted.endings > 1:
@@ -80,8 +82,8 @@ def after_ending(
     return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
 
 
-def after_shrinking(consecutive_failures: ConsecutiveFailures, now: datetime) -> Restart:
-    """Return the step that follows a batch which was too large and is made smaller: at once, and nothing counts as failed."""
+def with_another_batch(consecutive_failures: ConsecutiveFailures, now: datetime) -> Restart:
+    """Return the step that follows a batch which is made smaller, or quarantined: at once, and nothing counts as failed."""
     return Restart(now, consecutive_failures.model_copy(update={"batch": None, "batch_failures": 0, "retry_at": now}))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from exactlyonce.api.status import LandedShown
+from exactlyonce.bounded_text import some_of
 from exactlyonce.source.port import NotShown, NotShownBecause
 
 MOST_TRIES = 12
 """How often a stream at rest tries again to show where it has landed: for an hour and a quarter."""
 
-_MOST_NAMED = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=10)
 
 
@@ -43,18 +43,16 @@ def is_owed(shown: LandedShown | None) -> bool:
     return shown.reason in {because.value for because in NotShownBecause if because.is_tried_again}
 
 
-def owed(place: str) -> LandedShown:
+def owed(place: str, why: Exception) -> LandedShown:
     """Return what the status tells where the last look could not be made."""
-    words = "What has landed last is still to be shown; it is tried again."
-    return shown_of(NotShown(NotShownBecause.PENDING, words), place)
+    return shown_of(NotShown(NotShownBecause.PENDING, f"The latest landed position is not shown yet: {why}"), place)
 
 
 def not_the_same(origins: Sequence[str]) -> str:
     """Return what is told where the source is not the one that the stream has read."""
-    more = f" and {len(origins) - _MOST_NAMED} more" if len(origins) > _MOST_NAMED else ""
     return (
-        f"The source is not the one that the stream has read ({', '.join(origins[:_MOST_NAMED])}{more}), so where it has "
-        "landed is not shown. Correct spec.source, or let the stream run: it checks its source and says what has changed."
+        f"The source is not the one that the stream has read ({some_of(origins)}), so where it has landed is not shown. "
+        "Correct spec.source, or let the stream run: it checks its source and says what has changed."
     )
 
 

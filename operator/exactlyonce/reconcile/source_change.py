@@ -14,7 +14,7 @@ from exactlyonce.source.port import SourceView
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """What the resource reads beside, again and no more; `standing` is where a new generation goes on in all that it reads.
+    """What the resource reads beside, again and no more; `standing` is where a new generation continues in all that it reads.
 
     `forgotten` is what is no longer there, which the resource names as before.
     """
@@ -25,29 +25,30 @@ class SourceChange:
     forgotten: Forgotten
     standing: Positions
     evidence: tuple[Evidence, ...]
+    request: Request
 
     @property
-    def why(self) -> RebuildReason:
+    def reason(self) -> RebuildReason:
         """Why the checkpoint cannot be continued."""
         return RebuildReason.TOPIC_DELETED if self.forgotten.sentences else RebuildReason.SOURCE_SET_CHANGED
 
     @property
     def sentences(self) -> str:
-        """The change and where the stream goes on."""
+        """The change and where the stream continues."""
         gone, named = self.forgotten.sentences, self.named_words
         if not gone:
-            return f"{named}; a new generation goes on at {self.standing}."
+            return f"{named}; a new generation continues at {self.request.shown(self.standing)}."
         without = (
             "" if self.forgotten.recreated else "without it " if len(self.forgotten.topics) == 1 else "without them "
         )
         told = f"{gone} {named}." if named else gone
-        return f"{told} A new generation goes on {without}at {self.standing}."
+        return f"{told} A new generation continues {without}at {self.request.shown(self.standing)}."
 
     @property
     def named_words(self) -> str:
         """What the resource names otherwise than before, in words; empty where that is nothing."""
         parts = [
-            f"{what} {positions}"
+            f"{what} {self.request.shown(positions)}"
             for what, positions in (
                 ("it adds", self.added),
                 ("it takes back", self.returned),
@@ -108,7 +109,8 @@ def source_change(seen: Observation, ledger: LedgerView) -> SourceChange | None:
     kept = {key: offset for key, offset in landed.items() if key not in removed and key not in gone.stood}
     recreated = {key: 0 for key in seen.source.selected if key.origin in gone.recreated}
     standing = Positions({**kept, **returned, **added, **recreated})
-    return SourceChange(added, returned, removed, gone, standing, _evidence(seen, added, returned, removed, gone))
+    evidence = _evidence(seen, added, returned, removed, gone)
+    return SourceChange(added, returned, removed, gone, standing, evidence, request)
 
 
 def stateful_query_changed(
@@ -154,23 +156,28 @@ def _evidence(
     def found(key: Partition, words: str, offset: int) -> Evidence:
         return Evidence(f"{key} {words}", {"topic": key.origin, "partition": key.key, "offset": offset})
 
-    bounds = seen.source.bounds
-    deleted = "does not exist any more: records behind that, if there were any, are lost unseen"
+    bounds, shown = seen.source.bounds, seen.request.position_text
+    deleted = "does not exist any more: any records after that are lost and cannot be counted"
     return (
-        *(found(key, f"was never read and begins at {at}, as start says", at) for key, at in added.items()),
-        *(found(key, f"was left out and goes on at {at}", at) for key, at in returned.items()),
+        *(
+            found(key, f"was never read and starts at {shown(at)}, as the start of the source says", at)
+            for key, at in added.items()
+        ),
+        *(found(key, f"was left out and continues at {shown(at)}", at) for key, at in returned.items()),
         *(
             found(
                 key,
-                f"is not read any more; it has landed up to {at}"
-                + (f" of {bounds[key].latest}" if key in bounds else f" and {deleted}"),
+                f"is not read any more; it has landed up to {shown(at)}"
+                + (f" of {shown(bounds[key].latest)}" if key in bounds else f" and {deleted}"),
                 at,
             )
             for key, at in removed.items()
         ),
-        *(found(key, f"had landed up to {at} and {deleted}", at) for key, at in gone.stood.items()),
+        *(found(key, f"had landed up to {shown(at)} and {deleted}", at) for key, at in gone.stood.items()),
         *(
-            found(key, f"{offsets} was planned, had not landed and is recorded as lost", offsets.from_offset)
+            found(
+                key, f"{offsets.text(shown)} was planned, had not landed and is recorded as lost", offsets.from_offset
+            )
             for key, offsets in gone.lost.items()
         ),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC
 
+from exactlyonce.api.recovery import OnTopicDeleted
 from exactlyonce.api.resource import FRESH
-from exactlyonce.api.spec import OnTopicDeleted
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
 from exactlyonce.positions.ranges import PARTITION_END, Partition, Positions
@@ -30,12 +31,12 @@ def source_replaced(seen: Observation, ledger: LedgerView) -> SourceReplaced | N
 
 
 def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
-    """How a stream goes on without the topics that are gone; nothing where it cannot."""
+    """How a stream continues without the topics that are gone; nothing where it cannot."""
     gone, recreated = deleted_origins(seen, ledger), recreated_origins(seen, ledger)
     if keeps_state(seen) or not (gone or recreated) or not seen.source.selected:
         return ""
     if seen.request.source.pattern is None:
-        return f"take {', '.join(sorted(gone))} out of what the source names to go on without, " if gone else ""
+        return f"take {', '.join(sorted(gone))} out of what the source names to continue without, " if gone else ""
     if not may_forget(seen, ledger) or seen.request.on_topic_deleted is OnTopicDeleted.FORGET:
         return ""
     what = (
@@ -43,7 +44,7 @@ def _without_the_topics(seen: Observation, ledger: LedgerView) -> str:
         if recreated
         else f"the {seen.request.origin_noun}s that are gone"
     )
-    return f"set recovery.onTopicDeleted to Forget to go on without {what}, "
+    return f"set recovery.onTopicDeleted to Forget to continue without {what}, "
 
 
 def first_missing(seen: Observation, ledger: LedgerView) -> dict[Partition, tuple[int, int]]:
@@ -79,6 +80,18 @@ def missing_evidence(request: Request, missing: Mapping[Partition, tuple[int, in
         )
         for key, (wanted, earliest) in missing.items()
     )
+
+
+def last_seen(ledger: LedgerView, missing: Collection[Partition]) -> tuple[Evidence, ...]:
+    """Return when partitions last held what is gone, as far as that is known: each landing asks for those that it has read."""
+    landed = ledger.stream.landed_batch
+    row = None if landed is None else ledger.batch(landed)
+    read = [] if row is None else [str(key) for key in row.ranges.non_empty() if key in missing]
+    if row is None or row.landed_at is None or not read:
+        return ()
+    moment = row.landed_at.astimezone(UTC).isoformat(timespec="seconds")
+    words = f"{', '.join(read)} still held what comes next when batch {row.batch} landed, at {moment}"
+    return (Evidence(words, {"batch": row.batch, "landedAt": moment, "partitions": read}),)
 
 
 def _missing_of_one(request: Request, wanted: int, earliest: int) -> str:
@@ -153,7 +166,10 @@ def _replaced_records(seen: Observation, ledger: LedgerView) -> list[Evidence]:
         difference = kept.difference(found)
         if difference is None or (found is None and key.origin in seen.source.compacted):
             continue
-        words = f"{key} has landed up to {landed} and offset {kept.offset} is not what landed ({difference})"
+        shown = seen.request.position_text
+        words = (
+            f"{key} has landed up to {shown(landed)} and offset {shown(kept.offset)} is not what landed ({difference})"
+        )
         data = {"topic": key.origin, "partition": key.key, "landed": landed, "offset": kept.offset}
         evidence.append(Evidence(words, data))
     return evidence

@@ -1,4 +1,4 @@
-"""What a new generation's positions go on with: topic ids and fingerprints. Performs no I/O."""
+"""What a new generation's positions continue with: topic ids and fingerprints. Performs no I/O."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
+from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Positions
@@ -68,16 +69,16 @@ class ContradictionReason(StrEnum):
 class FirstStart:
     """No ledger row and an empty location: the start position is resolved and seeded as the empty batch 0."""
 
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Planned, checkpointed and landed agree: Spark goes on with the next batch."""
+    """Planned, checkpointed and landed agree: Spark continues with the next batch."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -86,7 +87,7 @@ class ReplayBatch:
     """The batch was planned and has not landed: Spark runs it again with the same ranges."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -95,7 +96,7 @@ class ReplanBatch:
     """The batch was planned and nothing of it landed: it was a proposal, and a new generation plans its records again."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -104,7 +105,7 @@ class SkipLanded:
     """The batch landed with identical ranges and Spark does not know: the sink recognises it and writes nothing."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -113,16 +114,16 @@ class FinishBatch:
     """The batch landed for some partitions only: the rest lands, the landed part is recognised."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FinishCommit:
-    """The batch is decided in a sink of two phases and has not landed: the driver commits what was prepared, then goes on."""
+    """The batch is decided in a sink of two phases and has not landed: the driver commits what was prepared, then continues."""
 
     batch: BatchNumber
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -130,8 +131,8 @@ class FinishCommit:
 class RebuildFromSink:
     """The checkpoint is unusable: a new generation starts where the sink stands."""
 
-    why: RebuildReason
-    reason: str
+    reason: RebuildReason
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -139,7 +140,7 @@ class RebuildFromSink:
 class RewindToSink:
     """The checkpoint is ahead of the sink, which was restored: a new generation starts where the sink stands."""
 
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -148,7 +149,7 @@ class SourceTruncated:
     """The source no longer holds the next record; `resumes` when the resource accepts going on from the earliest."""
 
     resumes: bool
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -156,7 +157,7 @@ class SourceTruncated:
 class SourceReplaced:
     """The source is not the one that was read: a topic is gone, was recreated, or ends before what landed."""
 
-    reason: str
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -164,8 +165,8 @@ class SourceReplaced:
 class Contradiction:
     """Anything else: the facts do not fit together, and only a person can say what is right."""
 
-    why: ContradictionReason
-    reason: str
+    reason: ContradictionReason
+    message: str
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -235,11 +236,19 @@ class RecordQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordAnswers:
+    """Write down what a person has found of loads of the decided batch, each by its label."""
+
+    batch: BatchNumber
+    answers: Mapping[str, Answer]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Start the driver."""
 
 
-Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | Launch
+Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | RecordAnswers | Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,19 +269,19 @@ def kind_of(verdict: Verdict) -> str:
     return type(verdict).__name__
 
 
-def code_of(verdict: Verdict) -> str | None:
+def reason_of(verdict: Verdict) -> str | None:
     """Return the code of the verdict's reason where its kind has several; docs/verdicts.md explains each one."""
     match verdict:
         case RebuildFromSink() | Contradiction():
-            return str(verdict.why)
+            return str(verdict.reason)
         case _:
             return None
 
 
 def titled(verdict: Verdict) -> str:
-    """Return the verdict's name with its code and its batch, as a person reads it."""
-    code, batch = code_of(verdict), batch_of(verdict)
-    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if code is None else f' ({code})'}"
+    """Return the verdict's name with its reason and its batch, as a person reads it."""
+    reason, batch = reason_of(verdict), batch_of(verdict)
+    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if reason is None else f' ({reason})'}"
 
 
 def batch_of(verdict: Verdict) -> BatchNumber | None:

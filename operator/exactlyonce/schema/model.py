@@ -120,7 +120,7 @@ def parse_duration(text: object) -> timedelta:
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) and text else None
     if match is None:
-        raise ValueError(f"{text!r} is no duration; {_DURATION_FORM}")
+        raise ValueError(f"{text!r} is not a duration; {_DURATION_FORM}")
     hours, minutes, seconds, milliseconds = (int(part or 0) for part in match.groups())
     return timedelta(hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
 
@@ -139,7 +139,7 @@ def within(shortest: str, longest: str) -> Rule:
     """Return the rule that a duration is between two others, both included."""
     sentence = f"give a time from {shortest} to {longest}"
     least, most = parse_duration(shortest), parse_duration(longest)
-    # What is no duration has a sentence of its own.
+    # What is not a duration has a sentence of its own.
     bounds = f"duration(self) >= duration('{shortest}') && duration(self) <= duration('{longest}')"
     return Rule(
         f"!{is_duration_cel('self')} || ({bounds})",

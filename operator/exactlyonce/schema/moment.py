@@ -15,7 +15,7 @@ _RFC_3339 = re.compile(
 
 def _is_moment(value: object) -> object:
     if not isinstance(value, datetime) and not (isinstance(value, str) and _RFC_3339.fullmatch(value)):
-        raise ValueError(f"{value!r} is no moment; write it as 2026-01-31T00:00:00Z")
+        raise ValueError(f"{value!r} is not a timestamp; write it as 2026-01-31T00:00:00Z")
     return value
 
 

@@ -106,7 +106,7 @@ def _compiled(pattern: str) -> Any:
     except re2.error as problem_of_re2:
         (said,) = problem_of_re2.args
         raise PatternUnreadable(
-            f"{pattern!r} is no regular expression ({said.decode(errors='replace')}); correct or shorten it"
+            f"{pattern!r} is not a regular expression ({said.decode(errors='replace')}); correct or shorten it"
         ) from None
 
 

@@ -18,6 +18,9 @@ S3_PREFIX = "s3a://"
 TABLE_PREFIX = "dynamodb://"
 """How a part of a DynamoDB table is written: dynamodb://region/table/partition key."""
 
+DATA_STREAM = "arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/"
+"""What the ARN of a data stream looks like before its name."""
+
 S3A_BUCKETS = "spark.hadoop.fs.s3a.bucket."
 """How Spark's settings for one bucket begin."""
 
@@ -50,7 +53,7 @@ def has_no_dots(location: str) -> bool:
 NO_DOTS = Rule(
     "!self.matches('(^|/)[.][.]?(/|$)')",
     has_no_dots,
-    "write the location without . and .. as parts of it; to Spark they mean another folder than to S3",
+    "write the location without . and .. as parts of it; Spark and S3 resolve them to different folders",
 )
 
 S3Location = Annotated[
@@ -161,6 +164,17 @@ class TablePlace:
     def location(self) -> str:
         """The place as a person reads it, and as administrators allow it."""
         return f"{TABLE_PREFIX}{self.region}/{self.table}/{self.partition_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPlace:
+    """What a stream reads or is shown in, by the name that administrators allow, and the service that it belongs to.
+
+    A data stream has its ARN as its name; a table is written as `dynamodb://region/table`.
+    """
+
+    name: str
+    endpoint: str | None = None
 
 
 Place = S3Place | TablePlace

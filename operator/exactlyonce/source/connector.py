@@ -13,6 +13,7 @@ from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Ranges
+from exactlyonce.schema.places import NamedPlace
 from exactlyonce.source.port import Bounds, LeaderEpochs, Source, SourceNow
 
 
@@ -86,7 +87,7 @@ class SourceCheck(Source, Protocol):
 
 @dataclass(frozen=True)
 class GoesOn:
-    """Where a new stream goes on behind the last row of each partition.
+    """Where a new stream continues behind the last row of each partition.
 
     `columns` is what a person calls origin, partition and position, `positions` how each is read, `start` the `start` of the
     new stream's source, and `notes` sentences of what the rows do not tell.
@@ -115,8 +116,11 @@ class SourceAddress(Protocol):
         ...
 
     @property
-    def has_login(self) -> bool:
-        """Whether the stream's own secret says who asks, or nobody has to; else it is the login of the process that asks."""
+    def reached_by_process(self) -> tuple[NamedPlace, ...]:
+        """What is reached with the login of the process that asks.
+
+        Nothing where the stream's own secret holds the login, or none is needed.
+        """
         ...
 
     def store_name(self, namespace: str) -> str:
@@ -136,7 +140,7 @@ class SourceAddress(Protocol):
         ...
 
     def start_behind(self, last: Mapping[Partition, int]) -> GoesOn:
-        """Return where a new stream goes on, by the position of the last row of each partition that has one.
+        """Return where a new stream continues, by the position of the last row of each partition that has one.
 
         Raises:
             Refused: if the source does not tell what follows on a row.

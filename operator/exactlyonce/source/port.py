@@ -87,7 +87,7 @@ class Source(Protocol):
         """Return what the partitions that the spec reads, and those in `also`, hold now.
 
         With `offsets`, the records at these offsets are looked at as well, as far as the bounds hold them. `stands` is where
-        the stream goes on in what it has read: a source whose bounds alone do not tell whether the next record is still held
+        the stream continues in what it has read: a source whose bounds alone do not tell whether the next record is still held
         looks for it there.
         """
         ...

@@ -15,8 +15,11 @@ from tests.simulation.mutations import (
     keeping,
     kinesis,
     landings,
+    manifest_logs,
     manifests,
     object_log,
+    quarantines,
+    shared_labels,
     sources,
     two_phases,
 )
@@ -51,11 +54,12 @@ MUTATIONS: dict[str, Mutation] = {
         manifests.orphans_of_running_drivers,
         manifests.what_was_not_shown_stays_so,
         manifests.a_fenced_driver_judges_the_folder,
-        manifests.a_ledger_behind_its_files_goes_on,
+        manifests.a_ledger_behind_its_files_continues,
         manifests.merged_without_comparing,
         manifests.files_that_are_being_merged_are_orphans,
         manifests.replaced_files_are_removed_while_they_are_shown,
         manifests.batches_are_merged_that_spark_shows_one_by_one,
+        manifests.sparks_log_is_begun_with_the_first_batch,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,
@@ -71,6 +75,8 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.a_later_generation_is_not_looked_for,
         decisions.the_start_of_a_landed_batch_is_not_compared,
         decisions.taken_batches_are_not_told,
+        decisions.taken_batches_are_told_by_at_most_once_alone,
+        decisions.a_batch_that_landed_in_part_is_finished_by_any_delivery,
         decisions.a_generation_is_published_over_a_taken_batch,
         decisions.numbers_start_over_with_a_generation,
         decisions.a_batch_that_was_too_large_runs_again,
@@ -82,6 +88,9 @@ MUTATIONS: dict[str, Mutation] = {
         sources.a_leader_may_change_while_a_batch_is_read,
         sources.leader_epochs_are_believed_without_an_id,
         sources.fingerprints_lost_with_the_generation,
+        quarantines.positions_move_past_a_batch_that_no_failure_names,
+        quarantines.partitions_that_have_landed_are_quarantined_too,
+        quarantines.any_batch_is_quarantined_once_one_is_to_be,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -89,6 +98,7 @@ MUTATIONS: dict[str, Mutation] = {
         object_log.archives_taken_for_written,
         object_log.absent_entries_taken_for_not_landed,
         object_log.entries_in_a_gap_are_believed,
+        manifest_logs.what_is_in_an_archive_hides_what_was_written_since,
         two_phases.committed_before_the_decision,
         two_phases.labels_without_the_epoch,
         two_phases.not_found_taken_for_aborted,
@@ -97,13 +107,17 @@ MUTATIONS: dict[str, Mutation] = {
         two_phases.rows_written_again_are_committed_unrecorded,
         two_phases.loads_of_a_successor_are_aborted,
         two_phases.rows_are_made_again_of_other_records,
+        two_phases.an_answer_counts_for_every_load_of_the_batch,
         kinesis.children_are_read_before_their_parents_end,
-        kinesis.a_batch_inside_an_aggregate_goes_on_behind_it,
+        kinesis.a_batch_inside_an_aggregate_continues_behind_it,
         kinesis.the_end_of_a_shard_is_not_recorded,
         kinesis.a_parent_that_is_listed_again_is_read_again,
+        kinesis.a_shard_appears_before_its_descendants_are_listed,
         kinesis.a_gap_of_retention_is_not_noticed,
         kinesis.a_stream_that_was_recreated_is_taken_for_the_same,
         kinesis.a_start_at_the_latest_skips,
+        shared_labels.what_is_under_a_shared_label_is_taken_for_ones_own,
+        shared_labels.rows_written_again_take_a_label_of_the_batch,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -116,8 +130,18 @@ HARMLESS: dict[str, Mutation] = {
 OF_OBJECT_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == object_log.__name__)
 """What only a world whose ledger is an object log can notice."""
 
+OF_MANIFEST_LOGS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == manifest_logs.__name__
+)
+"""What only a world of files can notice whose ledger is an object log."""
+
 OF_TWO_PHASES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == two_phases.__name__)
 """What only a world whose sink takes loads in two phases can notice."""
+
+OF_SHARED_LABELS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == shared_labels.__name__
+)
+"""What only a world can notice in which labels name neither epoch nor run of a task."""
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from exactlyonce.api.spec import Recovery
+from exactlyonce.api.recovery import Recovery
+from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import BatchLimit
 from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.codec import PositionCodec
@@ -32,7 +33,7 @@ from exactlyonce.reconcile import (
     replan,
     source_change,
 )
-from exactlyonce.reconcile.observation import Observation, ProvenDead
+from exactlyonce.reconcile.observation import Observation, ProvenDead, Request
 from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.reconcile.verdicts import Contradiction, Decision, Launch, SeedAndPublish, Verdict
 from exactlyonce_spark import landing
@@ -68,7 +69,7 @@ def truncation_not_noticed() -> Iterator[None]:
 
 @contextmanager
 def given_up_although_it_is_there() -> Iterator[None]:
-    """What a stream goes on without is one record more than retention took."""
+    """What a stream continues without is one record more than retention took."""
 
     def one_more(seen: Any, ledger: Any) -> dict[Any, tuple[int, int]]:
         missing = first_missing(seen, ledger)
@@ -116,7 +117,7 @@ def a_topic_that_is_named_again_starts_over() -> Iterator[None]:
 
 @contextmanager
 def state_of_the_latest_batch() -> Iterator[None]:
-    """A query with state goes on with the latest state that its checkpoint holds, not with that of the landed batch."""
+    """A query with state continues with the latest state that its checkpoint holds, not with that of the landed batch."""
 
     def with_latest(
         store: LogStore, codec: PositionCodec, source: Generation, target: Generation, batch: BatchNumber
@@ -166,7 +167,7 @@ def the_status_is_no_evidence() -> Iterator[None]:
 
 @contextmanager
 def a_proposal_counts_as_landed() -> Iterator[None]:
-    """A batch that is given up as a proposal is passed over: the new generation goes on where that batch was to end."""
+    """A batch that is given up as a proposal is passed over: the new generation continues where that batch was to end."""
     at_the_sink = new_generation.seed_at
 
     def beyond(
@@ -220,6 +221,28 @@ def taken_batches_are_not_told() -> Iterator[None]:
         mock.patch.object(decide, "records_lost", lambda ledger: ()),
         mock.patch.object(first_start, "records_lost", lambda ledger: ()),
     ):
+        yield
+
+
+@contextmanager
+def taken_batches_are_told_by_at_most_once_alone() -> Iterator[None]:
+    """What a driver took and never wrote is not recorded as lost once the resource asks for another delivery."""
+    complete = decide._complete
+
+    def of_the_delivery_asked_for(case: Any, decision: Decision) -> Decision:
+        if case.seen.request.delivery is Delivery.AT_MOST_ONCE:
+            return complete(case, decision)
+        with mock.patch.object(decide, "records_lost", lambda ledger: ()):
+            return complete(case, decision)
+
+    with mock.patch.object(decide, "_complete", of_the_delivery_asked_for):
+        yield
+
+
+@contextmanager
+def a_batch_that_landed_in_part_is_finished_by_any_delivery() -> Iterator[None]:
+    """A batch of which some partitions have landed runs again although the stream now lands whole batches."""
+    with mock.patch.object(Request, "lands_by_partition", property(lambda request: True)):
         yield
 
 

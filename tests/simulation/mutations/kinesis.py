@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,28 +20,28 @@ from exactlyonce.connectors.kinesis.positions import (
     read_from,
 )
 from exactlyonce.connectors.kinesis.shard_reader import Fetched, ShardReader
-from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce_spark.connectors.kinesis import lineage, planner, records
+from exactlyonce_spark.connectors.kinesis import lineage, records
+from exactlyonce_spark.connectors.kinesis.lineage import Lineage
 
 
 @contextmanager
 def children_are_read_before_their_parents_end() -> Iterator[None]:
     """Kinesis: a shard that two were merged into is read once one of the two has been read to its end."""
 
-    def appearing(shards: Sequence[Shard], starts: Mapping[str, int]) -> tuple[str, ...]:
+    def appearing(it: Lineage) -> tuple[str, ...]:
         return tuple(
             shard.id
-            for shard in shards
-            if shard.id not in starts and any(starts.get(parent) == SHARD_END for parent in shard.parents)
+            for shard in it.listed
+            if shard.id not in it.starts and any(it.starts.get(parent) == SHARD_END for parent in shard.parents)
         )
 
-    with mock.patch.object(planner, "appearing", appearing):
+    with mock.patch.object(Lineage, "appearing", property(appearing)):
         yield
 
 
 @contextmanager
-def a_batch_inside_an_aggregate_goes_on_behind_it() -> Iterator[None]:
-    """Kinesis: where a batch ended inside an aggregate, the next one goes on at the next record."""
+def a_batch_inside_an_aggregate_continues_behind_it() -> Iterator[None]:
+    """Kinesis: where a batch ended inside an aggregate, the next one continues at the next record."""
     users = records._users
 
     def behind(place: Any, part: Any, start: int, end: int, keeps: Any) -> Any:
@@ -79,8 +79,15 @@ def a_parent_that_is_listed_again_is_read_again() -> Iterator[None]:
 
 
 @contextmanager
+def a_shard_appears_before_its_descendants_are_listed() -> Iterator[None]:
+    """Kinesis: a shard that was read, and is listed again before what was made of it is, counts as one that follows."""
+    with mock.patch.object(Lineage, "_whole", property(lambda it: frozenset(shard.id for shard in it.listed))):
+        yield
+
+
+@contextmanager
 def a_gap_of_retention_is_not_noticed() -> Iterator[None]:
-    """Kinesis: a read behind a record that has expired goes on with the oldest one that is left."""
+    """Kinesis: a read behind a record that has expired continues with the oldest one that is left."""
     with (
         mock.patch.object(ShardReader, "_was_at_tip", lambda self: True),
         mock.patch.object(bounds, "is_whole_behind", lambda *arguments: True),

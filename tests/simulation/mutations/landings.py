@@ -14,7 +14,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.rows import LandedPositions, StreamRow
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Positions, Ranges
 from exactlyonce_spark import batch as batch_module
-from exactlyonce_spark import landing, landing_checks, log_watch, tasks, witnesses
+from exactlyonce_spark import landing, landing_checks, log_watch, settling, tasks, witnesses
 from exactlyonce_spark import planned as planned_batch
 from exactlyonce_spark.target import Moved
 from tests.simulation import database, spark_batch, target
@@ -94,7 +94,7 @@ def a_second_landing_is_let_through() -> Iterator[None]:
     """The landing accepts a batch whose number the ledger holds already. Harmless alone: every second one is recognised
     before; it is taken away so that nothing but the settling under the lock stands between a lost COMMIT and a double.
     """
-    require_next, require_start, advance = landing_checks.require_next, landing_checks.require_start, landing._advance
+    require_next, require_start, advance = landing_checks.require_next, landing_checks.require_start, landing.advance
     second: set[BatchNumber] = set()
 
     def next_or_second(stream: StreamRow, planned: planned_batch.PlannedBatch) -> None:
@@ -116,7 +116,7 @@ def a_second_landing_is_let_through() -> Iterator[None]:
         ),
         mock.patch.object(
             landing,
-            "_advance",
+            "advance",
             lambda transaction, stream_id, planned, landed: (
                 is_second(planned, landed) or advance(transaction, stream_id, planned, landed)
             ),
@@ -133,7 +133,7 @@ def unknown_commit_settled_by_a_plain_read() -> Iterator[None]:
         view = ledger.view(permit.stream_id)
         return view is not None and view.stream.landed_batch == planned.number
 
-    with mock.patch.object(landing, "_has_landed", plain), a_second_landing_is_let_through():
+    with mock.patch.object(settling, "_has_landed", plain), a_second_landing_is_let_through():
         yield
 
 
@@ -143,7 +143,7 @@ def no_compare_and_set() -> Iterator[None]:
     with (
         mock.patch.object(landing, "require_next", lambda stream, planned: None),
         mock.patch.object(landing, "require_start", lambda *a, **k: None),
-        mock.patch.object(landing, "_advance", _advance_blindly),
+        mock.patch.object(landing, "advance", _advance_blindly),
     ):
         yield
 
@@ -242,7 +242,7 @@ def a_batch_of_partitions_is_not_closed() -> Iterator[None]:
     finish = landing.finish_partitions
 
     def without_closing(*arguments: Any) -> None:
-        with mock.patch.object(landing, "_close", lambda *given: None):
+        with mock.patch.object(landing, "close", lambda *given: None):
             finish(*arguments)
 
     with mock.patch.object(batch_module, "finish_partitions", without_closing):

@@ -49,8 +49,11 @@ def orphans_of_running_drivers() -> Iterator[None]:
 def what_was_not_shown_stays_so() -> Iterator[None]:
     """A driver does not show readers what its predecessor landed and died before showing."""
 
+    recover = SparkMetadata.recover
+
     def only_looks(self: SparkMetadata, manifests: Any, landed: Any) -> None:
-        self._latest_shown()
+        if self._latest_shown() is None:
+            recover(self, {}, landed)  # the log is begun all the same
 
     with mock.patch.object(SparkMetadata, "recover", only_looks):
         yield
@@ -64,7 +67,7 @@ def a_fenced_driver_judges_the_folder() -> Iterator[None]:
 
 
 @contextmanager
-def a_ledger_behind_its_files_goes_on() -> Iterator[None]:
+def a_ledger_behind_its_files_continues() -> Iterator[None]:
     """A ledger that was restored to an earlier state lands again what readers are shown, under numbers of a new generation."""
     with mock.patch.object(spark_metadata, "require_named", lambda store, location, latest, manifests: None):
         yield
@@ -97,5 +100,15 @@ def batches_are_merged_that_spark_shows_one_by_one() -> Iterator[None]:
     """A compaction merges batches that Spark's readers are shown, or are to be shown, by entries of their own."""
     with mock.patch.object(
         compaction, "_merges", lambda found, manifests, target_bytes: planned(manifests, None, target_bytes)
+    ):
+        yield
+
+
+@contextmanager
+def sparks_log_is_begun_with_the_first_batch() -> Iterator[None]:
+    """Spark's readers have no log in the folder until a batch is shown, and take every file that is there."""
+    write = SparkMetadata._write_missing
+    with mock.patch.object(
+        SparkMetadata, "_write_missing", lambda self, manifests, shown: write(self, manifests, manifests)
     ):
         yield

@@ -65,7 +65,7 @@ def leader_epochs_are_believed_without_an_id() -> Iterator[None]:
 
 @contextmanager
 def fingerprints_lost_with_the_generation() -> Iterator[None]:
-    """A new generation begins without the fingerprints of the positions that it goes on at."""
+    """A new generation begins without the fingerprints of the positions that it continues at."""
 
     def forgetful(after: Positions, source: SourceView, goes_on: LedgerView | None = None) -> Any:
         return replace(standing_at(after, source, goes_on), fingerprints={})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from exactlyonce.ledger import two_phase
-from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger import publish, two_phase
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.reconcile import act
 from exactlyonce_spark import landing_elsewhere, two_phase_finish, two_phase_landing
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.log_watch import LogWatch
@@ -69,7 +70,7 @@ def not_found_taken_for_aborted() -> Iterator[None]:
 
 @contextmanager
 def the_next_batch_is_decided_before_this_one_landed() -> Iterator[None]:
-    """Two phases: where the sink does not answer, a driver goes on, and the next batch is decided in place of this one."""
+    """Two phases: where the sink does not answer, a driver continues, and the next batch is decided in place of this one."""
     land = two_phase_landing.land_two_phase
 
     def goes_on(ledger: Ledger, *rest: Any) -> int:
@@ -139,4 +140,19 @@ def rows_are_made_again_of_other_records() -> Iterator[None]:
         begin(self, ranges, origin_ids, {}, epochs)
 
     with mock.patch.object(two_phase_finish, "LogWatch", type("Watch", (LogWatch,), {"begin": of_nothing})):
+        yield
+
+
+@contextmanager
+def an_answer_counts_for_every_load_of_the_batch() -> Iterator[None]:
+    """Two phases: what a person has found of one load is taken for what became of all that the sink has forgotten."""
+    record = publish.record_answers
+
+    def of_any(ledger: Ledger, stream_id: str, epoch: Epoch, batch: BatchNumber, answers: Mapping[str, Answer]) -> None:
+        view = ledger.view(stream_id)
+        decided = None if view is None else view.decided
+        labels = [] if decided is None else [one.label for one in decided.committables]
+        record(ledger, stream_id, epoch, batch, dict.fromkeys(labels, next(iter(answers.values()))))
+
+    with mock.patch.object(act, "record_answers", of_any):
         yield

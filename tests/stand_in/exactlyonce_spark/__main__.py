@@ -1,7 +1,7 @@
 """`python -m exactlyonce_spark` with the driver's arguments: lives, beats and ends as STAND_IN says.
 
 STAND_IN holds words: `orphan` and `orphan-in-its-own-session` leave a child behind that outlives this process, `silent` gives
-no heartbeat, `die` ends at once with status 7. Otherwise it lives until SIGTERM, leaves last words and ends with status 0.
+no heartbeat, `die` ends at once with status 7. Otherwise it lives until SIGTERM, leaves last message and ends with status 0.
 """
 
 from __future__ import annotations

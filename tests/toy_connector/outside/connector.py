@@ -15,12 +15,13 @@ from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, digest_of
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
+from exactlyonce.schema.places import NamedPlace
 from exactlyonce.source.connector import Answer, GoesOn
 from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
 
 
 @dataclass(frozen=True)
-class Asked:
+class MemoryClient:
     """A memory that is asked; each call is bounded in time."""
 
     server: str
@@ -62,8 +63,8 @@ class ToyBounds:
     codec: ToyCodec = CODEC
 
     @property
-    def _asked(self) -> Asked:
-        return Asked(self.address)
+    def _asked(self) -> MemoryClient:
+        return MemoryClient(self.address)
 
     def view(
         self,
@@ -107,7 +108,7 @@ class ToyBounds:
 class ToyFleet:
     """A `SourceFleet` over a memory."""
 
-    asked: Asked
+    asked: MemoryClient
 
     def origins(self, specs: Collection[SourceSpec]) -> Origins:
         """Return its partitions."""
@@ -145,9 +146,9 @@ class ToyAddress:
         return self.server
 
     @property
-    def has_login(self) -> bool:
-        """No process has a login of its own for it."""
-        return True
+    def reached_by_process(self) -> tuple[NamedPlace, ...]:
+        """Nothing: no process has a login of its own for it."""
+        return ()
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the memory."""
@@ -175,7 +176,7 @@ class ToyConnector:
 
     def fleet(self, key: tuple[tuple[str, str], ...]) -> ToyFleet:
         """Return a memory as the monitor asks it."""
-        return ToyFleet(Asked(dict(key)["server"]))
+        return ToyFleet(MemoryClient(dict(key)["server"]))
 
 
 SOURCE = ToyConnector()

@@ -33,10 +33,10 @@ class Loads:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def prepare(self, label: str, rows: list[str]) -> int:
-        """Take rows under a label that no load has, and return the number of the load; -1 where one has it."""
+        """Take rows under a label that no load has, and return the number of the load."""
         with self._lock:
             if any(load.label == label and load.state != "aborted" for load in self.loads):
-                return -1
+                raise RuntimeError(f"the label {label} is in use")
             self.loads.append(Load(label, rows))
             return len(self.loads) - 1
 

@@ -199,7 +199,7 @@ def committed(number: int | None) -> Evidence:
 
 
 def launch(verdict: Verdict) -> Decision:
-    """Return the decision to go on with the checkpoint that is there."""
+    """Return the decision to continue with the checkpoint that is there."""
     return Decision(verdict, (Launch(),))
 
 
@@ -209,7 +209,7 @@ def halt(verdict: Verdict) -> Decision:
 
 
 def fingerprints_of(after: Positions, stands: Positions) -> dict[Partition, Fingerprint]:
-    """Return the fingerprints that a generation at `after` goes on with: those of positions that have not moved."""
+    """Return the fingerprints that a generation at `after` continues with: those of positions that have not moved."""
     return {key: kept for key, kept in fingerprints_at(stands).items() if after.get(key) == stands.get(key)}
 
 
@@ -228,8 +228,8 @@ def seed(
 
 
 def rebuild(verdict: Verdict, number: int = 5) -> Decision:
-    """Return the decision to go on in a new generation where the sink stands."""
-    return Decision(verdict, (seed(verdict.reason, number), Launch()))
+    """Return the decision to continue in a new generation where the sink stands."""
+    return Decision(verdict, (seed(verdict.message, number), Launch()))
 
 
 @dataclass(frozen=True)

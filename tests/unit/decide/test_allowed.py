@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.spec import OnCheckpointLost
+from exactlyonce.api.recovery import OnCheckpointLost
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.rows import BatchStatus
@@ -65,9 +65,9 @@ def test_on_checkpoint_lost_halt_asks_a_person_before_a_checkpoint_is_left(
     facts: Observation, verdict: RebuildFromSink | RewindToSink
 ) -> None:
     decision = decide(replace(facts, request=asked(on_checkpoint_lost=OnCheckpointLost.HALT)))
-    advice = "The resource asks to halt here: set recovery.onCheckpointLost to RebuildFromSink to go on."
+    advice = "The resource asks to halt here: set recovery.onCheckpointLost to RebuildFromSink to continue."
     assert decision == Decision(
-        Contradiction(ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT, f"{verdict.reason} {advice}", verdict.evidence)
+        Contradiction(ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT, f"{verdict.message} {advice}", verdict.evidence)
     )
     assert decision.halts
 
@@ -88,7 +88,7 @@ def test_on_checkpoint_lost_halt_asks_a_person_before_a_checkpoint_is_left(
 def test_on_checkpoint_lost_halt_has_no_say_where_nothing_was_lost(facts: Observation, why: RebuildReason) -> None:
     decision = decide(replace(facts, request=replace(facts.request, on_checkpoint_lost=OnCheckpointLost.HALT)))
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is why
+    assert decision.verdict.reason is why
     assert not decision.halts
 
 
@@ -98,11 +98,11 @@ def test_a_query_with_state_halts_where_offsets_alone_cannot_rebuild_it(
 ) -> None:
     decision = decide(replace(facts, ledger=KEEPS_STATE))
     advice = (
-        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to go on "
+        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to continue "
         "with empty state, make a stream with another streamId that starts at the offsets orders-0@40, orders-1@30."
     )
     assert decision == Decision(
-        Contradiction(ContradictionReason.STATE_WOULD_BE_LOST, f"{verdict.reason} {advice}", verdict.evidence)
+        Contradiction(ContradictionReason.STATE_WOULD_BE_LOST, f"{verdict.message} {advice}", verdict.evidence)
     )
 
 
@@ -112,7 +112,7 @@ def test_a_query_with_state_halts_where_offsets_alone_cannot_rebuild_it(
 def test_a_query_with_state_halts_when_its_last_driver_may_live_and_could_spoil_the_state(checkpoint: Any) -> None:
     decision = decide(seen(checkpoint, ledger=KEEPS_STATE, predecessor=MAY_LIVE))
     assert isinstance(decision.verdict, Contradiction)
-    assert decision.verdict.why is ContradictionReason.STATE_WOULD_BE_LOST
+    assert decision.verdict.reason is ContradictionReason.STATE_WOULD_BE_LOST
     assert decision.verdict.evidence == MAY_STILL_WRITE.evidence
 
 
@@ -187,5 +187,5 @@ def test_a_new_generation_never_takes_a_batch_number_that_was_planned_or_landed_
             highest_planned={FIRST: BatchNumber(4), cut_short: BatchNumber(99)},
         ),
     )
-    made = seed(LOST.reason, 7, generation=4)
+    made = seed(LOST.message, 7, generation=4)
     assert decide(facts) == Decision(LOST, (made, Launch())), "a seed that was cut short has planned nothing"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated
+from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
@@ -107,12 +107,12 @@ def seeded(decision: Decision) -> SeedAndPublish:
         Decision(
             RebuildFromSink(
                 RebuildReason.SOURCE_SET_CHANGED,
-                "The resource reads other partitions than before: it adds refunds-0@5; a new generation goes on at "
+                "The resource reads other partitions than before: it adds refunds-0@5; a new generation continues at "
                 "orders-0@40, orders-1@30, refunds-0@5.",
                 (
                     *decide(seen()).verdict.evidence,
                     Evidence(
-                        "refunds-0 was never read and begins at 5, as start says",
+                        "refunds-0 was never read and starts at 5, as the start of the source says",
                         {"topic": "refunds", "partition": 0, "offset": 5},
                     ),
                 ),
@@ -123,7 +123,7 @@ def seeded(decision: Decision) -> SeedAndPublish:
                     BatchNumber(5),
                     at(40, 30),
                     LandedPositions(Positions({ZERO: 40, ONE: 30, REFUNDS: 5}), IDS, fingerprints_at(at(40, 30))),
-                    "The resource reads other partitions than before: it adds refunds-0@5; a new generation goes on at "
+                    "The resource reads other partitions than before: it adds refunds-0@5; a new generation continues at "
                     "orders-0@40, orders-1@30, refunds-0@5.",
                     8,
                     query=QueryMark(BOTH, "query-1"),
@@ -143,7 +143,7 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
         pytest.param(
             changed(ONLY_REFUNDS, held(ZERO, ONE, REFUNDS), {REFUNDS: 100}),
             {REFUNDS: 100},
-            ["refunds-0 was never read and begins at 100, as start says",
+            ["refunds-0 was never read and starts at 100, as the start of the source says",
              "orders-0 is not read any more; it has landed up to 40 of 100",
              "orders-1 is not read any more; it has landed up to 30 of 100"],
             id="one topic takes the place of another",
@@ -151,23 +151,23 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
         pytest.param(
             changed(ONLY_REFUNDS, held(REFUNDS), {REFUNDS: 0}),
             {REFUNDS: 0},
-            ["refunds-0 was never read and begins at 0, as start says",
-             "orders-0 is not read any more; it has landed up to 40 and does not exist any more: records behind that, "
-             "if there were any, are lost unseen",
-             "orders-1 is not read any more; it has landed up to 30 and does not exist any more: records behind that, "
-             "if there were any, are lost unseen"],
+            ["refunds-0 was never read and starts at 0, as the start of the source says",
+             "orders-0 is not read any more; it has landed up to 40 and does not exist any more: any records "
+             "after that are lost and cannot be counted",
+             "orders-1 is not read any more; it has landed up to 30 and does not exist any more: any records "
+             "after that are lost and cannot be counted"],
             id="the topic that is left out does not exist any more",
         ),
         pytest.param(
             changed(BOTH, held(ZERO, ONE, REFUNDS), {}, ledger=ledger(retired=REFUNDS_RETIRED)),
             {ZERO: 40, ONE: 30, REFUNDS: 7},
-            ["refunds-0 was left out and goes on at 7"],
+            ["refunds-0 was left out and continues at 7"],
             id="a topic comes back",
         ),
         pytest.param(
             changed(BOTH, held(ZERO, ONE, REFUNDS), {}, ledger=ledger(retired=REFUNDS_RETIRED, query=None)),
             {ZERO: 40, ONE: 30, REFUNDS: 7},
-            ["refunds-0 was left out and goes on at 7"],
+            ["refunds-0 was left out and continues at 7"],
             id="a topic comes back and an earlier release has started the last driver",
         ),
         pytest.param(
@@ -183,13 +183,13 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
                                                    ranges=type(TAKEN_4.ranges)({ZERO: TAKEN_4.ranges[ZERO]})),)),
                     checkpoint=logs(start=at(30), end=at(40))),
             {ZERO: 40, ONE: 90},
-            ["orders-1 was never read and begins at 90, as start says"],
+            ["orders-1 was never read and starts at 90, as the start of the source says"],
             id="a partition of a topic that is read is assigned beside",
         ),
         pytest.param(
             changed(LIKE_ANY, held(ZERO, ONE, REFUNDS), {REFUNDS: 50}, before=LIKE_O),
             {ZERO: 40, ONE: 30, REFUNDS: 50},
-            ["refunds-0 was never read and begins at 50, as start says"],
+            ["refunds-0 was never read and starts at 50, as the start of the source says"],
             id="a pattern matches more topics",
         ),
     ],
@@ -199,7 +199,7 @@ def test_a_new_generation_stands_where_all_that_is_read_has_landed_when(
 ) -> None:
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.SOURCE_SET_CHANGED
+    assert decision.verdict.reason is RebuildReason.SOURCE_SET_CHANGED
     assert seeded(decision).after.positions == Positions(stands)
     assert facts.ledger is not None
     assert seeded(decision).before == facts.ledger.landed.positions
@@ -283,8 +283,8 @@ def test_a_query_that_keeps_state_is_not_changed_when(facts: Observation, words:
     decision = decide(facts)
     assert decision.halts
     assert isinstance(decision.verdict, Contradiction)
-    assert decision.verdict.why is ContradictionReason.STATEFUL_QUERY_CHANGED
-    assert decision.verdict.reason == (
+    assert decision.verdict.reason is ContradictionReason.STATEFUL_QUERY_CHANGED
+    assert decision.verdict.message == (
         f"{words} the query keeps state that was made without that change. Take the change back; or make a stream with "
         "another streamId, which starts with empty state."
     )
@@ -307,14 +307,14 @@ def test_a_topic_that_comes_back_recreated_halts() -> None:
     stream = ledger(retired=LandedPositions(Positions({REFUNDS: 7}), {"refunds": "id-of-old"}))
     verdict = decide(changed(BOTH, held(ZERO, ONE, REFUNDS), {}, ledger=stream)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "topic refunds was recreated" in verdict.reason
+    assert "topic refunds was recreated" in verdict.message
 
 
 def test_a_topic_that_comes_back_shorter_halts() -> None:
     exists = {**held(ZERO, ONE), REFUNDS: (0, 5)}
     verdict = decide(changed(BOTH, exists, {}, ledger=ledger(retired=REFUNDS_RETIRED))).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "refunds-0 ends at 5 and 2 records beyond that have landed" in verdict.reason
+    assert "refunds-0 ends at 5 and 2 records beyond that have landed" in verdict.message
 
 
 BACK_TOO_LATE = {**held(ZERO, ONE), REFUNDS: (10, 100)}
@@ -324,8 +324,8 @@ def test_a_topic_that_comes_back_after_retention_passed_it_halts_and_counts() ->
     decision = decide(changed(BOTH, BACK_TOO_LATE, {}, ledger=ledger(retired=REFUNDS_RETIRED)))
     assert decision.halts
     assert isinstance(decision.verdict, SourceTruncated)
-    assert "no longer holds 3 records that have not landed: refunds-0 [7, 10)" in decision.verdict.reason
-    assert [item.words for item in decision.verdict.evidence][1:] == ["refunds-0 was left out and goes on at 7"]
+    assert "no longer holds 3 records that have not landed: refunds-0 [7, 10)" in decision.verdict.message
+    assert [item.words for item in decision.verdict.evidence][1:] == ["refunds-0 was left out and continues at 7"]
 
 
 def test_a_topic_that_comes_back_too_late_goes_on_from_the_earliest_where_that_is_accepted() -> None:
@@ -365,13 +365,13 @@ def test_a_worse_reason_for_a_new_generation_is_told_first_and_the_change_is_mad
     facts = changed(BOTH, held(ZERO, ONE, REFUNDS), {REFUNDS: 0}, checkpoint=checkpoint)
     decision = decide(facts)
     assert isinstance(decision.verdict, kind)
-    assert "The resource reads other partitions than before: it adds refunds-0@0" in decision.verdict.reason
+    assert "The resource reads other partitions than before: it adds refunds-0@0" in decision.verdict.message
     assert seeded(decision).after.positions == standing({ZERO: 40, ONE: 30, REFUNDS: 0})
     request = asked(source=BOTH, on_checkpoint_lost=OnCheckpointLost.HALT)
     halted = decide(replace(facts, request=request))
     assert halted.halts
     assert isinstance(halted.verdict, Contradiction)
-    assert halted.verdict.why is ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT
+    assert halted.verdict.reason is ContradictionReason.CHECKPOINT_NOT_TO_BE_REBUILT
 
 
 def test_a_changed_source_set_is_no_loss_of_the_checkpoint() -> None:

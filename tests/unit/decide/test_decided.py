@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.resource import FRESH
+from exactlyonce.api.resource import FRESH, SETTLE_LOADS
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.decide import decide
@@ -21,6 +21,7 @@ from exactlyonce.reconcile.verdicts import (
     Launch,
     RebuildFromSink,
     RebuildReason,
+    RecordAnswers,
     Resume,
     RewindToSink,
     SeedAndPublish,
@@ -106,11 +107,57 @@ def test_a_generation_that_was_seeded_behind_a_decided_batch_finishes_it() -> No
 def test_a_new_generation_begins_behind_the_decided_batch_which_is_told(facts: Observation, why: RebuildReason) -> None:
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is why
+    assert decision.verdict.reason is why
     assert TOLD in decision.verdict.evidence
     made, started = decision.actions
     assert isinstance(made, SeedAndPublish)
     assert (made.after.positions, started) == (at(40, 30), Launch())
+
+
+@pytest.mark.parametrize(
+    ("annotation", "recorded"),
+    [
+        pytest.param(
+            "label-a=Committed label-b=Aborted", {"label-a": "Committed", "label-b": "Aborted"}, id="each load"
+        ),
+        pytest.param(
+            "label-b=Aborted,\n label-c=Committed", {"label-b": "Aborted"}, id="a load that is none of this batch"
+        ),
+        pytest.param("label-a=committed label-b Aborted label-a=Lost =Aborted", {}, id="words that are no answer"),
+        pytest.param(
+            "label-a=Committed label-b=Aborted label-a=Aborted", {"label-b": "Aborted"}, id="a load with both answers"
+        ),
+        pytest.param("", {}, id="nothing"),
+    ],
+)
+def test_what_a_person_has_found_of_loads_is_recorded_by_their_labels_before_the_driver_starts(
+    annotation: str, recorded: dict[str, str]
+) -> None:
+    decision = decide(seen(logs(checkpointed=3), ledger=decided_ledger(), request=asked(settle_loads=annotation)))
+    assert isinstance(decision.verdict, FinishCommit)
+    answers = {label: Answer(answer) for label, answer in recorded.items()}
+    assert decision.actions == (*([RecordAnswers(FOUR, answers)] if answers else []), Launch())
+    told = [one.words for one in decision.verdict.evidence if SETTLE_LOADS in one.words]
+    assert len(told) == bool(recorded)
+    assert all(f"{label}={answer}" in words for words in told for label, answer in recorded.items())
+
+
+def test_an_annotation_that_was_left_behind_is_recorded_once_and_of_no_other_batch() -> None:
+    answered = replace(DECIDED_4, committables=tuple(replace(one, answer=Answer.COMMITTED) for one in LOADS))
+    left_behind = asked(settle_loads="label-a=Committed label-b=Committed")
+    for view in (decided_ledger(answered), ledger()):
+        assert decide(seen(ledger=view, request=left_behind)).actions == (Launch(),)
+
+
+def test_an_answer_for_a_label_that_other_loads_may_have_counts_for_its_transaction_alone() -> None:
+    shared = replace(DECIDED_4, committables=(replace(LOADS[0], shares_label=True), LOADS[1]))
+    for annotation, answers in (
+        ("label-a=Aborted label-a#70=Aborted", {}),
+        ("label-a#71=Aborted label-b=Committed", {"label-a": Answer.ABORTED, "label-b": Answer.COMMITTED}),
+    ):
+        actions = decide(seen(ledger=decided_ledger(shared), request=asked(settle_loads=annotation))).actions
+        assert actions == (*([RecordAnswers(FOUR, answers)] if answers else []), Launch())
+    assert DecidedBatch.from_json(shared.to_json()) == shared
 
 
 def test_of_many_loads_some_labels_are_told() -> None:
@@ -151,9 +198,9 @@ def test_a_ledger_that_holds_less_than_its_sink_halts_the_stream_by_what_knows_m
 ) -> None:
     decision = decide(facts)
     assert isinstance(decision.verdict, Contradiction)
-    assert decision.verdict.why is ContradictionReason.LEDGER_BEHIND_SINK
-    assert decision.verdict.reason.startswith(told)
-    assert f"{FRESH}=token-1" in decision.verdict.reason
+    assert decision.verdict.reason is ContradictionReason.LEDGER_BEHIND_SINK
+    assert decision.verdict.message.startswith(told)
+    assert f"{FRESH}=token-1" in decision.verdict.message
     assert decision.halts
 
 
@@ -192,6 +239,6 @@ def test_of_a_sink_in_the_database_of_the_ledger_the_rows_went_back_as_well() ->
 def test_a_ledger_contradicts_itself_about_a_decided_batch_when(view: LedgerView, words: str) -> None:
     decision = decide(seen(ledger=view))
     assert isinstance(decision.verdict, Contradiction)
-    assert decision.verdict.why is ContradictionReason.LEDGER_INCONSISTENT
-    assert words in decision.verdict.reason
+    assert decision.verdict.reason is ContradictionReason.LEDGER_INCONSISTENT
+    assert words in decision.verdict.message
     assert decision.halts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.api.spec import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
+from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -75,20 +75,20 @@ def lost(partition: Partition, wanted: int, until: int) -> FailureRow:
 def test_a_deleted_topic_is_retired_and_the_reason_says_from_which_offset_on_its_records_are_lost() -> None:
     decision = decide(deleted())
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.TOPIC_DELETED
-    assert decision.verdict.reason == (
+    assert decision.verdict.reason is RebuildReason.TOPIC_DELETED
+    assert decision.verdict.message == (
         "Topic refunds, which the pattern matched, was deleted: records from refunds-0@7 on, if there were any, are lost. "
-        "A new generation goes on without it at orders-0@40, orders-1@30."
+        "A new generation continues without it at orders-0@40, orders-1@30."
     )
     made = seeded(decision)
-    assert (made.before, made.after.positions, made.note) == (STANDS, at(40, 30), decision.verdict.reason)
+    assert (made.before, made.after.positions, made.note) == (STANDS, at(40, 30), decision.verdict.message)
     assert made.given_up == (), "nothing was planned beyond what landed"
 
 
 def test_records_of_a_deleted_topic_that_were_planned_and_had_not_landed_are_recorded_as_lost() -> None:
     decision = decide(deleted(planned=Positions({ZERO: 50, ONE: 30, REFUNDS: 12})))
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.reason
+    assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.message
     assert seeded(decision).given_up == (lost(REFUNDS, 7, 12),)
     assert seeded(decision).after.positions == at(40, 30), "what was planned of orders is read again"
 
@@ -97,7 +97,7 @@ def test_a_topic_that_was_deleted_before_anything_of_it_landed_is_recorded_as_lo
     facts = deleted(planned=Positions({**STANDS, OTHERS: 3}), source=source(BOTH, IDS))
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.TOPIC_DELETED
+    assert decision.verdict.reason is RebuildReason.TOPIC_DELETED
     assert seeded(decision).given_up == (lost(OTHERS, 0, 3),)
     assert seeded(decision).after.positions == STANDS
 
@@ -105,8 +105,8 @@ def test_a_topic_that_was_deleted_before_anything_of_it_landed_is_recorded_as_lo
 def test_a_topic_that_was_deleted_before_anything_of_it_landed_halts_and_the_way_out_is_named() -> None:
     verdict = decide(deleted(planned=Positions({**STANDS, OTHERS: 3}), source=source(BOTH, IDS), request=HALT)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "topic others does not exist any more" in verdict.reason
-    assert "set recovery.onTopicDeleted to Forget to go on without the topics that are gone" in verdict.reason
+    assert "topic others does not exist any more" in verdict.message
+    assert "set recovery.onTopicDeleted to Forget to continue without the topics that are gone" in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_nothing_is_forgotten_where_no_topic_proves_that_the_cluster_is_still_th
     decision = decide(deleted(source=found))
     assert decision.halts
     assert isinstance(decision.verdict, SourceReplaced)
-    assert "Forget" not in decision.verdict.reason, "it would change nothing"
+    assert "Forget" not in decision.verdict.message, "it would change nothing"
 
 
 def test_the_record_that_landed_last_proves_the_cluster_where_brokers_have_no_topic_ids() -> None:
@@ -139,11 +139,13 @@ def test_a_topic_that_was_deleted_and_recreated_is_read_from_its_first_record() 
     shorter = {**ONLY_ORDERS, REFUNDS: (0, 3)}
     decision = decide(deleted(planned=planned, source=source(shorter, RECREATED)))
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.TOPIC_DELETED, "what was planned of the old topic is not the new one's"
-    assert decision.verdict.reason == (
+    assert decision.verdict.reason is RebuildReason.TOPIC_DELETED, (
+        "what was planned of the old topic is not the new one's"
+    )
+    assert decision.verdict.message == (
         "Topic refunds, which the pattern matched, was deleted: records from refunds-0@7 on, if there were any, are lost; "
         "refunds-0 [7, 12) were planned and had not landed. Topic refunds was recreated and is read from its first record. A "
-        "new generation goes on at orders-0@40, orders-1@30, refunds-0@0."
+        "new generation continues at orders-0@40, orders-1@30, refunds-0@0."
     )
     made = seeded(decision)
     assert made.after.positions == Positions({ZERO: 40, ONE: 30, REFUNDS: 0})
@@ -156,7 +158,7 @@ def test_a_forgotten_topic_that_is_recreated_is_read_from_its_first_record() -> 
     facts = replace(facts, checkpoint=logs(4, 4, at(40, 30)))
     decision = decide(facts)
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert "Topic refunds was recreated and is read from its first record" in decision.verdict.reason
+    assert "Topic refunds was recreated and is read from its first record" in decision.verdict.message
     assert seeded(decision).after.positions == Positions({ZERO: 40, ONE: 30, REFUNDS: 0})
 
 
@@ -174,10 +176,10 @@ def test_a_topic_that_is_still_gone_changes_nothing_any_more() -> None:
 def test_a_topic_recreated_halts_unless_it_is_to_be_forgotten_and_the_way_out_is_named() -> None:
     verdict = decide(deleted(source=source(BOTH, RECREATED), request=HALT)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "topic refunds was recreated (its id was id-2 and is id-9)" in verdict.reason
+    assert "topic refunds was recreated (its id was id-2 and is id-9)" in verdict.message
     assert (
-        "set recovery.onTopicDeleted to Forget to go on without what is gone and read what was recreated from its first "
-        "record, " in verdict.reason
+        "set recovery.onTopicDeleted to Forget to continue without what is gone and read what was recreated from its first "
+        "record, " in verdict.message
     )
 
 
@@ -186,7 +188,7 @@ def test_a_topic_recreated_that_has_lost_its_first_records_already_halts_and_cou
     decision = decide(deleted(source=source(exists, RECREATED)))
     assert decision.halts
     assert isinstance(decision.verdict, SourceTruncated)
-    assert "refunds-0 [0, 4)" in decision.verdict.reason
+    assert "refunds-0 [0, 4)" in decision.verdict.message
 
 
 def test_records_lost_with_the_old_topic_and_with_the_new_one_are_told_and_recorded() -> None:
@@ -195,7 +197,7 @@ def test_records_lost_with_the_old_topic_and_with_the_new_one_are_told_and_recor
     planned = Positions({ZERO: 40, ONE: 30, REFUNDS: 12})
     decision = decide(deleted(planned=planned, source=source(exists, RECREATED), request=request))
     assert isinstance(decision.verdict, SourceTruncated)
-    assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.reason
+    assert "refunds-0 [7, 12) were planned and had not landed" in decision.verdict.message
     made = seeded(decision)
     of_the_new, of_the_old = made.given_up
     assert (of_the_new.from_offset, of_the_new.until_offset, of_the_new.origin_gone) == (0, 4, False)
@@ -206,17 +208,17 @@ def test_a_worse_reason_for_a_new_generation_is_told_first_and_the_topic_is_forg
     checkpoint = logs(6, 6, STANDS, Positions({ZERO: 60, ONE: 60, REFUNDS: 9}))
     decision = decide(replace(deleted(), checkpoint=checkpoint))
     assert isinstance(decision.verdict, RewindToSink)
-    assert "Topic refunds, which the pattern matched, was deleted" in decision.verdict.reason
+    assert "Topic refunds, which the pattern matched, was deleted" in decision.verdict.message
     assert seeded(decision).after.positions == at(40, 30)
     assert seeded(decision).given_up == (lost(REFUNDS, 7, 9),), "they landed once, in what the restore took away"
 
 
 def test_a_plan_that_lacks_the_deleted_topic_is_no_lost_checkpoint() -> None:
-    """Spark plans without the topic as soon as it is gone, and then finds that it must not go on."""
+    """Spark plans without the topic as soon as it is gone, and then finds that it must not continue."""
     request = replace(FORGET, on_checkpoint_lost=OnCheckpointLost.HALT)
     decision = decide(deleted(planned=at(45, 30), request=request))
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.TOPIC_DELETED
+    assert decision.verdict.reason is RebuildReason.TOPIC_DELETED
     assert not decision.halts
     assert seeded(decision).after.positions == at(40, 30)
 
@@ -225,11 +227,11 @@ def test_a_plan_that_lacks_the_deleted_topic_is_no_lost_checkpoint() -> None:
 def test_a_query_that_keeps_state_cannot_forget_a_topic_and_is_told_what_it_can_do(request_: Any) -> None:
     decision = decide(deleted(ledger=stands(stateful=True), request=request_))
     assert decision.halts
-    assert "Forget" not in decision.verdict.reason, "that would halt it just so"
+    assert "Forget" not in decision.verdict.message, "that would halt it just so"
     if request_ is FORGET:
         assert isinstance(decision.verdict, Contradiction)
-        assert decision.verdict.why is ContradictionReason.STATEFUL_QUERY_CHANGED
-        assert decision.verdict.reason == (
+        assert decision.verdict.reason is ContradictionReason.STATEFUL_QUERY_CHANGED
+        assert decision.verdict.message == (
             "Topic refunds, which the pattern matched, was deleted, and the query keeps state that was made with it. Make a "
             "stream with another streamId, which starts with empty state."
         )
@@ -239,7 +241,7 @@ def test_what_a_source_calls_its_origins_is_the_word_of_the_messages() -> None:
     gone = decide(deleted(request=replace(HALT, origin_noun="shard"))).verdict
     made = decide(deleted(source=source(BOTH, RECREATED), request=replace(FORGET, origin_noun="shard"))).verdict
 
-    assert "shard refunds does not exist any more" in gone.reason
-    assert "to go on without the shards that are gone" in gone.reason
-    assert "Shard refunds was recreated and is read from its first record" in made.reason
-    assert "topic " not in f"{gone.reason} {made.reason}".lower()
+    assert "shard refunds does not exist any more" in gone.message
+    assert "to continue without the shards that are gone" in gone.message
+    assert "Shard refunds was recreated and is read from its first record" in made.message
+    assert "topic " not in f"{gone.message} {made.message}".lower()

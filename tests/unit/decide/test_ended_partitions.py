@@ -5,12 +5,13 @@ Positions here count nothing, as those of Kinesis do not: how many records are g
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.spec import OnSourceTruncated
-from exactlyonce.checkpoint.state import Readable
+from exactlyonce.api.recovery import OnSourceTruncated
+from exactlyonce.checkpoint.state import Absent, CheckpointState
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.decide import decide
@@ -27,7 +28,7 @@ from exactlyonce.reconcile.verdicts import (
     SourceReplaced,
     SourceTruncated,
 )
-from tests.unit.decide.facts import asked, batch, ledger, logs, seen, source
+from tests.unit.decide.facts import EMPTY, MAY_LIVE, NOT_STARTED, asked, batch, ledger, logs, seen, source
 
 PARENT, CHILD = Partition("orders", "shard-0"), Partition("orders", "shard-1")
 END = PARTITION_END
@@ -40,7 +41,7 @@ ONLY_CHILD = source({CHILD: (0, END)})
 LEFT_OUT = logs(start=Positions({PARENT: END, CHILD: 0}), end=Positions({CHILD: 40}))
 
 
-def _decided(checkpoint: Readable = LEFT_OUT, **changes: object) -> Observation:
+def _decided(checkpoint: CheckpointState = LEFT_OUT, **changes: object) -> Observation:
     given = {
         "request": UNCOUNTED,
         "ledger": ledger(stands=AFTER_BATCH_4, batches=(BATCH_4,)),
@@ -88,7 +89,7 @@ def test_a_planned_batch_that_leaves_out_a_partition_before_its_end_is_not_run()
     there = source({PARENT: (0, END), CHILD: (0, END)})
     verdict = decide(_decided(logs(5, 4, start=before, end=Positions({CHILD: 40})), ledger=found, source=there)).verdict
     assert isinstance(verdict, RebuildFromSink)
-    assert verdict.why is RebuildReason.PLANNED_OTHERWISE
+    assert verdict.reason is RebuildReason.PLANNED_OTHERWISE
 
 
 def _vanished(**changes: object) -> Observation:
@@ -103,9 +104,9 @@ def test_a_partition_that_is_gone_before_its_end_landed_is_a_named_loss_of_unkno
     decision = decide(_vanished())
     assert isinstance(decision.verdict, SourceTruncated)
     assert decision.halts
-    assert decision.verdict.reason == (
+    assert decision.verdict.message == (
         f"The source no longer holds records that have not landed, and how many is not known: orders-shard-0 [<30>, <{END}>); "
-        "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
+        "set recovery.onSourceTruncated to ResumeFromEarliest to continue without them."
     )
     assert decision.verdict.evidence[0].words == (
         "orders-shard-0: it has landed up to <30> and does not exist any more; how many records it still held is not known"
@@ -125,7 +126,7 @@ def test_the_stream_goes_on_behind_a_partition_that_is_gone_where_the_resource_a
 def test_records_that_expired_are_told_without_a_number_where_positions_count_nothing() -> None:
     verdict = decide(_decided(source=source({CHILD: (43, END)}))).verdict
     assert isinstance(verdict, SourceTruncated)
-    assert "how many is not known: orders-shard-1 [<40>, <43>)" in verdict.reason
+    assert "how many is not known: orders-shard-1 [<40>, <43>)" in verdict.message
     assert verdict.evidence[0].words == (
         "orders-shard-1: the next position is <40>, the earliest held is <43>; how many records are gone is not known"
     )
@@ -135,7 +136,7 @@ def test_a_stream_that_was_recreated_is_another_source_and_not_a_gap() -> None:
     there = source({PARENT: (0, END), CHILD: (43, END)}, origin_ids={"orders": "created later"})
     verdict = decide(_decided(source=there)).verdict
     assert isinstance(verdict, SourceReplaced)
-    assert "orders was recreated (its id was id-1 and is created later)" in verdict.reason
+    assert "orders was recreated (its id was id-1 and is created later)" in verdict.message
 
 
 def test_nothing_is_said_to_be_unverifiable_of_a_partition_that_has_ended() -> None:
@@ -173,3 +174,32 @@ def test_positions_leave_out_a_partition_only_at_its_end(ended: bool) -> None:
     else:
         with pytest.raises(ValueError, match="no end is given for orders-shard-0"):
             start.ranges_until(until)
+
+
+TAKEN_5 = batch(5, Ranges({CHILD: OffsetRange(40, 50)}), BatchStatus.TAKEN)
+SITUATIONS = {
+    "continues": _decided(),
+    "landed, not committed": _decided(replace(LEFT_OUT, checkpointed=BatchNumber(3))),
+    "planned, not landed": _decided(logs(5, 4, start=AFTER_BATCH_4, end=Positions({CHILD: 50}))),
+    "planned otherwise": _decided(logs(start=Positions({PARENT: END, CHILD: 0}), end=Positions({CHILD: 41}))),
+    "landed with other ranges": _decided(
+        replace(LEFT_OUT, planned_start=Positions({PARENT: END, CHILD: 1}), checkpointed=BatchNumber(3))
+    ),
+    "planned backwards": _decided(logs(5, 4, start=AFTER_BATCH_4, end=Positions({CHILD: 39}))),
+    "planned from elsewhere": _decided(logs(5, 4, start=Positions({CHILD: 30}), end=Positions({CHILD: 50}))),
+    "the ledger went back": _decided(logs(5, 5, start=AFTER_BATCH_4, end=Positions({CHILD: 50}))),
+    "without a checkpoint": _decided(Absent()),
+    "beside a driver that may live": _decided(predecessor=MAY_LIVE),
+    "a first start": _decided(ledger=NOT_STARTED, location=EMPTY, start=Positions({PARENT: 0, CHILD: 40})),
+    "taken and maybe not written": _decided(ledger=ledger(stands=AFTER_BATCH_4, batches=(BATCH_4, TAKEN_5))),
+    "its next record is gone": _decided(source=source({CHILD: (60, END)})),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
+def test_every_sentence_of_a_decision_has_positions_as_the_source_writes_them(situation: Observation) -> None:
+    """Those of Kinesis are integers of 65 digits that stand in no other place: a person compares sequence numbers."""
+    verdict = decide(situation).verdict
+    said = [verdict.message, *(evidence.words for evidence in verdict.evidence)]
+    assert any("<" in words for words in said), said
+    assert [words for words in said if re.search(r"[@\[]\d|, \d+\)|\bat \d|up to \d", words)] == []

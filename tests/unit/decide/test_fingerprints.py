@@ -51,7 +51,7 @@ def test_another_record_where_one_landed_halts_and_names_partition_and_offset(
     assert isinstance(decision.verdict, SourceReplaced)
     words = f"orders-0 has landed up to 40 and offset 39 is not what landed ({difference})"
     assert [item.words for item in decision.verdict.evidence] == [words]
-    assert words in decision.verdict.reason
+    assert words in decision.verdict.message
 
 
 def test_the_same_records_go_on_and_nothing_is_left_untold() -> None:
@@ -120,7 +120,7 @@ def test_a_batch_that_was_planned_beyond_the_end_of_the_source_is_planned_again(
     decision = decide(facts)
     assert not decision.halts
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.PLANNED_BEYOND_SOURCE
-    assert decision.verdict.reason.startswith(
+    assert decision.verdict.reason is RebuildReason.PLANNED_BEYOND_SOURCE
+    assert decision.verdict.message.startswith(
         "Batch 5 was planned to read orders-0 up to 50 and ends at 46: the source lost records before they landed"
     )

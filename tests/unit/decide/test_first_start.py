@@ -152,7 +152,7 @@ def test_first_start_starts_over_where_the_annotation_names_the_token_and(case: 
     assert decide(case.seen) == case.decision
 
 
-ADOPTS = "The stream is adopted from its checkpoint and goes on at orders-0@40, orders-1@30."
+ADOPTS = "The stream is adopted from its checkpoint and continues at orders-0@40, orders-1@30."
 ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"positions": at(40, 30).to_json()}))
 
 
@@ -258,7 +258,7 @@ def test_an_adopted_checkpoint_is_refused_when_without_a_ledger(case: Case) -> N
 def state_would_be_lost(reason: str, start: str, evidence: tuple[Evidence, ...]) -> Decision:
     """Return the halt of a query whose state Spark could not make again."""
     advice = (
-        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to go on "
+        "The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the checkpoint; or, to continue "
         f"with empty state, make a stream with another streamId that starts at the offsets {start}."
     )
     return halt(Contradiction(ContradictionReason.STATE_WOULD_BE_LOST, f"{reason} {advice}", evidence))

@@ -1,4 +1,4 @@
-"""Verdicts that leave the checkpoint and go on where the sink stands: RebuildFromSink, RewindToSink."""
+"""Verdicts that leave the checkpoint and continue where the sink stands: RebuildFromSink, RewindToSink."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ELSEWHERE = f"the last checkpoint is {PATH}, the resource names /elsewhere"
 def rebuilt(why: RebuildReason, words: str, data: dict[str, Any], sink: Evidence = SINK) -> RebuildFromSink:
     """Return the verdict whose reason is its first evidence and where the sink stands."""
     stands = sink.words.removeprefix("the sink holds batch 4 and stands at ")
-    reason = f"{words[0].upper()}{words[1:]}; a new generation goes on where the sink stands: {stands}."
+    reason = f"{words[0].upper()}{words[1:]}; a new generation continues where the sink stands: {stands}."
     return RebuildFromSink(why, reason, (Evidence(words, data), sink))
 
 
@@ -86,7 +86,7 @@ PARTLY = rebuilt(
 )
 MAY_STILL_WRITE = RebuildFromSink(
     RebuildReason.PREDECESSOR_MAY_LIVE,
-    "The last driver may still write its checkpoint (its node does not answer), so a new generation goes on at "
+    "The last driver may still write its checkpoint (its node does not answer), so a new generation continues at "
     "orders-0@40, orders-1@30.",
     (
         planned(4, at(40, 30)),
@@ -106,7 +106,7 @@ MAY_STILL_WRITE = RebuildFromSink(
         seen(Absent(), ledger=ledger(batches=(TAKEN_4,))),
         Decision(
             replace(LOST, evidence=(*LOST.evidence, TAKEN_4_EVIDENCE)),
-            (RecordLost(TAKEN_4), seed(LOST.reason), Launch()),
+            (RecordLost(TAKEN_4), seed(LOST.message), Launch()),
         ),
     ),
     Case(
@@ -133,16 +133,16 @@ MAY_STILL_WRITE = RebuildFromSink(
     Case(
         "the resource names another location, which is empty",
         seen(Absent(), request=asked(location="/elsewhere"), location=EMPTY),
-        Decision(MOVED, (WriteMarker(Marker(STREAM, TOKEN)), seed(MOVED.reason), Launch())),
+        Decision(MOVED, (WriteMarker(Marker(STREAM, TOKEN)), seed(MOVED.message), Launch())),
     ),
     Case(
         "a part of a batch landed and the resource now asks for whole batches",
         seen(logs(5, 4, at(40, 30), at(50, 45)), ledger=PARTLY_LANDED, location=RAN_UP_TO_5),
-        Decision(PARTLY, (seed(PARTLY.reason, 6, at(50, 30), at(50, 30)), Launch())),
+        Decision(PARTLY, (seed(PARTLY.message, 6, at(50, 30), at(50, 30)), Launch())),
     ),
     Case("its last driver may live", seen(predecessor=MAY_LIVE), rebuild(MAY_STILL_WRITE)),
     Case(
-        "its last driver may live with a batch in hand",
+        "its last driver may live with a batch running",
         seen(logs(5, 4, at(40, 30), at(50, 45)), predecessor=MAY_LIVE, location=RAN_UP_TO_5),
         rebuild(
             replace(
@@ -202,7 +202,7 @@ def test_rebuild_from_sink_follows_when_the_end_fits_and_the_landed_batch_is_ano
         seen(logs(4, 3, at(40, 20), at(50, 30)), ledger=PARTLY_LANDED, location=RAN_UP_TO_5)
     ).verdict  # fmt: skip
     assert isinstance(verdict, RebuildFromSink)
-    assert verdict.why is RebuildReason.PLANNED_OTHERWISE
+    assert verdict.reason is RebuildReason.PLANNED_OTHERWISE
     assert verdict.evidence[0].words == (
         "batch 4 was planned from orders-0@40, orders-1@20 to orders-0@50, orders-1@30 and landed with "
         "orders-0 [30, 40), orders-1 [20, 30)"
@@ -213,7 +213,7 @@ def rewound(words: str, data: dict[str, Any]) -> RewindToSink:
     """Return the verdict whose reason is its first evidence and where the sink stands."""
     reason = (
         f"{words[0].upper()}{words[1:]}: the sink was restored to an earlier state; "
-        "a new generation goes on where it stands: orders-0@40, orders-1@30."
+        "a new generation continues where it stands: orders-0@40, orders-1@30."
     )
     return RewindToSink(reason, (Evidence(words, data), SINK))
 
@@ -245,7 +245,7 @@ COMMITTED_7 = rewound("Spark has committed batch 7, the sink holds up to batch 4
                 ran=frozenset({FIRST, SECOND}),
             )
         ),
-        Decision(LATER_RAN, (seed(LATER_RAN.reason, 10, generation=3), Launch())),
+        Decision(LATER_RAN, (seed(LATER_RAN.message, 10, generation=3), Launch())),
     ),
 )
 def test_rewind_to_sink_leaves_the_checkpoint_when(case: Case) -> None:
@@ -265,5 +265,5 @@ def test_a_half_landed_batch_is_finished_only_by_a_stream_that_still_lands_by_pa
         assert isinstance(decision.verdict, FinishBatch)
         return
     assert isinstance(decision.verdict, RebuildFromSink)
-    assert decision.verdict.why is RebuildReason.PARTLY_LANDED
-    assert seed(decision.verdict.reason, 6, after=at(50, 30), before=at(50, 30)) in decision.actions
+    assert decision.verdict.reason is RebuildReason.PARTLY_LANDED
+    assert seed(decision.verdict.message, 6, after=at(50, 30), before=at(50, 30)) in decision.actions

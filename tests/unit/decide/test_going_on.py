@@ -1,4 +1,4 @@
-"""Verdicts that go on with the checkpoint that is there: Resume, ReplayBatch, SkipLanded, FinishBatch."""
+"""Verdicts that continue with the checkpoint that is there: Resume, ReplayBatch, SkipLanded, FinishBatch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.unit.decide.facts import (
 
 FOUR, FIVE = BatchNumber(4), BatchNumber(5)
 
-RESUMES = "Batch 4 is planned, checkpointed and landed; Spark goes on with 5."
+RESUMES = "Batch 4 is planned, checkpointed and landed; Spark continues with 5."
 RESUME = Resume(FOUR, RESUMES, (planned(4, at(40, 30)), committed(4), SINK))
 ROCKSDB = {"spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.RocksDBStateStoreProvider"}
 

@@ -103,11 +103,11 @@ def test_a_stream_goes_on_where_its_ledger_stands_when(
 
 
 WITH_THE_LEDGERS_TOKEN = (
-    f"; if this resource is to go on as that stream, annotate it exactlyonce.dev/adopt={TOKEN}, "
+    f"; if this resource is to continue as that stream, annotate it exactlyonce.dev/adopt={TOKEN}, "
     f"or exactlyonce.dev/fresh={TOKEN} to start over"
 )
 WITH_THE_LOCATIONS_TOKEN = (
-    "; if that checkpoint is yours and this resource is to go on as that stream, read the token in "
+    "; if that checkpoint is yours and this resource is to continue as that stream, read the token in "
     "/checkpoints/orders/stream.json with access of your own and annotate this resource exactlyonce.dev/adopt=<token>, or "
     "exactlyonce.dev/fresh=<token> to start over; otherwise name another location"
 )
@@ -307,26 +307,26 @@ def test_a_checkpoint_without_stream_json_is_adopted_by_whoever_can_write_one_th
     facts = CAME_TO_UNMARKED if moved else UNMARKED_CHECKPOINT
     written = replace(facts, location=location(Marker(STREAM, "a long random text")))
     decision = decide(replace(written, request=asked(adopt="a long random text")))
-    assert not decision.halts, decision.verdict.reason
+    assert not decision.halts, decision.verdict.message
     assert new_marker(written) in decision.actions
 
 
 def test_on_s3_the_halt_prints_the_command_that_reads_the_token_and_not_the_token() -> None:
     on_s3 = replace(TAKEN, request=asked(location="s3a://lake/checkpoints/orders"))
-    reason = decide(on_s3).verdict.reason
+    reason = decide(on_s3).verdict.message
     assert "(aws s3 cp s3://lake/checkpoints/orders/stream.json -)" in reason
     unmarked = replace(UNMARKED_CHECKPOINT, request=asked(location="s3a://lake/checkpoints/orders"))
-    assert "(aws s3 cp - s3://lake/checkpoints/orders/stream.json)" in decide(unmarked).verdict.reason
+    assert "(aws s3 cp - s3://lake/checkpoints/orders/stream.json)" in decide(unmarked).verdict.message
 
 
 def test_each_of_several_contradictions_needs_its_own_token() -> None:
     both = replace(TAKEN, ledger=ledger(owner=ELSEWHERE))
     one = decide(replace(both, request=asked(adopt=OTHER_TOKEN))).verdict
     assert isinstance(one, Contradiction)
-    assert one.why is ContradictionReason.OTHER_OWNER
+    assert one.reason is ContradictionReason.OTHER_OWNER
     other = decide(replace(both, request=asked(adopt=TOKEN))).verdict
     assert isinstance(other, Contradiction)
-    assert other.why is ContradictionReason.LOCATION_TAKEN
+    assert other.reason is ContradictionReason.LOCATION_TAKEN
 
 
 @pytest.mark.parametrize("attempt", [1, 8, 40])

@@ -82,7 +82,7 @@ def test_a_ledger_without_the_batch_that_the_status_knows_is_a_contradiction_whe
 def test_the_empty_batch_that_a_stream_started_with_is_evidence_too() -> None:
     decision = decide(replace(NEVER_RAN, known=Known(BatchNumber(0))))
     assert isinstance(decision.verdict, Contradiction)
-    assert "knows that batch 0 landed: the ledger was lost" in decision.verdict.reason
+    assert "knows that batch 0 landed: the ledger was lost" in decision.verdict.message
 
 
 def test_a_resource_that_was_recreated_knows_nothing_and_starts() -> None:
@@ -99,7 +99,7 @@ def test_a_person_who_asks_for_a_new_start_gets_it_whatever_the_status_knows() -
 def test_a_ledger_restored_to_before_the_first_batch_tells_what_the_status_knows() -> None:
     decision = decide(seen(ledger=NOT_STARTED, known=KNOWN, start=at(0, 0)))
     assert isinstance(decision.verdict, Contradiction)
-    assert decision.verdict.why is ContradictionReason.CHECKPOINT_WITHOUT_LEDGER
+    assert decision.verdict.reason is ContradictionReason.CHECKPOINT_WITHOUT_LEDGER
     assert KNOWN_7 in decision.verdict.evidence
 
 
@@ -110,8 +110,8 @@ def test_a_checkpoint_older_than_what_the_status_knows_is_not_adopted() -> None:
     assert isinstance(decide(replace(asks, known=Known(BatchNumber(4)))).verdict, FirstStart)
     refused = decide(replace(asks, known=KNOWN)).verdict
     assert isinstance(refused, Contradiction)
-    assert refused.why is ContradictionReason.LEDGER_LOST
-    assert f"ends with batch 4, and {REMEMBERED}, so it is an older one" in refused.reason
+    assert refused.reason is ContradictionReason.LEDGER_LOST
+    assert f"ends with batch 4, and {REMEMBERED}, so it is an older one" in refused.message
 
 
 AGREES = seen()
@@ -130,7 +130,7 @@ def test_a_database_that_went_back_is_told_with_whatever_is_decided() -> None:
         plain, told = decide(observation), decide(replace(observation, known=KNOWN))
         assert isinstance(plain.verdict, kind)
         assert told.verdict == replace(
-            plain.verdict, reason=plain.verdict.reason + CAME_BACK, evidence=(*plain.verdict.evidence, WENT_BACK)
+            plain.verdict, message=plain.verdict.message + CAME_BACK, evidence=(*plain.verdict.evidence, WENT_BACK)
         )
         assert told.actions == plain.actions, "what is done is the same: rows and ledger are in one database"
 

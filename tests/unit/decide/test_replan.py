@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.api.spec import OnCheckpointLost
+from exactlyonce.api.recovery import OnCheckpointLost
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import BatchStatus, LandedPositions, LedgerView, QueryMark
@@ -193,7 +193,7 @@ def test_a_query_with_state_replays_its_batch_and_says_why() -> None:
     stateful = replace(waiting(TEN, BEGUN_5, request=FORTY), ledger=ledger_with(TEN, BEGUN_5, stateful=True))
     decision = decide(stateful)
     assert isinstance(decision.verdict, ReplayBatch)
-    assert decision.verdict.reason.endswith(
+    assert decision.verdict.message.endswith(
         f"It cannot be planned again, although {LOWERED.words}: the query keeps state."
     )
     assert LOWERED in decision.verdict.evidence

@@ -1,4 +1,4 @@
-"""A query that keeps state goes on in a new generation with the state of what landed, or halts and says what is missing."""
+"""A query that keeps state continues in a new generation with the state of what landed, or halts and says what is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.api.spec import OnSourceTruncated
+from exactlyonce.api.recovery import OnSourceTruncated
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import Absent
@@ -65,8 +65,8 @@ def test_a_checkpoint_that_is_ahead_is_left_with_the_state_of_the_landed_batch(f
     without = decide(replace(facts, ledger=ledger()))
     decision = decide(replace(facts, retained=OF_4))
     assert isinstance(decision.verdict, RewindToSink)
-    reason = f"{without.verdict.reason} It is made of the state that {FIRST.folder} retains of batch 4."
-    assert decision.verdict.reason == reason
+    reason = f"{without.verdict.message} It is made of the state that {FIRST.folder} retains of batch 4."
+    assert decision.verdict.message == reason
     (made,) = [action for action in without.actions if isinstance(action, SeedAndPublish)]
     assert decision.actions == (
         replace(seed(reason, 4), generation=made.generation, state_of=FIRST),
@@ -98,7 +98,7 @@ def halted(facts: Observation) -> Contradiction:
     decision = decide(facts)
     assert isinstance(decision.verdict, Contradiction)
     assert decision == Decision(decision.verdict)
-    assert decision.verdict.why is ContradictionReason.STATE_WOULD_BE_LOST
+    assert decision.verdict.reason is ContradictionReason.STATE_WOULD_BE_LOST
     return decision.verdict
 
 
@@ -121,13 +121,13 @@ def halted(facts: Observation) -> Contradiction:
 )
 def test_state_that_is_not_of_what_landed_is_not_used(retained: Retained | NotRetained, told: str) -> None:
     verdict = halted(replace(AHEAD["one batch"], retained=retained))
-    assert f"which offsets alone cannot rebuild ({told}): restore the checkpoint; or, to go on" in verdict.reason
-    assert "starts at the offsets orders-0@40, orders-1@30" in verdict.reason
+    assert f"which offsets alone cannot rebuild ({told}): restore the checkpoint; or, to continue" in verdict.message
+    assert "starts at the offsets orders-0@40, orders-1@30" in verdict.message
 
 
 def test_a_halt_names_the_oldest_batch_to_which_the_database_may_be_restored() -> None:
     verdict = halted(replace(AHEAD["one batch"], retained=NotRetained("it is gone", BatchNumber(7))))
-    assert "or restore the database to a moment when batch 7 or a later one had landed" in verdict.reason
+    assert "or restore the database to a moment when batch 7 or a later one had landed" in verdict.message
 
 
 def test_retained_state_is_of_no_use_where_records_are_given_up() -> None:
@@ -135,7 +135,7 @@ def test_retained_state_is_of_no_use_where_records_are_given_up() -> None:
     request = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
     truncated = source({ZERO: (43, 100), ONE: (0, 100)})
     verdict = halted(replace(AHEAD["one batch"], request=request, source=truncated, retained=OF_4))
-    assert "no longer holds 3 records" in verdict.reason
+    assert "no longer holds 3 records" in verdict.message
 
 
 @pytest.mark.parametrize(

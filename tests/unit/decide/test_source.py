@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from exactlyonce.api.spec import OnSourceTruncated, OnTopicDeleted
+from exactlyonce.api.recovery import OnSourceTruncated, OnTopicDeleted
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.positions.selection import Selection
@@ -23,6 +24,7 @@ from exactlyonce.reconcile.verdicts import (
     SourceTruncated,
 )
 from tests.unit.decide.facts import (
+    BATCH_4,
     ONE,
     TAKEN_4,
     TAKEN_4_EVIDENCE,
@@ -32,6 +34,7 @@ from tests.unit.decide.facts import (
     at,
     halt,
     ledger,
+    ranges,
     seed,
     seen,
     source,
@@ -42,7 +45,7 @@ TWO = Partition("orders", 2)
 ANY_TOPIC = Selection(pattern=".*")
 TWO_TOPICS = Selection(origins=frozenset({"orders", "refunds"}))
 ON = asked(on_source_truncated=OnSourceTruncated.RESUME_FROM_EARLIEST)
-ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to go on without them."
+ADVICE = "set recovery.onSourceTruncated to ResumeFromEarliest to continue without them."
 
 
 def gone(number: int, wanted: int, earliest: int) -> Evidence:
@@ -64,8 +67,8 @@ TOOK_TWO = source({ZERO: (43, 100), ONE: (37, 100)})
 NO_LONGER_ONE = "The source no longer holds 3 records that have not landed: orders-0 [40, 43)"
 NO_LONGER_TWO = "The source no longer holds 10 records that have not landed: orders-0 [40, 43), orders-1 [30, 37)"
 NO_LONGER_NEW = "The source no longer holds 5 records that have not landed: orders-2 [0, 5)"
-GOES_ON = f"{NO_LONGER_TWO}; the stream goes on without them, as the resource asks."
-GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resource asks."
+GOES_ON = f"{NO_LONGER_TWO}; the stream continues without them, as the resource asks."
+GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream continues without them, as the resource asks."
 
 
 @table(
@@ -113,7 +116,7 @@ GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resourc
             Contradiction(
                 ContradictionReason.STATE_WOULD_BE_LOST,
                 f"{GOES_ON} The query keeps state in its checkpoint, which offsets alone cannot rebuild: restore the "
-                "checkpoint; or, to go on with empty state, make a stream with another streamId that starts at the offsets "
+                "checkpoint; or, to continue with empty state, make a stream with another streamId that starts at the offsets "
                 "orders-0@40, orders-1@30.",
                 (gone(0, 40, 43), gone(1, 30, 37)),
             )
@@ -122,6 +125,23 @@ GOES_ON_NEW = f"{NO_LONGER_NEW}; the stream goes on without them, as the resourc
 )
 def test_source_truncated_counts_what_is_gone_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
+
+
+def test_what_is_gone_is_told_with_the_time_when_it_was_last_seen_of_partitions_that_the_last_batch_has_read() -> None:
+    landed_at = datetime(2026, 1, 2, 12, 30, tzinfo=timezone(timedelta(hours=1)))
+    of_one = replace(BATCH_4, landed_at=landed_at, ranges=ranges((30, 40), (30, 30)))
+    decision = decide(seen(source=TOOK_TWO, ledger=ledger(batches=(of_one,))))
+    assert decision.verdict.evidence == (
+        gone(0, 40, 43),
+        gone(1, 30, 37),
+        Evidence(
+            "orders-0 still held what comes next when batch 4 landed, at 2026-01-02T11:30:00+00:00",
+            {"batch": 4, "landedAt": "2026-01-02T11:30:00+00:00", "partitions": ["orders-0"]},
+        ),
+    )
+    of_none = replace(of_one, ranges=ranges((40, 40), (30, 30)))
+    decision = decide(seen(source=TOOK_TWO, ledger=ledger(batches=(of_none,))))
+    assert decision.verdict.evidence == (gone(0, 40, 43), gone(1, 30, 37))
 
 
 @pytest.mark.parametrize("earliest", [0, 29, 30])
@@ -138,7 +158,7 @@ def advised(told: str, without: str = "") -> str:
 
 
 def replaced(*evidence: Evidence, without: str = "") -> Decision:
-    """Return the halt of a replaced source; `without` is how the stream goes on without what is gone."""
+    """Return the halt of a replaced source; `without` is how the stream continues without what is gone."""
     return halt(SourceReplaced(advised("; ".join(item.words for item in evidence), without), evidence))
 
 
@@ -163,11 +183,11 @@ RECREATED = Evidence(
     Case("one of two topics is gone", seen(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=TWO_TOPICS)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
-        without="take refunds out of what the source names to go on without, ")),
+        without="take refunds out of what the source names to continue without, ")),
     Case("one of the topics that a pattern matched is gone", seen(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}), request=asked(source=ANY_TOPIC)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
-        without="set recovery.onTopicDeleted to Forget to go on without the topics that are gone, ")),
+        without="set recovery.onTopicDeleted to Forget to continue without the topics that are gone, ")),
     Case("all topics that a pattern matched are gone, though the resource forgets them",
          seen(source=source({}, {}), request=asked(source=ANY_TOPIC, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
         Evidence("topic orders does not exist any more", {"topic": "orders", "id": "id-1"}))),
@@ -175,7 +195,7 @@ RECREATED = Evidence(
         ledger=ledger(origin_ids={"orders": "id-1", "refunds": "id-9"}),
         request=asked(source=TWO_TOPICS, on_topic_deleted=OnTopicDeleted.FORGET)), replaced(
         Evidence("topic refunds does not exist any more", {"topic": "refunds", "id": "id-9"}),
-        without="take refunds out of what the source names to go on without, ")),
+        without="take refunds out of what the source names to continue without, ")),
 )  # fmt: skip
 def test_source_replaced_halts_when(case: Case) -> None:
     assert decide(case.seen) == case.decision

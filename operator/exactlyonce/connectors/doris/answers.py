@@ -16,16 +16,21 @@ from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.bounded_text import one_line
 
 _MOST_VALUES = 10_000
-_USED = re.compile(r"has already been used, relate to txn \[(\d{1,19})\]")
+_USED = re.compile(r"Label \[([^\]]*)\] has already been used, relate to txn \[([1-9]\d{0,18})\]")
 _MANY_VERSIONS = re.compile(r"(?<![\d-])-235\b|too many versions|exceed limit: \d+, tablet", re.IGNORECASE)
 _MANY_LOADS = re.compile(r"current running txns on db \S+ is \d+, larger than limit", re.IGNORECASE)
 _DENIED = re.compile(r"access denied|privilege|no valid basic authorization|unknown (table|database)", re.IGNORECASE)
 _SWITCHED_OFF = re.compile(r"two phase commit \(2pc\) for stream load was disabled", re.IGNORECASE)
 _MOST_NUMBER = (1 << 63) - 1
+_MOST_OF_URL = 500
 
 
 class Unreadable(ValueError):
     """An answer is none of those that Doris gives; `str()` says what it lacks, and nothing of what it holds."""
+
+
+class Denied(Exception):
+    """The frontend refuses what was asked; `str()` is its reason, on one line."""
 
 
 class JobStatus(Enum):
@@ -59,14 +64,14 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class TakenAtOnce:
-    """The rows are committed, though two phases were asked for: a server of before, which does not know them."""
+    """The rows are committed, though two phases were asked for: a server of an older release, which does not know them."""
 
     transaction_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LabelUsed:
-    """Another load has the label; its transaction, where the server names it."""
+    """Another load has the label; its transaction, where the server names it beside this very label."""
 
     status: JobStatus
     transaction_id: int | None
@@ -74,10 +79,11 @@ class LabelUsed:
 
 @dataclass(frozen=True, slots=True)
 class RowsRefused:
-    """No row is loaded, because `filtered` of them do not fit the table."""
+    """No row is loaded, because `filtered` of them do not fit the table; `listed_at` is where the server lists them."""
 
     filtered: int
     message: str
+    listed_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,7 @@ def load_answer(content: bytes, label: str) -> LoadAnswer:
 
     Raises:
         Unreadable: if it is no such answer.
+        Denied: if a frontend refuses.
     """
     found = _document(content)
     if "Status" in found and found.get("Label") != label:
@@ -144,11 +151,11 @@ def load_answer(content: bytes, label: str) -> LoadAnswer:
     message = one_line(found.get("Message") or found.get("msg") or "no reason")
     match found.get("Status"):
         case "Success" if _said_true(found.get("TwoPhaseCommit")):
-            return Taken(_number(found, "TxnId"), *(_number(found, name) for name in _ROW_COUNTS))
+            return Taken(_transaction_id(found), *(_number(found, name) for name in _ROW_COUNTS))
         case "Success" | "Publish Timeout":
-            return TakenAtOnce(_number(found, "TxnId"))
+            return TakenAtOnce(_transaction_id(found))
         case "Label Already Exists":
-            return _label_used(found)
+            return _label_used(found, label)
         case "Fail":
             return _failure(found, message)
         case None if found.get("status") == "FAILED":  # the frontend's own words
@@ -162,16 +169,19 @@ def settled_answer(content: bytes, transaction_id: int) -> SettledAnswer:
 
     Raises:
         Unreadable: if it is no such answer.
+        Denied: if a frontend refuses.
     """
     found = _document(content)
     status, message = found.get("status"), found.get("msg")
     if not isinstance(status, str) or not isinstance(message, str):
         raise Unreadable("no status or no msg")
+    told, named = " ".join(message[:10_000].lower().split()), f"transaction [{transaction_id}] "
     if status == "Success":
+        if named not in told:
+            raise Unreadable("a Success that does not name the transaction")
         return Settled.DONE_NOW
-    told = " ".join(message[:10_000].lower().split())
     for words, meaning in _MEANINGS:
-        if f"transaction [{transaction_id}] {words}" in told:
+        if named + words in told:
             return meaning
     return NotSettled(one_line(message))
 
@@ -181,32 +191,25 @@ def label_state(content: bytes) -> LabelState:
 
     Raises:
         Unreadable: if it is no such answer.
-        Denied: if the server refuses, for the reason that it tells.
+        Denied: if a frontend refuses.
     """
+    state = data_of(content)
     try:
-        return LabelState(data_of(content))
-    except ValueError as problem:
-        if isinstance(problem, Unreadable):
-            raise
-        raise Unreadable("no state that Doris gives a label") from problem
-
-
-class Denied(Exception):
-    """The frontend refuses what was asked; `str()` is its reason, on one line."""
+        return LabelState(state)
+    except ValueError:
+        raise Unreadable("no state that Doris gives a label") from None
 
 
 def data_of(content: bytes) -> Any:
-    """Return the data of a frontend's answer, which is HTTP 200 whatever happened, with a code of its own.
+    """Return the data of a frontend's answer.
 
     Raises:
         Unreadable: if it is no such answer.
-        Denied: if its code says that it refuses.
+        Denied: if a frontend refuses.
     """
     found = _document(content)
     if "code" not in found:
         raise Unreadable("no code")
-    if found["code"] != 0:
-        raise Denied(one_line(found.get("data") or found.get("msg") or "no reason"))
     return found.get("data")
 
 
@@ -220,13 +223,13 @@ _MEANINGS = (
 )
 
 
-def _label_used(found: Mapping[str, Any]) -> LabelUsed:
+def _label_used(found: Mapping[str, Any], label: str) -> LabelUsed:
     try:
         status = JobStatus(found.get("ExistingJobStatus"))
     except ValueError:
         raise Unreadable("no ExistingJobStatus that Doris gives") from None
     named = _USED.search(str(found.get("Message", ""))[:1000])
-    return LabelUsed(status, int(named[1]) if named else None)
+    return LabelUsed(status, int(named[2]) if named and named[1] == label else None)
 
 
 def _failure(found: Mapping[str, Any], message: str) -> LoadAnswer:
@@ -237,7 +240,7 @@ def _failure(found: Mapping[str, Any], message: str) -> LoadAnswer:
     if _MANY_VERSIONS.search(said) or _MANY_LOADS.search(said):
         return Overloaded(message)
     if isinstance(filtered, int) and filtered > 0:
-        return RowsRefused(filtered, message)
+        return RowsRefused(filtered, message, one_line(found.get("ErrorURL") or "", _MOST_OF_URL))
     return _not_loaded(message)
 
 
@@ -249,18 +252,26 @@ def _said_true(value: object) -> bool:
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-def _number(found: Mapping[str, Any], name: str) -> int:
+def _transaction_id(found: Mapping[str, Any]) -> int:
+    """Doris counts them from 1, and writes -1 where there is none."""
+    return _number(found, "TxnId", least=1)
+
+
+def _number(found: Mapping[str, Any], name: str, least: int = 0) -> int:
     value = found.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_NUMBER:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_NUMBER:
         raise Unreadable(f"no number {name}")
     return value
 
 
 def _document(content: bytes) -> dict[str, Any]:
+    """Return an answer. A frontend that refuses gives HTTP 200 as well, with a code of its own, whatever was asked of it."""
     try:
         found = parse_json(content, _MOST_VALUES)
     except JsonRefused as problem:
         raise Unreadable(str(problem)) from None
     if not isinstance(found, dict):
         raise Unreadable("no JSON object")
+    if found.get("code", 0) != 0:
+        raise Denied(one_line(found.get("data") or found.get("msg") or "no reason"))
     return found

@@ -59,12 +59,17 @@ def may_meet(location: str, other_location: str) -> bool:
     Then Doris refuses one stream's rows as loaded before. Locations that are cut are told by what is in each label.
     """
     one, other = _by_rule(f"{location}_"), _by_rule(f"{other_location}_")
-    if min(len(one), len(other)) < _NEVER_CUT:
+    if min(len(one), len(other)) < KEPT_OF_LOCATION:
         return one == other
-    return one[-_NEVER_CUT:] == other[-_NEVER_CUT:]
+    return one[-KEPT_OF_LOCATION:] == other[-KEPT_OF_LOCATION:]
 
 
-_NEVER_CUT = MOST_CHARACTERS - len(f"{(1 << 63) - 1}_{(1 << 31) - 1}")
+def is_cut(location: str) -> bool:
+    """Whether the beginning of a location may be missing in its labels of `Compatible`."""
+    return len(_by_rule(f"{location}_")) > KEPT_OF_LOCATION
+
+
+KEPT_OF_LOCATION = MOST_CHARACTERS - len(f"{(1 << 63) - 1}_{(1 << 31) - 1}")
 """So much of a location's end is in each of its labels, however large batch and partition are."""
 
 

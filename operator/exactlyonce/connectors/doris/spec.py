@@ -9,19 +9,24 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from exactlyonce.connectors.doris.advice import advice
+from exactlyonce.connectors.doris.columns import Column, Columns, columns_of
+from exactlyonce.connectors.doris.load_properties import LoadProperties
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit
-from exactlyonce.schema.constraints import Rule, Unique, matches
+from exactlyonce.schema.constraints import Rule, Unique, cel_text, matches
 from exactlyonce.schema.model import Duration, Model, SecretRef, within
 
-SECRET_KEYS = ("user", "password")
-_NODE = r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):[1-9][0-9]{0,4}"
+USER = "user"
+SECRET_KEYS = (USER, "password")
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_NODE = rf"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):{_PORT}"
 _NAME = r"[^\x00-\x20\x7f/]+"
 
 Frontend = Annotated[
     str,
     Field(min_length=3, max_length=270),
-    matches(_NODE, "write host:port, the port being http_port of the frontend, 8030 by default"),
+    matches(_NODE, "write host:port; the port is http_port of the frontend, 8030 by default"),
 ]
 Name = Annotated[
     str,
@@ -38,17 +43,42 @@ class Write(StrEnum):
     AGGREGATE = "Aggregate"
 
 
+class LabelFormat(StrEnum):
+    """How labels of loads are made."""
+
+    DEFAULT = "Default"
+    COMPATIBLE = "Compatible"
+
+
 def _has_no_doris(it: Any) -> bool:
     return getattr(it.sink, "doris", None) is None
+
+
+_LABELLED = r"[-_A-Za-z0-9:|/.]*"
+"""Checkpoint locations that the rule of Compatible makes labels of that Doris takes (`labels.compatible_label`)."""
+
+
+def _gives_labels(it: Any) -> bool:
+    if _has_no_doris(it) or it.sink.doris.label_format is not LabelFormat.COMPATIBLE:
+        return True
+    return re.fullmatch(_LABELLED, it.checkpoint.location) is not None
 
 
 STREAM_RULES = (
     *manifest_rules("doris"),
     Rule(
-        "!has(self.sink.doris) || !has(self.ledger) || has(self.ledger.objectLog)",
-        lambda it: _has_no_doris(it) or it.ledger is None or it.ledger.object_log is not None,
-        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has: a database can go back to an "
-        "earlier state, and what Doris has committed does not go back with it",
+        "!has(self.sink.doris) || !has(self.ledger) || !has(self.ledger.postgres)",
+        lambda it: _has_no_doris(it) or it.ledger is None or getattr(it.ledger, "postgres", None) is None,
+        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has, or ledger.dynamoDb: a failover of "
+        "a database may lose the latest batches of a ledger there, and rows that Doris has committed would be loaded again",
+    ),
+    Rule(
+        "!has(self.sink.doris) || self.sink.doris.labelFormat != 'Compatible' || (has(self.checkpoint.s3) ? "
+        "self.checkpoint.s3.location : has(self.checkpoint.volume) ? self.checkpoint.volume.path : "
+        f"has(self.checkpoint.local) ? self.checkpoint.local.path : '').matches({cel_text(f'^({_LABELLED})$')})",
+        _gives_labels,
+        "sink.doris.labelFormat: Compatible makes labels from the checkpoint's location, which may then contain only letters, "
+        "digits and - _ : | / . characters; leave labelFormat out, or choose another location",
     ),
 )
 """Rules of the whole spec."""
@@ -64,7 +94,7 @@ class DorisSink(Model):
     folder_field: ClassVar[str | None] = None
 
     frontends: Annotated[tuple[Frontend, ...], Field(min_length=1, max_length=16), Unique()] = Field(
-        description="Frontends as host:port of their HTTP service; the first one that answers is asked. Executors have to "
+        description="Frontends as host:port of their HTTP service; the first one that answers is used. Executors have to "
         "reach them and the addresses of the backends that they name."
     )
     database: Name = Field(description="The database.")
@@ -83,6 +113,30 @@ class DorisSink(Model):
     retries: Annotated[int, Field(ge=0, le=10)] = Field(
         4, description="How often a load is tried again, under the same label, before its batch is run again."
     )
+    label_format: LabelFormat = Field(
+        LabelFormat.DEFAULT,
+        description="Default: a label names the stream, the attempt, the batch and the run of a task. Compatible: the "
+        "checkpoint's location, the batch and the task, joined by _; each - | / : and . becomes _, each run of _ becomes one, "
+        "and the last 128 characters are kept. Another stream in the database may make the same label, for example one with a "
+        "similar location: an unfinished load under it is aborted, and a finished one fails the batch until Doris forgets it.",
+    )
+    columns: Annotated[tuple[Column, ...], Field(max_length=200), Unique()] = Field(
+        (),
+        description="The columns of each load, if the names that the query yields are not enough: `name` for each of those, "
+        "and `name=expression` for each column of the table that Doris computes from them, such as `users=hll_hash(user)`. A "
+        "value that an expression cannot compute becomes NULL in Doris; no row is refused for it. The default is what the "
+        "query yields.",
+    )
+    properties: LoadProperties = Field(
+        {},
+        description="Further headers of stream load, by their names in Doris, such as `send_batch_parallelism` and "
+        "`function_column.sequence_col`.",
+    )
+
+    @property
+    def told_columns(self) -> Columns:
+        """What is said of columns."""
+        return columns_of(self.columns)
 
     @property
     def nodes(self) -> tuple[tuple[str, int], ...]:
@@ -107,3 +161,4 @@ class DorisSink(Model):
 
 
 SINK = DorisSink
+ADVICE = advice

@@ -72,11 +72,11 @@ def table_of(data: Any) -> DorisTable:
 
 def _column(found: Any) -> DorisColumn:
     if not isinstance(found, dict):
-        raise Unreadable("a column that is no JSON object")
+        raise Unreadable("a column that is not a JSON object")
     name, kind = _text(found, "name"), _text(found, "type").upper()
     aggregation = found.get("aggregation_type") or ""
     if not isinstance(aggregation, str):
-        raise Unreadable("an aggregation_type that is no text")
+        raise Unreadable("an aggregation_type that is not a string")
     return DorisColumn(name, kind, _number(found, "precision"), _number(found, "scale"), aggregation)
 
 
@@ -91,5 +91,5 @@ def _number(found: Mapping[str, Any], name: str) -> int:
     """Numbers are told as texts."""
     value = str(found.get(name) or 0)
     if not (value.isascii() and value.isdigit() and len(value) <= 3):
-        raise Unreadable(f"a column whose {name} is no number")
+        raise Unreadable(f"a column whose {name} is not a number")
     return int(value)

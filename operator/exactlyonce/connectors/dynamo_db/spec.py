@@ -28,13 +28,13 @@ class DynamoDbLedger(Model):
     folder_field: ClassVar[str | None] = None
 
     table: TableName = Field(
-        description="The table. Where it is missing it is made, billed by request, with the partition key log and the sort "
-        "key name, both of them strings."
+        description="The table. If it does not exist it is created, billed per request, with the partition key log and the "
+        "sort key name, both of them strings."
     )
     region: Region = Field(description="The table's region.")
     partition_key: PartitionKey | None = Field(
         None,
-        description="The value of the partition key of this stream's items, which no other stream may have; the default is "
+        description="The value of the partition key of this stream's items, which no other stream may use; the default is "
         "the stream's id.",
     )
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")

@@ -56,6 +56,11 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
                 f"The type of column {name} is or contains {unfit}, which {given} files cannot hold; leave it out or convert "
                 "it in the transform, or choose another sink.files.format."
             )
+        if given is FileFormat.JSON and any(key != "string" for key in _key_types(type_)):
+            raise ColumnsUnfit(
+                f"The type of column {name} is or contains a map whose keys are not texts, which Spark cannot read from "
+                f"{given} files; convert the keys to text in the transform, or choose another sink.files.format."
+            )
     missing = [name for name in partition_by if name not in columns]
     if missing:
         raise ColumnsUnfit(
@@ -153,17 +158,30 @@ def _kind(type_: Type) -> str:
     return type_ if isinstance(type_, str) else str(type_["type"])
 
 
-def _kinds(type_: Type) -> Iterator[str]:
-    """Yield the kind of a type and of all types within; an interval of any unit is one kind."""
-    kind = _kind(type_)
-    yield "interval" if kind.startswith("interval") else kind
+def _parts(type_: Type) -> Iterator[Type]:
+    """Yield a type and all types within."""
+    yield type_
     if isinstance(type_, str):
         return
     for name in ("elementType", "keyType", "valueType"):
         if name in type_:
-            yield from _kinds(type_[name])
+            yield from _parts(type_[name])
     for field in type_.get("fields", []):
-        yield from _kinds(field["type"])
+        yield from _parts(field["type"])
+
+
+def _kinds(type_: Type) -> Iterator[str]:
+    """Yield the kind of a type and of all types within; an interval of any unit is one kind."""
+    for part in _parts(type_):
+        kind = _kind(part)
+        yield "interval" if kind.startswith("interval") else kind
+
+
+def _key_types(type_: Type) -> Iterator[Type]:
+    """Yield the type of the keys of each map within a type."""
+    for part in _parts(type_):
+        if not isinstance(part, str) and "keyType" in part:
+            yield part["keyType"]
 
 
 def _told(type_: Type) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from exactlyonce.checkpoint.locations import open_folder
+from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.compaction import Compaction, compactable
 from exactlyonce.connectors.files.compaction_plan import Merge

@@ -19,7 +19,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 
 VERSIONS = (1, 2)
-"""The second has what a compaction records; it is written only there, so that an earlier release goes on until then."""
+"""The second has what a compaction records; it is written only there, so that an earlier release continues until then."""
 
 WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
@@ -196,7 +196,7 @@ def _replaced_from(document: Any) -> Replaced:
 
 def _path(found: Any) -> str:
     if not isinstance(found, str) or {"", ".", ".."} & set(found.split("/")):
-        raise ValueError(f"{found!r} is no path below the sink's")
+        raise ValueError(f"{found!r} is not a path below the sink's")
     return found
 
 
@@ -212,7 +212,7 @@ def _span_from(found: Any) -> PositionSpan:
         case [str(origin), int(partition) | str(partition), int(first), int(last)] if first <= last:
             return PositionSpan(origin, partition, first, last)
         case _:
-            raise ValueError(f"{found!r} is no span of positions")
+            raise ValueError(f"{found!r} is not a span of positions")
 
 
 def _value(document: Any, name: str) -> Any:
@@ -226,7 +226,7 @@ def _text(document: Any, name: str) -> str:
         case str(found):
             return found
         case _:
-            raise ValueError(f"{name} is no text")
+            raise ValueError(f"{name} is not a string")
 
 
 def _whole(document: Any, name: str) -> int:
@@ -234,7 +234,7 @@ def _whole(document: Any, name: str) -> int:
         case int(found) if not isinstance(found, bool) and found >= 0:
             return found
         case _:
-            raise ValueError(f"{name} is no whole number from 0 on")
+            raise ValueError(f"{name} is not a whole number from 0 on")
 
 
 def _list(document: Any, name: str) -> list[Any]:
@@ -242,4 +242,4 @@ def _list(document: Any, name: str) -> list[Any]:
         case [*found]:
             return found
         case _:
-            raise ValueError(f"{name} is no list")
+            raise ValueError(f"{name} is not a list")

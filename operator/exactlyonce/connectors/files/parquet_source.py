@@ -16,7 +16,7 @@ _READS_BY = ("org.apache.spark.legacy", "org.apache.spark.timeZone")
 
 
 class FileUnreadable(MergeUnfit):
-    """A file that has landed is no Parquet file any more."""
+    """A file that has landed is not a Parquet file any more."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from exactlyonce.bounded_text import some_of
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import WRITING, Write
 from exactlyonce.connectors.files.shown import latest_shown, read_shown
@@ -20,8 +21,6 @@ from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.positions.spans import PositionSpan
 from exactlyonce.sink.files import Rebuilt
-
-_SHOWN = 3
 
 Spans = Callable[[str], Sequence[PositionSpan]]
 """Returns the spans of the rows in a file, by its path below the sink's."""
@@ -75,7 +74,7 @@ def counted_files(
     missing = sorted(uri for uri in shown if uri not in addresses)
     if missing:
         raise PositionsUnclear(
-            f"{_some(missing)}, which readers are shown, is missing: its records would not be read again. Restore it first."
+            f"{some_of(missing)}, which readers are shown, is missing: its records would not be read again. Restore it first."
         )
     written = {
         path: write
@@ -87,7 +86,7 @@ def counted_files(
     foreign = sorted(uri for uri in shown if addresses[uri] not in written)
     if foreign:
         raise PositionsUnclear(
-            f"{_some(foreign)}, which readers are shown, was not written by a stream, so it tells no positions."
+            f"{some_of(foreign)}, which readers are shown, was not written by a stream, so it tells no positions."
         )
     counted = {addresses[uri]: written[addresses[uri]] for uri in shown}
     doubtful = sorted(
@@ -95,7 +94,7 @@ def counted_files(
     )
     if doubtful:
         raise PositionsUnclear(
-            f"{_some([f'{location}/{path}' for path in doubtful])} may have landed without being shown to readers before the "
+            f"{some_of([f'{location}/{path}' for path in doubtful])} may have landed without being shown to readers before the "
             "ledger was lost, and nobody can tell. Move such files out of the folder: their records are then read again, and "
             "readers of the folder see them once."
         )
@@ -144,8 +143,3 @@ def _tenant(store: OutputStore, stream_id: str) -> Tenant:
             "Parquet files that _spark_metadata shows."
         )
     return tenant
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """Whether what Spark's readers are shown is what the ledger names, file by file.
 
-The numbers of batches do not tell: a ledger that was restored to an earlier moment goes on with a new generation, whose number
-is past all that were ever planned. Its records land again, beside the files that readers are shown already.
+The numbers of batches do not tell: a ledger that was restored to an earlier moment continues with a new generation, whose
+number is past all that were ever planned. Its records land again, beside the files that readers are shown already.
 """
 
 from __future__ import annotations

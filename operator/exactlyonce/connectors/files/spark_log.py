@@ -6,7 +6,7 @@ Source: FileStreamSinkLog and CompactibleFileStreamLog of Spark 4.2.0; tests/gol
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from urllib.parse import quote
 
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
@@ -88,12 +88,12 @@ def latest_compaction(latest: BatchNumber | None) -> BatchNumber | None:
     return BatchNumber(first_entry(latest))
 
 
-def missing_entries(latest: BatchNumber | None, manifests: Mapping[BatchNumber, Manifest]) -> Iterator[BatchNumber]:
-    """Return the batches whose entries have to be written, in order.
+def missing_entries(latest: BatchNumber | None, shown: Collection[BatchNumber]) -> Iterator[BatchNumber]:
+    """Return the batches whose entries have to be written, in order, so that all of `shown` are.
 
     A number that landed no rows, such as the seed of a generation, has an empty entry: Spark refuses a log with a gap.
     """
-    pending = [batch for batch in manifests if latest is None or batch > latest]
+    pending = [batch for batch in shown if latest is None or batch > latest]
     if pending:
         first = first_entry(min(pending)) if latest is None else latest + 1
         yield from (BatchNumber(number) for number in range(first, max(pending) + 1))

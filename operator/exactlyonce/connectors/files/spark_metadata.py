@@ -7,7 +7,7 @@ driver that died between the ledger and the log is finished by the next one, and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from exactlyonce.checkpoint.store import AlreadyExists, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest
@@ -57,6 +57,9 @@ class SparkMetadata:
 
         An entry that did not fit what was published before is judged again, by these: a compaction may have merged files.
 
+        A log without an entry is begun before any file is written: Spark's readers take a folder without one for a folder of
+        files that all count, those of attempts that died included.
+
         Raises:
             LogUnfit: if the log knows more than the ledger, or something else.
         """
@@ -65,7 +68,8 @@ class SparkMetadata:
             self._require_fit(*self._doubted, manifests)
         require_not_ahead(latest, landed)
         require_named(self._store, self._location, latest, manifests.values())
-        self.publish(manifests)
+        begins = set() if latest is not None or landed is None else {landed}
+        self._write_missing(manifests, manifests.keys() | begins)
 
     def publish(self, manifests: Mapping[BatchNumber, Manifest]) -> None:
         """Write the entries that are missing up to the latest of these batches, which have all landed.
@@ -76,8 +80,11 @@ class SparkMetadata:
         Raises:
             LogUnfit: if an entry holds something else than the ledger says.
         """
+        self._write_missing(manifests, manifests)
+
+    def _write_missing(self, manifests: Mapping[BatchNumber, Manifest], shown: Collection[BatchNumber]) -> None:
         latest = self._latest if self._is_known else self._latest_shown()
-        for batch in missing_entries(latest, manifests):
+        for batch in missing_entries(latest, shown):
             self._write(batch, manifests)
             self._latest = batch
         self._clean_up()
@@ -148,3 +155,4 @@ class SparkMetadata:
         self._compacted = [(batch, written) for batch, written in self._compacted if batch > max(old)]
         held = sorted(batches_shown(self._store))
         self._store.delete([f"{FOLDER}/{name_of(batch)}" for batch in held if batch < oldest_kept])
+        self._reached("publish.cleaned-up", max(old))

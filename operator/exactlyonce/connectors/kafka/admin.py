@@ -119,7 +119,7 @@ class KafkaAdmin:
                 ) from problem
             if error.code() in _NO_LEADER:
                 raise LeaderMoves(
-                    f"Kafka at {self.brokers} names no leader of a partition ({error.str()}); it is tried again."
+                    f"Kafka at {self.brokers} names no leader of a partition ({error.str()}); it will be retried."
                 ) from problem
             raise self._unreachable(error.str()) from problem
         self._noted_errors()
@@ -136,7 +136,7 @@ class KafkaAdmin:
                 )
         detail = noted[-1].str() if noted else said
         return SourceUnreachable(
-            f"Kafka at {self.brokers} does not answer ({detail}); nothing was decided, it is tried again."
+            f"Kafka at {self.brokers} does not answer ({detail}); nothing was decided, and it will be retried."
         )
 
     def _noted_errors(self) -> list[KafkaError]:

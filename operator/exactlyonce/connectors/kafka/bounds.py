@@ -116,7 +116,7 @@ class KafkaBounds:
         Raises:
             OriginMissing: if a topic or a partition does not exist; there is nothing to start from.
             StartInvalid: if an offset given is missing, unknown or outside of what the source holds.
-            GroupUnfit: if the consumer group has members, or no offset to go on at.
+            GroupUnfit: if the consumer group has members, or no offset to continue at.
             SourceUnreachable, SourceRefused: as `view`.
         """
         if view.missing or not view.selected:

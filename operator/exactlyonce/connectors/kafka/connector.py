@@ -12,6 +12,7 @@ from exactlyonce.connectors.kafka.properties import canonical_servers, librdkafk
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.positions.ranges import Partition
+from exactlyonce.schema.places import NamedPlace
 from exactlyonce.source.connector import GoesOn
 
 _SHARED_SECONDS = 15.0
@@ -35,9 +36,9 @@ class KafkaAddress:
         return self.spec.bootstrap_servers
 
     @property
-    def has_login(self) -> bool:
-        """No process has a login of its own for it."""
-        return True
+    def reached_by_process(self) -> tuple[NamedPlace, ...]:
+        """Nothing: no process has a login of its own for it."""
+        return ()
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the cluster, whatever the order of its servers."""

@@ -80,7 +80,7 @@ class KafkaRecords:
         if silent:
             raise SourceUnreachable(
                 f"Kafka at {self._brokers} gave no record of {', '.join(sorted(silent)[:10])} within {timeout_seconds:.0f} s; "
-                "nothing was decided, it is tried again."
+                "nothing was decided, and it will be retried."
             )
         return dict(scanned.last)
 

@@ -127,7 +127,7 @@ class MirrorOffsets(Model):
     group: GroupName = Field(
         description="The group; nothing else may use it, unless the stream starts from it. It is written at each launch, about "
         "once a minute while a driver runs, and when it ends. A group that has members, or offsets of another stream or "
-        "consumer, is left alone, which an event tells. The login needs DESCRIBE and READ on the group."
+        "consumer, is not written to, and an event says so. The login needs DESCRIBE and READ on the group."
     )
 
 
@@ -207,12 +207,13 @@ class KafkaSource(Model):
     @property
     def shown_in(self) -> str | None:
         """The consumer group to which landed positions are written."""
-        return None if self.mirror_offsets is None else self.mirror_offsets.group
+        return None if self.mirror_offsets is None else f"group {self.mirror_offsets.group} at {self.address}"
 
     @property
     def takes_over(self) -> str | None:
         """The consumer group, if the stream starts from the one that it shows itself in."""
-        return self.shown_in if self.start.group == self.shown_in else None
+        shows_itself_there = self.mirror_offsets is not None and self.mirror_offsets.group == self.start.group
+        return self.shown_in if shows_itself_there else None
 
     @property
     def committed_only(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exactlyonce.bounded_text import some_of
 from exactlyonce.errors import GroupUnfit, StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import Bounds
@@ -45,7 +46,7 @@ def given(
 
 
 def where_group_stands(group: Group, bounds: Mapping[Partition, Bounds], address: str) -> Positions:
-    """Return where a stream goes on that takes over from a consumer group, in the partitions that it reads.
+    """Return where a stream continues that takes over from a consumer group, in the partitions that it reads.
 
     A partition of which the group has committed nothing starts at its end if it is empty: no record is left out or processed
     twice then. With records in it, only the consumer's own setting (auto.offset.reset) said where it would have begun.
@@ -86,6 +87,4 @@ def members_words(members: Sequence[str]) -> str:
 
 
 def _some(names: Iterable[object]) -> str:
-    texts = sorted(str(name) for name in names)
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return some_of(sorted(str(name) for name in names), _SHOWN)

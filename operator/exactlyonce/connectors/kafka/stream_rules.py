@@ -10,6 +10,6 @@ STREAM_RULES = (
         lambda it: (
             it.source.kafka is None or it.source.kafka.max_rate_per_partition is None or it.trigger.interval is not None
         ),
-        "source.kafka.maxRatePerPartition needs trigger.interval: a rate is a number in a time",
+        "source.kafka.maxRatePerPartition needs trigger.interval: the rate is multiplied by that interval",
     ),
 )

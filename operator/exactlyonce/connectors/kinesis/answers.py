@@ -54,7 +54,7 @@ _MOST_OF_CODE = 80
 
 
 class Throttled(SourceUnreachable):
-    """Kinesis went on refusing calls because too many were made, by this stream or by other consumers."""
+    """Kinesis continued refusing calls because too many were made, by this stream or by other consumers."""
 
 
 class LoginRefused(SourceRefused):
@@ -86,7 +86,7 @@ class ListingExpired(SourceUnreachable):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """Which call it was: `action` as IAM names it, `place` in words."""
 
     action: str
@@ -110,38 +110,38 @@ def may_be_tried_again(problem: Exception) -> bool:
     return code in _TRY_AGAIN or problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _TRY_AGAIN_STATUS
 
 
-def error_of(problem: Exception, asked: Asked) -> ExactlyOnceError:
+def error_of(problem: Exception, request: Request) -> ExactlyOnceError:
     """Return the error by situation, in one sentence that names stream and place."""
     match problem:
         case ClientError():
-            return _error_of_answer(problem, asked)
+            return _error_of_answer(problem, request)
         case NoCredentialsError() | PartialCredentialsError():
             return LoginMissing(
-                f"There is no login with which to read stream {asked.stream} of {asked.place}; name a secret in "
+                f"There is no login with which to read stream {request.stream} of {request.place}; name a secret in "
                 "source.kinesis.secretRef, or give the service account a web identity."
             )
         case ParamValidationError():
             return SourceRefused(
-                f"{asked.stream!r} cannot be the name or ARN of a stream of {asked.place}; correct source.kinesis.streamName "
-                "or streamArn."
+                f"{request.stream!r} cannot be the name or ARN of a stream of {request.place}; correct "
+                "source.kinesis.streamName or streamArn."
             )
         case SSLError() if _is_untrusted(problem):
             return SourceRefused(
-                f"{asked.place} cannot be asked for stream {asked.stream}: its certificate is not trusted, or it speaks no "
+                f"{request.place} cannot be asked for stream {request.stream}: its certificate is not trusted, or it speaks no "
                 "TLS; correct source.kinesis.endpoint."
             )
         case BotoCoreError() if not isinstance(problem, _SILENT):
             return SourceRefused(
-                f"No call of {asked.place} can be made for stream {asked.stream} ({type(problem).__name__}); correct "
+                f"No call of {request.place} can be made for stream {request.stream} ({type(problem).__name__}); correct "
                 "source.kinesis.region, endpoint, or the secret that secretRef names."
             )
         case BotoCoreError():
-            return SourceUnreachable(f"{asked.place} did not answer for {asked.what}: {_silence_of(problem)}.")
+            return SourceUnreachable(f"{request.place} did not answer for {request.what}: {_silence_of(problem)}.")
         case _:
-            return not_kinesis(problem, asked)
+            return not_kinesis(problem, request)
 
 
-def not_kinesis(problem: Exception, asked: Asked) -> NotKinesis:
+def not_kinesis(problem: Exception, request: Request) -> NotKinesis:
     """Return the error for an answer that is none of Kinesis'."""
     match problem:
         case KeyError():
@@ -151,7 +151,8 @@ def not_kinesis(problem: Exception, asked: Asked) -> NotKinesis:
         case _:
             what = f"its answer cannot be read ({type(problem).__name__})"
     return NotKinesis(
-        f"What answers {asked.action} of {asked.what} at {asked.place} is not Kinesis: {what}; correct source.kinesis.endpoint."
+        f"What answers {request.action} of {request.what} at {request.place} is not Kinesis: {what}; correct "
+        "source.kinesis.endpoint."
     )
 
 
@@ -159,85 +160,89 @@ def _is_untrusted(problem: Exception) -> bool:
     return isinstance(problem, SSLError) and any(said in str(problem) for said in _UNTRUSTED)
 
 
-def _error_of_answer(problem: ClientError, asked: Asked) -> ExactlyOnceError:
+def _error_of_answer(problem: ClientError, request: Request) -> ExactlyOnceError:
     code, said = code_of(problem), message_of(problem)
     if problem.operation_name == "AssumeRoleWithWebIdentity":
-        return _error_of_identity(problem, asked)
-    error = _refused(code, said, asked) or _not_now(code, asked)
+        return _error_of_identity(problem, request)
+    error = _refused(code, said, request) or _not_now(code, request)
     if error is not None:
         return error
     if may_be_tried_again(problem):
-        return SourceUnreachable(f"{asked.place} answered {code} for {asked.what} ({said or 'no more is said'}).")
+        return SourceUnreachable(f"{request.place} answered {code} for {request.what} ({said or 'no details given'}).")
     if code.isdigit():  # the status of an answer that names no error, as all of Kinesis' do
-        return not_kinesis(ValueError(f"it answered {code} ({said or 'no more is said'})"), asked)
-    return SourceRefused(f"{asked.place} refuses {asked.action} of {asked.what}: {code} ({said or 'no more is said'}).")
+        return not_kinesis(ValueError(f"it answered {code} ({said or 'no details given'})"), request)
+    return SourceRefused(
+        f"{request.place} refuses {request.action} of {request.what}: {code} ({said or 'no details given'})."
+    )
 
 
-def _error_of_identity(problem: ClientError, asked: Asked) -> ExactlyOnceError:
+def _error_of_identity(problem: ClientError, request: Request) -> ExactlyOnceError:
     code, said = code_of(problem), message_of(problem)
     if may_be_tried_again(problem):
         return SourceUnreachable(
-            f"AWS does not say now whether the service account's web identity is accepted for stream {asked.stream} of "
-            f"{asked.place}: it answered {code} ({said or 'no more is said'})."
+            f"AWS does not say now whether the service account's web identity is accepted for stream {request.stream} of "
+            f"{request.place}: it answered {code} ({said or 'no details given'})."
         )
     return LoginRefused(
-        f"The service account's web identity is not accepted for stream {asked.stream} of {asked.place} ({said or code}); "
+        f"The service account's web identity is not accepted for stream {request.stream} of {request.place} ({said or code}); "
         "correct the role that its annotation names, or whom that role trusts."
     )
 
 
-def _refused(code: str, said: str, asked: Asked) -> ExactlyOnceError | None:
+def _refused(code: str, said: str, request: Request) -> ExactlyOnceError | None:
     if code in _KMS or (code in NOT_ALLOWED and "kms:" in said):
         return SourceRefused(
-            f"Stream {asked.stream} of {asked.place} is encrypted with a key that may not be used ({code}: {said}); grant the "
-            "login kms:Decrypt on that key, and make sure that the key is enabled."
+            f"Stream {request.stream} of {request.place} is encrypted with a key that may not be used ({code}: {said}); grant "
+            "the login kms:Decrypt on that key, and make sure that the key is enabled."
         )
     if code in NOT_ALLOWED:
         return SourceRefused(
-            f"The login may not call {asked.action} on stream {asked.stream} of {asked.place}; allow that in its IAM policy."
+            f"The login may not call {request.action} on stream {request.stream} of {request.place}; allow that in "
+            "its IAM policy."
         )
     if code in EXPIRED_LOGIN:
         return LoginRefused(
-            f"The login for stream {asked.stream} of {asked.place} has expired ({code}); put a new one into the secret that "
-            "source.kinesis.secretRef names."
+            f"The login for stream {request.stream} of {request.place} has expired ({code}); put a new one into the secret "
+            "that source.kinesis.secretRef names."
         )
     if code in WRONG_LOGIN:
         return LoginRefused(
-            f"{asked.place} does not accept the login for stream {asked.stream} ({code}); correct the secret that "
+            f"{request.place} does not accept the login for stream {request.stream} ({code}); correct the secret that "
             "source.kinesis.secretRef names, or source.kinesis.region."
         )
     if code == "ResourceNotFoundException":
-        return _missing(asked)
+        return _missing(request)
     if code == "InvalidArgumentException" and "sequencenumber" in said.lower().replace(" ", ""):
         return SequenceNumberRefused(
-            f"{asked.place} says that a sequence number is not of {asked.what} ({said}); the stream may have been "
+            f"{request.place} says that a sequence number is not of {request.what} ({said}); the stream may have been "
             "deleted and created again, or the position may be of another stream."
         )
     return None
 
 
-def _not_now(code: str, asked: Asked) -> ExactlyOnceError | None:
+def _not_now(code: str, request: Request) -> ExactlyOnceError | None:
     if code == "ExpiredIteratorException":
-        return IteratorExpired(f"An iterator of {asked.what} is too old.")
+        return IteratorExpired(f"An iterator of {request.what} is too old.")
     if code == "ExpiredNextTokenException":
-        return ListingExpired(f"The list of the shards of stream {asked.stream} took too long.")
+        return ListingExpired(f"The list of the shards of stream {request.stream} took too long.")
     if code == "ResourceInUseException":
-        return SourceUnreachable(f"Stream {asked.stream} of {asked.place} is being created or deleted.")
+        return SourceUnreachable(f"Stream {request.stream} of {request.place} is being created or deleted.")
     if code in _THROTTLES:
         return Throttled(
-            f"{asked.place} keeps refusing {asked.action} of {asked.what} ({code}); other consumers may use up its limits."
+            f"{request.place} keeps refusing {request.action} of {request.what} ({code}); other consumers may use up its "
+            "limits."
         )
     return None
 
 
-def _missing(asked: Asked) -> OriginMissing:
-    if asked.shard is not None:
+def _missing(request: Request) -> OriginMissing:
+    if request.shard is not None:
         return ShardMissing(
-            f"{asked.place} no longer lists shard {asked.shard} of stream {asked.stream}; its records have expired, or the "
-            "stream was deleted and created again."
+            f"{request.place} no longer lists shard {request.shard} of stream {request.stream}; its records have expired, or "
+            "the stream was deleted and created again."
         )
     return OriginMissing(
-        f"There is no stream {asked.stream} in {asked.place}; create it, or correct source.kinesis.streamName, region "
+        f"There is no stream {request.stream} in {request.place}; create it, or correct source.kinesis.streamName, region "
         "or endpoint."
     )
 

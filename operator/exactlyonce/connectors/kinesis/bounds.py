@@ -243,9 +243,9 @@ class KinesisBounds:
         if not shard.is_open:
             return SHARD_END
         raise SourceRefused(
-            f"Shard {shard.id} of stream {self._stream} is empty, and the record behind which the stream goes on has passed "
+            f"Shard {shard.id} of stream {self._stream} is empty, and the record behind which the stream continues has passed "
             "the retention: whether records behind it expired before they landed cannot be told. The stream waits until the "
-            "shard holds a record; then it halts as SourceTruncated, and recovery.onSourceTruncated says how it goes on."
+            "shard holds a record; then it halts as SourceTruncated, and recovery.onSourceTruncated says how it continues."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,17 +14,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from exactlyonce.connectors.kinesis.answers import (
-    Asked,
     ListingExpired,
     LoginMissing,
     LoginRefused,
+    Request,
     ShardMissing,
     error_of,
     may_be_tried_again,
     not_kinesis,
 )
 from exactlyonce.connectors.kinesis.login import KinesisAddress
-from exactlyonce.connectors.kinesis.pace import Clock, RateLimit, pause_seconds
 from exactlyonce.connectors.kinesis.parsed import (
     UNKNOWN_MILLISECONDS,
     UNLIKE_KINESIS,
@@ -35,6 +35,7 @@ from exactlyonce.connectors.kinesis.parsed import (
     shards_page_of,
 )
 from exactlyonce.connectors.kinesis.patience import Deadline
+from exactlyonce.connectors.kinesis.rate_limit import Clock, RateLimit, pause_seconds, rest_seconds
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.errors import ExactlyOnceError, SourceRefused, SourceUnreachable
 
@@ -56,6 +57,9 @@ MOST_RECORDS = 10_000
 MOST_SHARDS = 20_000
 """Of one stream, closed ones included: that many may be open in an account by default, in the regions with the most."""
 _DESCRIBED_SECONDS = 60.0
+_TOLD_SECONDS = 60.0
+
+log = logging.getLogger("exactlyonce.kinesis")
 
 Parsed = TypeVar("Parsed")
 
@@ -91,9 +95,10 @@ class KinesisClient:
         self._is_renewable = address.login is None if is_renewable is None else is_renewable
         self._api: Any = None
         self._guard = threading.Lock()
-        self._pace = RateLimit(self.clock)
+        self._rate_limit = RateLimit(self.clock)
         self._described: dict[str, tuple[float, StreamDescription]] = {}
         self._limit = threading.local()
+        self._told_at: dict[tuple[str, str, str | None], float] = {}
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -119,8 +124,8 @@ class KinesisClient:
         Raises:
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        asked = self._asked("kinesis:DescribeStreamSummary", stream)
-        description = self._call(asked, "describe_stream_summary", _named(stream), description_of)
+        request = self._request_to("kinesis:DescribeStreamSummary", stream)
+        description = self._call(request, "describe_stream_summary", _named(stream), description_of)
         self._described[stream] = self.clock.elapsed_seconds(), description
         return description
 
@@ -137,12 +142,12 @@ class KinesisClient:
         Raises:
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        asked = self._asked("kinesis:ListShards", stream)
+        request = self._request_to("kinesis:ListShards", stream)
         with self.within(_LISTING_SECONDS):
             for _ in range(_LISTINGS - 1):
                 with suppress(ListingExpired):
-                    return self._listed(asked)
-            return self._listed(asked)
+                    return self._listed(request)
+            return self._listed(request)
 
     def iterator(self, stream: str, shard_id: str, **start: str | datetime) -> str:
         """Return an iterator of a shard; `start` is `ShardIteratorType` and what belongs to it.
@@ -152,11 +157,11 @@ class KinesisClient:
             SequenceNumberRefused: if the sequence number cannot be of this shard.
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        asked = self._asked("kinesis:GetShardIterator", stream, shard_id)
-        self._pace.wait(asked.action, stream, shard_id)
+        request = self._request_to("kinesis:GetShardIterator", stream, shard_id)
+        self._rate_limit.wait(request.action, stream, shard_id)
         try:
             return self._call(
-                asked, "get_shard_iterator", {"ShardId": shard_id, **_named(stream), **start}, iterator_of
+                request, "get_shard_iterator", {"ShardId": shard_id, **_named(stream), **start}, iterator_of
             )
         except ShardMissing:
             self.describe(stream)  # says so if there is no stream at all
@@ -169,32 +174,35 @@ class KinesisClient:
             IteratorExpired: if the iterator is too old.
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        asked = self._asked("kinesis:GetRecords", stream, shard_id)
+        request = self._request_to("kinesis:GetRecords", stream, shard_id)
         arn = _named(stream) if stream.startswith("arn:") else {}
-        return self._call(
-            asked,
-            "get_records",
-            {"ShardIterator": iterator, "Limit": most, **arn},
-            page_of,
-            before=lambda: self._pace.wait(asked.action, stream, shard_id),
-        )
+        called_at = 0.0
 
-    def _listed(self, asked: Asked) -> tuple[Shard, ...]:
+        def wait() -> None:
+            nonlocal called_at
+            called_at = self._rate_limit.wait(request.action, stream, shard_id)
+
+        arguments = {"ShardIterator": iterator, "Limit": most, **arn}
+        page = self._call(request, "get_records", arguments, page_of, before=wait)
+        self._rate_limit.rest(called_at, rest_seconds(page.records), request.action, stream, shard_id)
+        return page
+
+    def _listed(self, request: Request) -> tuple[Shard, ...]:
         found: list[Shard] = []
-        page: dict[str, Any] = {**_named(asked.stream), "MaxResults": _SHARDS_A_PAGE}
+        page: dict[str, Any] = {**_named(request.stream), "MaxResults": _SHARDS_A_PAGE}
         while len(found) <= MOST_SHARDS:
             if self.is_late:
                 raise SourceUnreachable(
-                    f"{asked.place} did not list the shards of stream {asked.stream} within {_LISTING_SECONDS:.0f} s; it "
+                    f"{request.place} did not list the shards of stream {request.stream} within {_LISTING_SECONDS:.0f} s; it "
                     f"named {len(found)} and has more."
                 )
-            answer = self._call(asked, "list_shards", page, shards_page_of)
+            answer = self._call(request, "list_shards", page, shards_page_of)
             found += answer.shards
             if answer.next_token is None and len(found) <= MOST_SHARDS:
                 return tuple(found)
             page = {"NextToken": answer.next_token, "MaxResults": _SHARDS_A_PAGE}
         raise SourceRefused(
-            f"{asked.place} lists more than {MOST_SHARDS:,} shards of stream {asked.stream}, and no more are read; merge "
+            f"{request.place} lists more than {MOST_SHARDS:,} shards of stream {request.stream}, and no more are read; merge "
             "shards, or correct source.kinesis.endpoint."
         )
 
@@ -203,12 +211,12 @@ class KinesisClient:
         deadline: Deadline | None = getattr(self._limit, "deadline", None)
         return deadline or Deadline.within(self.clock, float("inf"))
 
-    def _asked(self, action: str, stream: str, shard: str | None = None) -> Asked:
-        return Asked(action, stream, self.address.place, shard)
+    def _request_to(self, action: str, stream: str, shard: str | None = None) -> Request:
+        return Request(action, stream, self.address.place, shard)
 
     def _call(
         self,
-        asked: Asked,
+        request: Request,
         method: str,
         arguments: Mapping[str, Any],
         parse: Callable[[Any], Parsed],
@@ -224,16 +232,28 @@ class KinesisClient:
             try:
                 return parse(getattr(api, method)(**arguments))
             except (ClientError, BotoCoreError, ResponseParserError) as problem:
-                error = error_of(problem, asked)
+                error = error_of(problem, request)
                 if self._renewed(api, error) and renewals and not isinstance(error, LoginMissing):
                     renewals -= 1
                     continue
                 pause = pause_seconds(tries, self.clock.chance)
                 if not may_be_tried_again(problem) or not deadline.leaves(pause):
                     raise error from problem
+                self._tell(request, error)
                 self.clock.sleep(pause)
             except UNLIKE_KINESIS as problem:
-                raise not_kinesis(problem, asked) from problem
+                raise not_kinesis(problem, request) from problem
+
+    def _tell(self, request: Request, error: ExactlyOnceError) -> None:
+        """Log that a call is made again, once a minute for each shard: it may be made for long, and nothing else shows it."""
+        now, key = self.clock.elapsed_seconds(), (request.action, request.stream, request.shard)
+        with self._guard:
+            if now < self._told_at.get(key, -_TOLD_SECONDS) + _TOLD_SECONDS:
+                return
+            if len(self._told_at) >= MOST_SHARDS:
+                self._told_at.clear()
+            self._told_at[key] = now
+        log.warning("%s The call is made again; this is logged at most once a minute.", error)
 
     def _renewed(self, api: Any, error: ExactlyOnceError) -> bool:
         """Have the next call look for the login again, if this one was refused and there may be another."""

@@ -9,6 +9,7 @@ from typing import Any
 from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.login import KinesisAddress
+from exactlyonce.connectors.kinesis.wire_records import leave_records_as_they_are
 
 _LIMITS = AnswerLimits(5.0, 10.0, 30.0, 32 * 1024 * 1024)
 """GetRecords answers with 10 MB of data at most, and as JSON with a third more."""
@@ -36,4 +37,5 @@ os.register_at_fork(after_in_child=_CLIENTS.after_fork)
 
 
 def _connect(address: KinesisAddress) -> Any:
-    return json_client("kinesis", address.region, address.endpoint, address.login, _LIMITS)
+    client = json_client("kinesis", address.region, address.endpoint, address.login, _LIMITS)
+    return leave_records_as_they_are(client)

@@ -18,6 +18,7 @@ from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.positions.ranges import Partition
 from exactlyonce.schema.aws_login import login_in
+from exactlyonce.schema.places import TABLE_PREFIX, NamedPlace
 from exactlyonce.source.connector import GoesOn
 
 
@@ -57,9 +58,17 @@ class KinesisPlace:
         return f"Kinesis in {self.spec.address}"
 
     @property
-    def has_login(self) -> bool:
-        """Whether the stream's secret holds the login."""
-        return self.reached.login is not None
+    def reached_by_process(self) -> tuple[NamedPlace, ...]:
+        """The data stream and its lease table, unless the stream's secret holds the login.
+
+        A data stream that is not named by its ARN is in no form that can be allowed.
+        """
+        if self.reached.login is not None:
+            return ()
+        stream, table = NamedPlace(self.spec.named, self.spec.endpoint), self.spec.lease_table
+        if table is None:
+            return (stream,)
+        return stream, NamedPlace(f"{TABLE_PREFIX}{table.region or self.spec.where}/{table.table_name}", table.endpoint)
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the service."""
@@ -78,7 +87,7 @@ class KinesisPlace:
         return KinesisBounds(self.spec, client or self.client(), self._leases())
 
     def _leases(self) -> KnownTable | None:
-        """Return the lease table, reached with the stream's own login."""
+        """Return the lease table, reached with the login of the stream."""
         named = self.spec.lease_table
         if named is None:
             return None

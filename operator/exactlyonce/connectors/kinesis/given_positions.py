@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from exactlyonce.bounded_text import some_of
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,
@@ -94,5 +95,4 @@ def one_less(waits: dict[str, int], shard_id: str) -> int:
 
 def some(names: Sequence[str]) -> str:
     """Return a list of names that a message has room for."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return some_of(names, _SHOWN)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from exactlyonce.bounded_text import one_line
+from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS, LeasePlan, Sighting, plan_leases, sightings_of
 from exactlyonce.connectors.kinesis.lease_rights import Other
@@ -22,9 +22,7 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 
 _ROUND_SECONDS = 10.0
-"""How long one round may go on writing; what is left is written in the next one."""
-
-_SHOWN = 3
+"""How long one round may continue writing; what is left is written in the next one."""
 
 
 @dataclass
@@ -90,7 +88,7 @@ class LeaseMirror:
         written = list(each(lambda write: not deadline.has_passed and self._table.write(write), plan.writes))
         left = left_alone(plan, self._table.place)
         if left is None and not all(written):
-            told = f"Not all leases in {self._table.place} are written yet; the next look goes on."
+            told = f"Not all leases in {self._table.place} are written yet; the next look continues."
             return NotShown(NotShownBecause.PENDING, told)
         return left
 
@@ -98,7 +96,7 @@ class LeaseMirror:
 def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
     """Return why leases are left alone, None where none is. Performs no I/O."""
     if plan.held:
-        shards, worker = _some(tuple(plan.held)), next(iter(plan.held.values()))
+        shards, worker = some_of(tuple(plan.held)), next(iter(plan.held.values()))
         told = (
             f"Two consumers: worker {one_line(worker, 80)!r} of a KCL application holds the lease of {shards} in {place}, so "
             "its leases are left to it. If that application reads the same data stream as this stream, each record takes "
@@ -108,18 +106,18 @@ def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
     for why in Other:
         of_them = tuple(key for key, other in plan.others.items() if other is why)
         if of_them:
-            return NotShown(NotShownBecause.OF_ANOTHER, _others_told(why, _some(of_them), place))
+            return NotShown(NotShownBecause.OF_ANOTHER, _others_told(why, some_of(of_them), place))
     if plan.ended:
         told = (
-            f"The lease of {_some(plan.ended)} in {place} is at SHARD_END, which this stream wrote before it started over or "
+            f"The lease of {some_of(plan.ended)} in {place} is at SHARD_END, which this stream wrote before it started over or "
             "its ledger went back. Such a lease is never moved back, so a KCL application would miss the rest of that shard "
             "until the stream has landed it again. Wait for that, or name another table in spec.source.kinesis.leaseTable."
         )
         return NotShown(NotShownBecause.FAILED, told)
     if plan.unknown:
         told = (
-            f"The lease of {_some(plan.unknown)} in {place} has a worker that may be gone; it is written once its counter has "
-            f"stood still for {UNMOVED_SECONDS:.0f} s."
+            f"The lease of {some_of(plan.unknown)} in {place} has a worker that may be gone; it is written once its counter "
+            f"has stood still for {UNMOVED_SECONDS:.0f} s."
         )
         return NotShown(NotShownBecause.PENDING, told)
     return None
@@ -147,15 +145,10 @@ def _others_told(why: Other, shards: str, place: str) -> str:
             )
         case Other.MOVED_ON:
             return (
-                f"A KCL application has gone on behind the checkpoint that this stream wrote to the lease of {shards} in "
+                f"A KCL application has continued behind the checkpoint that this stream wrote to the lease of {shards} in "
                 f"{place}, {nothing}, and what the application has processed since, this stream lands as well. Let the stream "
                 "start over from the table (start: {from: LeaseTable}), name another table in "
                 "spec.source.kinesis.leaseTable, or delete this one if nothing needs it."
             )
         case _:
             assert_never(why)
-
-
-def _some(shards: tuple[str, ...]) -> str:
-    more = len(shards) - _SHOWN
-    return ", ".join(shards[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""What is written to a lease table so that a KCL application goes on exactly where the stream has landed. Performs no I/O.
+"""What is written to a lease table so that a KCL application continues exactly where the stream has landed. Performs no I/O.
 
 A lease is moved only while nobody holds it, on the condition that its counter is still what was read, and never away from
 SHARD_END: KCL deletes such a lease, creates its children, and expects neither to be undone. Nothing is written to a table that

@@ -48,7 +48,7 @@ def not_own(
     """Return the leases of a table that are not of the stream `name`, by shard.
 
     Own are those that the stream has written and that nobody has moved since; those that an earlier life of it left like
-    that; and, where it `took_over` from this table, those that are not ahead of what has landed: whoever goes on there
+    that; and, where it `took_over` from this table, those that are not ahead of what has landed: whoever continues there
     misses nothing. A lease that an application has made beside own ones and has not begun with changes nothing.
     """
     others = {

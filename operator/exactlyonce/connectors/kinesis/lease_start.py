@@ -34,7 +34,7 @@ _LOOK_SECONDS = 3.0
 def taken_over(
     client: KinesisClient, stream: str, shards: Sequence[Shard], known: KnownTable, deadline: Deadline
 ) -> dict[str, int]:
-    """Return where each shard goes on, by the leases of an application that has stopped.
+    """Return where each shard continues, by the leases of an application that has stopped.
 
     Raises:
         StartInvalid: if the application has not stopped, or its leases are not those of this stream's shards.

@@ -37,7 +37,7 @@ _MOST_CHARACTERS = 8 << 20
 """Of the workers and shards in all leases together, which the operator keeps: twice what KCL writes for MOST_SHARDS of them."""
 
 _LISTING_SECONDS = 30.0
-"""A server that sends empty pages for ever may be slow with each: a pass that goes on for too long ends the operator."""
+"""A server that sends empty pages for ever may be slow with each: a pass that continues for too long ends the operator."""
 
 
 class LeaseTable:
@@ -95,7 +95,7 @@ class LeaseTable:
             if clock.elapsed_seconds() > give_up_at:
                 raise StoreUnreachable(
                     f"{self._client.address.place} did not list the leases in table {self._table} within "
-                    f"{_LISTING_SECONDS:.0f} s; it named {items} and has more. If this goes on, correct "
+                    f"{_LISTING_SECONDS:.0f} s; it named {items} and has more. If this continues, correct "
                     f"{NAMED_AT.table}.endpoint."
                 )
             asked["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
@@ -125,7 +125,9 @@ class LeaseTable:
         try:
             return lease_of(item)
         except NotALease as problem:
-            raise TableUnfit(f"T{self.place[1:]} is no lease table of one stream: {problem}; {_ANOTHER}") from problem
+            raise TableUnfit(
+                f"T{self.place[1:]} is not the lease table of one stream: {problem}; {_ANOTHER}"
+            ) from problem
 
 
 _ANOTHER = f"name another table in {NAMED_AT.table}."

@@ -59,7 +59,7 @@ _SHARD_ID = re.compile(r"shardId-[0-9]{12}")
 _MOST_SHOWN = 80
 
 EVERY_USER_RECORD = (1 << SUB_SEQUENCE_BITS) - 1
-"""The sub-sequence number of a checkpoint behind a whole record. KCL goes on behind the user record that a checkpoint names,
+"""The sub-sequence number of a checkpoint behind a whole record. KCL continues behind the user record that a checkpoint names,
 and how many an aggregate had is not in a position. This is above each of them, so KCL delivers none of that record again."""
 
 
@@ -105,7 +105,7 @@ class Lease:
 
 
 def checkpoint_at(position: int) -> Checkpoint:
-    """Return the checkpoint with which a KCL application goes on exactly at a position.
+    """Return the checkpoint with which a KCL application continues exactly at a position.
 
     Raises:
         MalformedPosition: if it is no position.
@@ -123,14 +123,14 @@ def checkpoint_at(position: int) -> Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class StartsAt:
-    """The shard goes on at a position."""
+    """The shard continues at a position."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartsBehind:
-    """The shard goes on behind a user record. Whether the record has a further one, the record itself tells."""
+    """The shard continues behind a user record. Whether the record has a further one, the record itself tells."""
 
     last: UserRecord
 
@@ -156,7 +156,7 @@ Continuation = StartsAt | StartsBehind | StartsAtTip | StartsAtUnknownMoment
 
 
 def continuation(checkpoint: Checkpoint) -> Continuation:
-    """Return where a KCL worker would go on with a checkpoint."""
+    """Return where a KCL worker would continue with a checkpoint."""
     match checkpoint.sequence_number:
         case "TRIM_HORIZON":
             return StartsAt(TRIM_HORIZON)

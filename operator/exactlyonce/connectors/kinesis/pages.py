@@ -7,12 +7,21 @@ is the children that the answer names, or the ending sequence number that ListSh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from exactlyonce.connectors.kinesis.answers import IteratorExpired
 from exactlyonce.connectors.kinesis.client import MOST_RECORDS, KinesisClient, Page
 from exactlyonce.connectors.kinesis.patience import Deadline
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 
+_Answer = TypeVar("_Answer")
+
 SEEK_SECONDS = 60.0
-"""How long a shard may go on answering without records, although it says that there are more."""
+"""How long a shard may continue answering without records, although it says that there are more."""
+
+SEEKS, SEEK_PAUSE_SECONDS = 5, 0.5
+"""How often a place in a shard is sought where iterators expire at once, or an end is not proven."""
 
 LOOKS_AT_TIP = 3
 """How often Kinesis has to say that nothing more is there before that is believed."""
@@ -39,9 +48,25 @@ def read_page(client: KinesisClient, stream: str, shard_id: str, iterator: str, 
         if shard_id not in closed:
             raise EndUnproven(
                 f"Kinesis answered as if shard {shard_id} of stream {stream} had ended, but neither names its children "
-                "nor lists it as closed. The shard is asked again; check source.kinesis.endpoint if this goes on."
+                "nor lists it as closed. The shard is asked again; check source.kinesis.endpoint if this continues."
             )
     return page
+
+
+def sought(client: KinesisClient, seek: Callable[[], _Answer]) -> _Answer:
+    """Return what `seek` returns, which makes an iterator of its own; it is called again where that one has expired.
+
+    Raises:
+        IteratorExpired, EndUnproven: if that continues.
+    """
+    for _ in range(SEEKS - 1):
+        try:
+            return seek()
+        except IteratorExpired:
+            pass
+        except EndUnproven:
+            client.clock.sleep(SEEK_PAUSE_SECONDS)
+    return seek()
 
 
 def require_order(stream: str, shard_id: str, page: Page, behind: int) -> None:

@@ -7,6 +7,7 @@ Kinesis writes, or the parser raises `KeyError`, `TypeError`, `ValueError` or an
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -24,6 +25,8 @@ _ARN = re.compile(r"arn:[ -~]{1,508}")
 _NUMBER = re.compile("0|[1-9][0-9]{0,99}")
 _STATUS = re.compile("[A-Z_]{1,64}")
 _MOST_TOKEN_CHARACTERS = 1 << 20
+_MOST_SECONDS = 62_135_596_800
+"""From 1970 to the year 1, the first that a datetime holds; as far the other way is long enough."""
 _MOST_RETENTION_HOURS = 10 * 365 * 24
 
 UNKNOWN_MILLISECONDS = 366 * 24 * 3600 * 1000
@@ -68,10 +71,10 @@ def description_of(answer: Any) -> StreamDescription:
     told = answer["StreamDescriptionSummary"]
     created = told["StreamCreationTimestamp"]
     if not isinstance(created, datetime) or created.tzinfo is None:
-        raise TypeError("StreamCreationTimestamp is no moment")
+        raise TypeError("StreamCreationTimestamp is not a timestamp")
     hours = _integer(told["RetentionPeriodHours"])
     if not 1 <= hours <= _MOST_RETENTION_HOURS:
-        raise ValueError("RetentionPeriodHours is no number of hours")
+        raise ValueError("RetentionPeriodHours is not a number of hours")
     return StreamDescription(
         name=_text(told["StreamName"], _NAME, "StreamName"),
         arn=_text(told["StreamARN"], _ARN, "StreamARN"),
@@ -108,12 +111,23 @@ def page_of(answer: Any) -> Page:
 
 
 def _record(told: Any) -> RawRecord:
+    """Parse a record, as it is on the wire or as the AWS library parses it."""
     number, key, data = _number(told["SequenceNumber"], "SequenceNumber"), told["PartitionKey"], told["Data"]
     position_after_record(number)  # raises MalformedPosition
+    if isinstance(data, str):
+        data = b64decode(data, validate=True)
     if not isinstance(key, str) or not isinstance(data, bytes):
-        raise TypeError("PartitionKey is no text, or Data are no bytes")
-    arrival_milliseconds = round(told["ApproximateArrivalTimestamp"].timestamp() * 1000)
-    return RawRecord(number, key, data, arrival_milliseconds)
+        raise TypeError("PartitionKey is not a string, or Data are not bytes")
+    key.encode()  # raises UnicodeEncodeError for half of a pair, which JSON can name and no table can hold
+    arrival = told["ApproximateArrivalTimestamp"]
+    arrival_seconds = arrival.timestamp() if isinstance(arrival, datetime) else arrival
+    if (
+        isinstance(arrival_seconds, bool)
+        or not isinstance(arrival_seconds, int | float)
+        or not abs(arrival_seconds) < _MOST_SECONDS
+    ):
+        raise TypeError("ApproximateArrivalTimestamp is not a timestamp")
+    return RawRecord(number, key, data, round(arrival_seconds * 1000))
 
 
 def _shard(told: Any) -> Shard:
@@ -129,7 +143,7 @@ def _shard(told: Any) -> Shard:
         ending_sequence_number=None if ending is None else _number(ending, "EndingSequenceNumber"),
     )
     if not shard.starting_hash_key <= shard.ending_hash_key <= GREATEST_HASH_KEY:
-        raise ValueError("HashKeyRange is no range of hash keys")
+        raise ValueError("HashKeyRange is not a range of hash keys")
     position_after_record(max(shard.starting_sequence_number, shard.ending_sequence_number or 0))
     return shard
 

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from exactlyonce.connectors.kinesis.pace import Clock
+from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.errors import OriginMissing, SourceUnreachable
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 
 MISSING_SECONDS = 3.0
-"""How long Kinesis has to go on saying that a stream or a shard is gone: what follows from it is the loss of a position."""
+"""How long Kinesis has to continue saying that a stream or a shard is gone: what follows from it is the loss of a position."""
 
 _PAUSE_SECONDS = 0.5
 _AT_ONCE = 8

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.answers import SequenceNumberRefused, ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.pages import LOOKS_AT_TIP, first_page
+from exactlyonce.connectors.kinesis.pages import LOOKS_AT_TIP, first_page, sought
 from exactlyonce.connectors.kinesis.patience import Deadline, surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
@@ -27,10 +27,10 @@ from exactlyonce.errors import Refused
 
 __all__ = [
     "Fetched",
-    "KeptRecord",
     "PositionExpired",
     "RangeIncomplete",
     "RawRecord",
+    "RecordFilter",
     "ShardReader",
     "first_record",
     "is_whole_behind",
@@ -43,7 +43,7 @@ class RangeIncomplete(Refused):
     """A planned range cannot be read as it was planned."""
 
 
-KeptRecord = Callable[[RawRecord, Sequence[UserRecordData]], bool]
+RecordFilter = Callable[[RawRecord, Sequence[UserRecordData]], bool]
 """Whether the user records of a record are yielded, decided on all of them at once."""
 
 
@@ -53,7 +53,7 @@ def read_range(
     shard_id: str,
     start: int,
     end: int,
-    keeps: KeptRecord = lambda record, users: True,
+    keeps: RecordFilter = lambda record, users: True,
 ) -> Iterator[UserRecordData]:
     """Yield the user records of `[start, end)`, the same ones in the same order each time, as far as `keeps` says so.
 
@@ -79,7 +79,7 @@ def read_range(
 
 
 def _up_to(
-    end: int, records: Iterable[RawRecord | None], start: int, keeps: KeptRecord, what: str
+    end: int, records: Iterable[RawRecord | None], start: int, keeps: RecordFilter, what: str
 ) -> Iterator[UserRecordData]:
     reached = start
     for record in records:
@@ -186,6 +186,6 @@ def _first(
         return page.records[0] if page.records else None
 
     try:
-        return surely(client.clock, call)
+        return surely(client.clock, lambda: sought(client, call))
     except ShardMissing:
         return None

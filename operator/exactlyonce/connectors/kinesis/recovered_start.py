@@ -1,4 +1,4 @@
-"""Where a new stream goes on behind the rows of one whose ledger is lost.
+"""Where a new stream continues behind the rows of one whose ledger is lost.
 
 A row says which user record it is, and not how many the record has: so Kinesis is asked for that record. A shard of which a
 child has rows was read to its end, since children are read after that (ADR 29).

@@ -14,7 +14,14 @@ from datetime import timedelta
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.answers import IteratorExpired, SequenceNumberRefused, ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient, Page, SeenTip
-from exactlyonce.connectors.kinesis.pages import EndUnproven, first_page, read_page, require_order
+from exactlyonce.connectors.kinesis.pages import (
+    SEEK_PAUSE_SECONDS,
+    SEEKS,
+    EndUnproven,
+    first_page,
+    read_page,
+    require_order,
+)
 from exactlyonce.connectors.kinesis.patience import surely
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
@@ -32,8 +39,6 @@ from exactlyonce.errors import Refused, SourceUnreachable
 _LEAST_RETENTION = timedelta(hours=24)  # Kinesis keeps records for a day at least
 _ITERATOR_LIVES = timedelta(minutes=5)
 _MARGIN = timedelta(hours=1)
-_SEEKS = 5
-_PAUSE_SECONDS = 0.5
 
 
 class PositionExpired(Refused):
@@ -85,7 +90,7 @@ class ShardReader:
             RecordsOutOfOrder: if Kinesis answers a record that was read before.
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
-        for _ in range(_SEEKS):
+        for _ in range(SEEKS):
             try:
                 if self._iterator is None or self._may_skip():
                     return self._seek()
@@ -97,7 +102,7 @@ class ShardReader:
                 )
             except EndUnproven as unproven:
                 self._iterator, problem = None, unproven
-                self._client.clock.sleep(_PAUSE_SECONDS)
+                self._client.clock.sleep(SEEK_PAUSE_SECONDS)
         raise problem
 
     @property

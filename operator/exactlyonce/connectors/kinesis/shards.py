@@ -85,7 +85,7 @@ def require_whole_map(shards: Iterable[Shard]) -> None:
             shared_end = min(next_key - 1, shard.ending_hash_key)
             raise ShardMapBroken(
                 f"Hash keys {shard.starting_hash_key} to {shared_end} belong to two open shards, {last} and {shard.id}; "
-                "wait until the stream is ACTIVE, and check what ListShards answers if this goes on."
+                "wait until the stream is ACTIVE, and check what ListShards answers if this continues."
             )
         next_key, last = shard.ending_hash_key + 1, shard.id
     if next_key <= GREATEST_HASH_KEY:
@@ -107,5 +107,5 @@ def is_hash_key(text: str) -> bool:
 def _gap(start: int, end: int, before: str, after: str) -> ShardMapBroken:
     return ShardMapBroken(
         f"No open shard holds hash keys {start} to {end}, between {before} and {after}; "
-        "wait until the stream is ACTIVE, and check what ListShards answers if this goes on."
+        "wait until the stream is ACTIVE, and check what ListShards answers if this continues."
     )

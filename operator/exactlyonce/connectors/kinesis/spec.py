@@ -18,7 +18,7 @@ from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from exactlyonce.schema.constraints import AllOf, Rule, matches
 from exactlyonce.schema.model import Model, SecretRef, Whole, without_nulls
 from exactlyonce.schema.moment import Moment
-from exactlyonce.schema.places import Endpoint, Region, TableName
+from exactlyonce.schema.places import DATA_STREAM, Endpoint, Region, TableName
 
 StreamName = Annotated[
     str,
@@ -29,7 +29,7 @@ StreamArn = Annotated[
     str,
     Field(min_length=1, max_length=256),
     matches(
-        rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{{12}}:stream/{NAME}",
+        rf"{DATA_STREAM}{NAME}",
         "write the stream's ARN, such as arn:aws:kinesis:eu-central-1:123456789012:stream/orders",
     ),
 ]
@@ -156,18 +156,18 @@ class KinesisSource(Model):
     endpoint: Endpoint | None = Field(None, description="The address of a service other than Amazon's.")
     secret_ref: SecretRef | None = Field(
         None,
-        description=f"The login; the keys read are {ACCESS_KEY}, {SECRET_KEY}, {SESSION_TOKEN}. Without it, `exactlyonce "
-        "run` and its drivers use the login of their process, such as a web identity; in a cluster it is needed, since the "
-        "operator reads no stream with a login of its own.",
+        description=f"The login; the keys read are {ACCESS_KEY}, {SECRET_KEY}, {SESSION_TOKEN}. Without it, drivers, and "
+        "`exactlyonce run`, use the login of their process, such as a web identity. The operator reads the stream too, so "
+        "without it an administrator has to allow streamArn, and leaseTable, in the chart's sources.locations.",
     )
     start: Start = Field(Start(), description="Where a new stream starts.")
     lease_table: LeaseTable | None = Field(
         None,
-        description="A lease table that shows where the stream has landed, so that a KCL application goes on exactly there "
+        description="A lease table that shows where the stream has landed, so that a KCL application continues exactly there "
         "once the stream is suspended. It is written before each launch, now and then while the driver runs, and when the "
-        "driver ends; it is made where it is missing. Each lease that is written carries a mark of the stream. A table in "
-        "which an application, or another stream, has written a lease is left alone, which is told, unless the stream has "
-        "started from it with start: {from: LeaseTable}. The login is that of secretRef.",
+        "driver ends; it is created if it does not exist. Each lease that is written carries a mark of the stream. A table in "
+        "which an application, or another stream, has written a lease is not written to, and an event says so, unless the "
+        "stream has started from it with start: {from: LeaseTable}. The login is that of secretRef.",
     )
     outside_shard_range: OutsideShardRange = Field(
         OutsideShardRange.KEEP,

@@ -18,7 +18,9 @@ from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,
     from_text,
+    to_text,
 )
+from exactlyonce.connectors.kinesis.reading import is_whole_behind
 from exactlyonce.connectors.kinesis.shards import Shard, children_of, listed_parents, require_whole_map
 from exactlyonce.connectors.kinesis.spec import KinesisSource, StartFrom
 from exactlyonce.errors import StartInvalid
@@ -70,8 +72,18 @@ def _found(
             moment = spec.start.moment
             return in_order(shards, lambda shard: at_moment(client, arn_or_name, shard, moment, deadline), each)
         case StartFrom.POSITIONS:
-            texts = spec.start.positions
-            return given(shards, {shard: from_text(text) for shard, text in texts.items()}, _not_these_positions)
+            texts = {shard: from_text(text) for shard, text in spec.start.positions.items()}
+            found = given(shards, texts, _not_these_positions)
+            whole = each(
+                lambda shard: is_whole_behind(client, arn_or_name, shard, texts[shard], deadline), sorted(texts)
+            )
+            for shard, is_there in zip(sorted(texts), whole, strict=True):
+                if not is_there:
+                    raise _not_these_positions(
+                        f"has {shard} at {to_text(texts[shard])}, and the shard holds no such record: it has passed the "
+                        "stream's retention, or is one of another stream; name a record that the shard still holds"
+                    )
+            return found
         case StartFrom.LEASE_TABLE:
             assert leases is not None, "a rule of the resource requires it"
             return taken_over(client, arn_or_name, shards, leases, deadline)

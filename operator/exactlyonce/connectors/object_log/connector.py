@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exactlyonce.checkpoint.locations import open_folder
+from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger

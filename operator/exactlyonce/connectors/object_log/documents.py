@@ -167,7 +167,7 @@ def _named(where: str) -> Iterator[None]:
     except MALFORMED as problem:
         told = " ".join(str(problem).split())[:_MOST_SHOWN]
         raise LogDamaged(
-            f"{where} is no object of a ledger that this release can read ({type(problem).__name__}: {told}); restore it from "
+            f"{where} is not a ledger object that this release can read ({type(problem).__name__}: {told}); restore it from "
             "a backup, or run the release that wrote it."
         ) from problem
 
@@ -183,7 +183,7 @@ def _parse(content: bytes, kind: str, where: str, most_values: int = MOST_VALUES
             f"{where} has the format {format_} and this release reads up to {FORMAT}; run the newer release."
         )
     if found["kind"] != kind:
-        raise LogDamaged(f"{where} is no {kind} of a ledger and stands where one belongs; restore it from a backup.")
+        raise LogDamaged(f"{where} is not the {kind} of a ledger that belongs there; restore it from a backup.")
     return found
 
 

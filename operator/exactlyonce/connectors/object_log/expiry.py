@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from exactlyonce.connectors.object_log.state import KeptBatch
+from exactlyonce.connectors.object_log.state import StoredBatch
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, Excess
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -21,7 +21,7 @@ FEWEST_LANDED = 3
 
 
 def expired(
-    batches: Sequence[KeptBatch], landed: BatchNumber, excess: Excess, fewest: int, now: datetime
+    batches: Sequence[StoredBatch], landed: BatchNumber, excess: Excess, fewest: int, now: datetime
 ) -> list[BatchNumber]:
     """Return the batches of an excess that are not kept, the oldest first; `batches` are in the order of their numbers.
 

@@ -10,6 +10,7 @@ from exactlyonce.connectors.object_log.names import kind_of
 from exactlyonce.connectors.object_log.state import Key, LedgerState, Table, landed_of
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
 from exactlyonce.ledger.connector import Landed, TableSize
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -82,6 +83,9 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
     ]  # fmt: skip
     failures: list[FailureRow] = [kept.row for kept in state.rows(Table.FAILURE, stream_id).values()]
     lost = [row for row in failures if row.status is FailureStatus.LOST]
+    quarantined = [row for row in failures if row.status is FailureStatus.QUARANTINED]
+    decided: DecidedBatch | None = state.get(Key(Table.DECIDED, stream_id))
+    of_decided = next((row for row in rows if decided is not None and row.batch == decided.batch), None)
     return Landed(
         stream.landed_batch,
         None if last is None or last.landed_at is None else last.landed_at.timestamp(),
@@ -94,4 +98,8 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
         open_ranges=sum(row.status is FailureStatus.OPEN for row in failures),
         lost_ranges=len(lost),
         lost_records=sum(row.offset_count for row in lost),
+        quarantined_ranges=len(quarantined),
+        quarantined_records=sum(row.offset_count for row in quarantined),
+        decided_at=None if of_decided is None or of_decided.landed_at is None else of_decided.landed_at.timestamp(),
+        decided_loads=0 if decided is None else len(decided.committables),
     )

@@ -118,7 +118,7 @@ class ObjectLog:
                 return fold  # another thread may have set what is known since
         raise problem or StoreUnreachable(
             f"The object log at {self.location} was pruned each time while it was read; it is read again later. "
-            "If this goes on, look for something other than its stream that writes there."
+            "If this continues, look for something other than its stream that writes there."
         )
 
     def append(self, fold: Fold, changes: Changes) -> None:
@@ -275,7 +275,7 @@ class ObjectLog:
             again = "with the next entry"
             if isinstance(problem, LogTooLarge):
                 self._refused_at, again = fold.number, f"in {self._snapshot_every} entries"
-            text = "The object log at %s could not be kept short; it is tried again %s: %s"
+            text = "The object log at %s could not be kept short; it will be retried %s: %s"
             log.warning(text, self.location, again, problem)
 
     def _archived(self, fold: Fold) -> LedgerState:

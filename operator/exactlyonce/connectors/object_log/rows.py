@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from exactlyonce.connectors.object_log.state import Changes, KeptBatch, KeptFailure, Key, Stand, Table
+from exactlyonce.connectors.object_log.state import Changes, Key, Stand, StoredBatch, StoredFailure, Table
 from exactlyonce.connectors.object_log.values import (
     count,
     fields,
@@ -137,7 +137,7 @@ def _fingerprint_from_json(found: Json) -> Fingerprint:
     )
 
 
-def _batch_to_json(kept: KeptBatch) -> Json:
+def _batch_to_json(kept: StoredBatch) -> Json:
     row = kept.row
     return {
         "batch": row.batch,
@@ -153,7 +153,7 @@ def _batch_to_json(kept: KeptBatch) -> Json:
     }
 
 
-def _batch_from_json(found: Json) -> KeptBatch:
+def _batch_from_json(found: Json) -> StoredBatch:
     told = fields(found)
     row = BatchRow(
         batch=BatchNumber(count(told["batch"])),
@@ -166,10 +166,10 @@ def _batch_from_json(found: Json) -> KeptBatch:
         note=text(told.get("note", "")),
         landed_at=optional(moment, told.get("landedAt")),
     )
-    return KeptBatch(row, moment(told["createdAt"]))
+    return StoredBatch(row, moment(told["createdAt"]))
 
 
-def _failure_to_json(kept: KeptFailure) -> Json:
+def _failure_to_json(kept: StoredFailure) -> Json:
     row = kept.row
     return {
         "batch": row.batch,
@@ -184,7 +184,7 @@ def _failure_to_json(kept: KeptFailure) -> Json:
     }
 
 
-def _failure_from_json(found: Json) -> KeptFailure:
+def _failure_from_json(found: Json) -> StoredFailure:
     told = fields(found)
     origin, key = items(told["partition"], 2)
     begin, end = items(told["range"], 2)
@@ -198,7 +198,7 @@ def _failure_from_json(found: Json) -> KeptFailure:
         error=text(told["error"]),
         origin_gone=truth(told.get("originGone", False)),
     )
-    return KeptFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
+    return StoredFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
 
 
 def _query_from_json(found: Json) -> QueryMark:

@@ -49,7 +49,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBatch:
+class StoredBatch:
     """A batch's row, and when the first of its records was made."""
 
     row: BatchRow
@@ -57,7 +57,7 @@ class KeptBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFailure:
+class StoredFailure:
     """A failure's row and when it was changed last.
 
     `stretch` is set where its records are given up: how often the partition had begun to be read again by then.

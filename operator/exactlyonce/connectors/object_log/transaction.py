@@ -14,12 +14,12 @@ from typing import Any, cast
 from exactlyonce.connectors.object_log.expiry import expired
 from exactlyonce.connectors.object_log.state import (
     Changes,
-    KeptBatch,
-    KeptFailure,
     Key,
     LedgerState,
     Rows,
     Stand,
+    StoredBatch,
+    StoredFailure,
     Table,
     landed_of,
     rest_of,
@@ -155,7 +155,7 @@ class LogTransaction:
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""
-        kept: KeptBatch | None = self._get(_key_of(stream_id, batch))
+        kept: StoredBatch | None = self._get(_key_of(stream_id, batch))
         return None if kept is None else kept.row
 
     def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
@@ -165,12 +165,12 @@ class LogTransaction:
     def write_batch(self, stream_id: str, row: BatchRow) -> None:
         """Insert or replace one batch's row; the moment of its landing stays."""
         key = _key_of(stream_id, row.batch)
-        before: KeptBatch | None = self._get(key)
+        before: StoredBatch | None = self._get(key)
         landed_at = None if before is None else before.row.landed_at
         if landed_at is None and row.status.landed:
             landed_at = self._now
         created_at = self._now if before is None else before.created_at
-        self._changes[key] = KeptBatch(replace(row, landed_at=landed_at), created_at)
+        self._changes[key] = StoredBatch(replace(row, landed_at=landed_at), created_at)
 
     def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
         """Record what becomes visible with this very entry: a text of the sink's own, kept for as long as the stream."""
@@ -203,18 +203,22 @@ class LogTransaction:
                 self._changes[_key_of(stream_id, row.batch)] = replace(kept, row=row)
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; what is given up of one stretch of a partition never overlaps."""
+        """Record failed ranges; what is passed over of one stretch of a partition never overlaps."""
         for row in failures:
             key = Key(Table.FAILURE, stream_id, (row.batch, *rest_of(row.partition), row.from_offset))
-            is_given_up = row.status is FailureStatus.LOST and not row.origin_gone
-            stretch = self._stretch(stream_id, row.partition) if is_given_up else None
-            for other_key, other in self._failures(stream_id):
-                if other_key != key and stretch is not None and other.stretch == stretch and _overlap(row, other.row):
+            stretch = self._stretch(stream_id, row.partition) if row.passed_over else None
+            for other_key, other in self._failures(stream_id) if stretch is not None else ():
+                if other_key != key and other.stretch == stretch and row.overlaps(other.row):
                     raise LedgerRefused(
                         f"{row.partition} [{row.from_offset}, {row.until_offset}) of {stream_id} overlaps what batch "
-                        f"{other.row.batch} gave up before; records are given up once."
+                        f"{other.row.batch} passed over before; the stream passes over each record once."
                     )
-            self._changes[key] = KeptFailure(row, self._now, stretch)
+            self._changes[key] = StoredFailure(row, self._now, stretch)
+
+    def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
+        """Return the failed ranges with this status."""
+        found = (failure.row for _, failure in self._failures(stream_id) if failure.row.status is status)
+        return tuple(sorted(found, key=lambda row: (row.batch, row.partition, row.from_offset)))
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""
@@ -261,8 +265,8 @@ class LogTransaction:
         """How often a partition's records began to be read again."""
         return self._get(Key(Table.STRETCH, stream_id, rest_of(partition))) or 0
 
-    def _write_failure(self, key: Key, failure: KeptFailure, status: FailureStatus) -> None:
-        self._changes[key] = KeptFailure(replace(failure.row, status=status), self._now, failure.stretch)
+    def _write_failure(self, key: Key, failure: StoredFailure, status: FailureStatus) -> None:
+        self._changes[key] = StoredFailure(replace(failure.row, status=status), self._now, failure.stretch)
 
     def _get(self, key: Key) -> Any:
         return self._changes[key] if key in self._changes else self._state.get(key)
@@ -275,22 +279,17 @@ class LogTransaction:
             return committed
         return {rest: row for rest, row in {**committed, **mine}.items() if row is not None}
 
-    def _batches(self, stream_id: str) -> list[KeptBatch]:
+    def _batches(self, stream_id: str) -> list[StoredBatch]:
         rows: Rows = self._rows(Table.BATCH, stream_id)
         return sorted(rows.values(), key=lambda kept: kept.row.batch)
 
-    def _failures(self, stream_id: str) -> Iterator[tuple[Key, KeptFailure]]:
-        rows: list[tuple[tuple[Hashable, ...], KeptFailure]] = list(self._rows(Table.FAILURE, stream_id).items())
+    def _failures(self, stream_id: str) -> Iterator[tuple[Key, StoredFailure]]:
+        rows: list[tuple[tuple[Hashable, ...], StoredFailure]] = list(self._rows(Table.FAILURE, stream_id).items())
         return ((Key(Table.FAILURE, stream_id, rest), failure) for rest, failure in rows)
 
 
 def _key_of(stream_id: str, batch: BatchNumber) -> Key:
     return Key(Table.BATCH, stream_id, (batch,))
-
-
-def _overlap(row: FailureRow, other: FailureRow) -> bool:
-    same = row.partition == other.partition
-    return same and row.from_offset < other.until_offset and other.from_offset < row.until_offset
 
 
 def _no_witnesses(stream_id: str) -> WitnessesUnsupported:

@@ -3,7 +3,7 @@
 libpq takes what it is not told from the environment, and from files of the home folder: a PGSERVICE or a ~/.pgpass of the
 operator's pod would be used for a tenant's server. So every parameter that has such a default is given a value. And
 `connect_timeout` bounds the attempt at one address, while a tenant's name may stand for any number of addresses, and a server
-may go on talking without ever being ready: so the attempt as a whole is bounded here, too.
+may continue talking without ever being ready: so the attempt as a whole is bounded here, too.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def complete(parameters: Mapping[str, str]) -> dict[str, str]:
 def open_within(seconds: float, parameters: Mapping[str, str]) -> psycopg2.extensions.connection:
     """Open a connection, and give it up after `seconds` whatever the server and the name service do.
 
-    An attempt that is given up may go on for a while inside libpq; what comes of it is closed. While two to the same place do,
-    no other is begun there; and while many to all places do, none to a place that has never let this process in.
+    An attempt that is given up may continue for a while inside libpq; what comes of it is closed. While two to the same place
+    do, no other is begun there; and while many to all places do, none to a place that has never let this process in.
 
     Raises:
         psycopg2.Error: what libpq says, or that the time is over.

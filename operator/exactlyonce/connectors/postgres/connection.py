@@ -66,7 +66,7 @@ class Limits:
     transaction_seconds: int = 60
     network_seconds: int = 30
     answer_seconds: int = 30
-    advice: str = "Find out what keeps the database busy; it is tried again."
+    advice: str = "Find out what keeps the database busy; it will be retried."
 
     @classmethod
     def of_batches(cls, sink: PostgresSink) -> Limits:
@@ -174,7 +174,7 @@ def _locked(problem: psycopg2.Error, where: str, *, own: bool) -> LockHeldByOthe
         )
     return LockHeldByOther(
         f"The target table at {where}, or rows of it, are kept locked by another session ({said}), as an ALTER or a VACUUM "
-        "FULL does; it is tried again. End that session if it should not be."
+        "FULL does; it will be retried. End that session if it should not be."
     )
 
 
@@ -187,14 +187,14 @@ def _of_the_ledger(problem: psycopg2.Error, where: str) -> ExactlyOnceError:
 
 def _unreachable(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
     return LedgerUnreachable(
-        f"The database at {where} does not answer ({first_line(problem)}); nothing was decided, it is tried again."
+        f"The database at {where} does not answer ({first_line(problem)}); nothing was decided, and it will be retried."
     )
 
 
 def _read_only(problem: psycopg2.Error, where: str) -> LedgerUnreachable:
     return LedgerUnreachable(
         f"The database at {where} is read-only: a standby, or a server with default_transaction_read_only "
-        f"({first_line(problem)}); nothing was read from it or written to it, it is tried again."
+        f"({first_line(problem)}); nothing was read from it or written to it, and it will be retried."
     )
 
 
@@ -217,7 +217,7 @@ def _named(problem: psycopg2.Error, where: str) -> ExactlyOnceError | None:
             return _read_only(problem, where)
         case psycopg2.errors.DiskFull():
             return LedgerUnreachable(
-                f"The disk of the database at {where} is full ({said}); make room there. It is tried again."
+                f"The disk of the database at {where} is full ({said}); make room there. It will be retried."
             )
         case psycopg2.OperationalError() | psycopg2.InterfaceError() if problem.pgcode is None:
             if any(words in str(problem) for words in _LOGIN_REFUSED):

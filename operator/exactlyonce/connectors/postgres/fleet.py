@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg2
@@ -23,7 +24,8 @@ _WITHOUT_SEEDS = [str(status) for status in BatchStatus if status.landed and sta
 _LANDED = """
 select s.stream_id, s.landed_batch, last.landed_at, upto.batch, positions.found,
     counted.batches, counted.records_read, counted.rows_written, counted.dead_letters,
-    failed.open_ranges, failed.lost_ranges, failed.lost_records
+    failed.open_ranges, failed.lost_ranges, failed.lost_records,
+    failed.quarantined_ranges, failed.quarantined_records, decided.landed_at, decided.loads
 from unnest(%(streams)s::text[], %(since)s::bigint[]) as asked(stream_id, since)
 join {schema}.streams s on s.stream_id = asked.stream_id
 left join lateral (
@@ -49,9 +51,17 @@ left join lateral (
 left join lateral (
     select count(*) filter (where f.status = %(open)s) as open_ranges,
         count(*) filter (where f.status = %(lost)s) as lost_ranges,
-        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(lost)s), 0)::bigint as lost_records
+        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(lost)s), 0)::bigint as lost_records,
+        count(*) filter (where f.status = %(quarantined)s) as quarantined_ranges,
+        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(quarantined)s), 0)::bigint
+            as quarantined_records
     from {schema}.failures f where f.stream_id = s.stream_id
 ) failed on true
+left join lateral (
+    select extract(epoch from b.landed_at)::float8 as landed_at, json_array_length(kept.found -> 'committables') as loads
+    from (select (to_jsonb(s) ->> 'decided')::json as found) kept
+    join {schema}.batches b on b.stream_id = s.stream_id and b.batch = (kept.found ->> 'batch')::bigint
+) decided on true
 """
 _SIZES = """
 select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes)::bigint from (
@@ -103,6 +113,7 @@ class PostgresFleet:
             "counted": str(BatchStatus.LANDED),
             "open": str(FailureStatus.OPEN),
             "lost": str(FailureStatus.LOST),
+            "quarantined": str(FailureStatus.QUARANTINED),
         }
         return {row[0]: _landed_from(row[1:]) for row in self._answer(_LANDED, schema, values)}
 
@@ -147,8 +158,8 @@ class PostgresFleet:
 
 
 def _landed_from(row: tuple[Any, ...]) -> Landed:
-    landed_batch, last_landed_at, counted_until, positions, *counts = row
-    return Landed(
+    landed_batch, last_landed_at, counted_until, positions, *counts, decided_at, decided_loads = row
+    landed = Landed(
         None if landed_batch is None else BatchNumber(landed_batch),
         last_landed_at,
         None if counted_until is None else BatchNumber(counted_until),
@@ -158,3 +169,4 @@ def _landed_from(row: tuple[Any, ...]) -> Landed:
         },
         *(count or 0 for count in counts),
     )
+    return replace(landed, decided_at=decided_at, decided_loads=decided_loads or 0)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from exactlyonce.connectors.postgres.expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
-from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, range_columns
+from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, partition_from, range_columns
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.rows import (
     BatchStatus,
@@ -21,7 +21,7 @@ class Housekeeping(Statements):
     """What is said of records that did not land, and the removal of what is old."""
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; a lost one may not overlap another lost one (a constraint)."""
+        """Record failed ranges; what is passed over may not overlap what was passed over before (a constraint)."""
         for failure in failures:
             plain = is_plain(failure.partition, failure.from_offset, failure.until_offset)
             wide = self._has_wide_columns([plain])
@@ -31,7 +31,6 @@ class Housekeeping(Statements):
             also = (
                 ("", "") if plain or not wide else (", partition_name, from_position, until_position", ", %s, %s, %s")
             )
-            given_up = failure.status is FailureStatus.LOST and not failure.origin_gone
             self._count(
                 "insert into {schema}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, "
                 f"brokers, error, given_up{also[0]}) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
@@ -50,12 +49,29 @@ class Housekeeping(Statements):
                 failure.error,
                 failure.from_offset,
                 failure.until_offset,
-                given_up,
+                failure.passed_over,
                 stream_id,
                 topic,
                 number,
                 *(() if plain else (name, failure.from_offset, failure.until_offset)),
             )
+
+    def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
+        """Return the failed ranges with this status; a schema of an earlier release has no names and no large positions."""
+        rows = self._rows(
+            "select batch, topic, partition, to_jsonb(f) ->> 'partition_name', "
+            "coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset), "
+            "coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), brokers, error "
+            "from {schema}.failures f where stream_id = %s and status = %s order by batch, topic, partition, 5",
+            stream_id,
+            str(status),
+        )
+        return tuple(
+            FailureRow(
+                BatchNumber(batch), partition_from(topic, number, name), int(start), int(end), status, address, error
+            )
+            for batch, topic, number, name, start, end, address, error in rows
+        )
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""

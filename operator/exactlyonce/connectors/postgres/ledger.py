@@ -56,7 +56,7 @@ class PostgresLedger:
         self.schema = schema
         self.limits = limits or Limits()
         self._pool = ConnectionPool(address, self.limits, application)
-        self._columns: set[str] = set()
+        self._columns: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
@@ -169,23 +169,27 @@ class PostgresLedger:
 
     def keeps_fingerprints(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
-        return self._has_column(transaction, "fingerprint")
+        return self._has_column(transaction, "offsets", "fingerprint")
 
     def keeps_names(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep partitions with names, and positions beyond 64 bits."""
-        return self._has_column(transaction, "partition_name")
+        return self._has_column(transaction, "offsets", "partition_name")
 
-    def _has_column(self, transaction: Statements, name: str) -> bool:
-        if name not in self._columns:
+    def keeps_decided(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to keep a decided batch, of a sink of two phases."""
+        return self._has_column(transaction, "streams", "decided")
+
+    def _has_column(self, transaction: Statements, table: str, name: str) -> bool:
+        if (table, name) not in self._columns:
             with self.own_errors(), transaction.cursor() as cursor:
                 cursor.execute(
                     "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
                     "and attname = %s and not attisdropped)",
-                    (f"{quoted(self.schema)}.offsets", name),
+                    (f"{quoted(self.schema)}.{table}", name),
                 )
                 if not bool(only_row(cursor)[0]):
                     return False
-                self._columns.add(name)
+                self._columns.add((table, name))
         return True
 
     def open_connection(self) -> psycopg2.extensions.connection:

@@ -50,7 +50,7 @@ ALLOWED: Mapping[str, tuple[str, ...] | None] = {
 class _Reason:
     """Why a parameter is refused, and what its owner does instead."""
 
-    why: str
+    message: str
     instead: str = "remove it"
 
 
@@ -153,7 +153,7 @@ def _require_allowed(key: str, value: str, where: str) -> None:
 
 def _sentence(key: str, where: str, reason: _Reason, so: str = "") -> str:
     sets = f"{where[0].upper()}{where[1:]} may not set {key}{' to this value' if so else ''}"
-    return f"{sets}, because {reason.why}; whoever may write the secret has to {reason.instead}."
+    return f"{sets}, because {reason.message}; whoever may write the secret has to {reason.instead}."
 
 
 def _refused(name: str, what: str, instead: str) -> SecretRefused:
@@ -179,7 +179,7 @@ def _servers(name: str, hosts: str, ports: str) -> tuple[str, str]:
     if len(each_port) != len(each_host):
         raise refused(f"names {len(each_host)} hosts and {len(each_port)} ports", "give one port, or one for each host")
     if any(not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536 for port in each_port):
-        raise refused("names a port that is no number from 1 to 65535", "correct it")
+        raise refused("names a port that is not a number from 1 to 65535", "correct it")
     return ",".join(each_host), ",".join(str(int(port)) for port in each_port)
 
 
@@ -194,7 +194,7 @@ def _trust(name: str, values: Mapping[str, str]) -> dict[str, str]:
             raise refused(f"holds no certificate in the key {CERTIFICATE}", "give it as PEM")
         if mode is not None and mode not in _VERIFYING:
             raise refused(
-                f"has the key {CERTIFICATE} with sslmode {mode}, which goes on without checking the server",
+                f"has the key {CERTIFICATE} with sslmode {mode}, which continues without checking the server",
                 "set sslmode to verify-full or verify-ca",
             )
         if "sslrootcert" in values:

@@ -88,7 +88,7 @@ class PostgresSink(Model):
     ] = Field((), description="With Merge: every column that is not one of the keys, and how it is combined.")
     commit: Commit = Field(
         Commit.BATCH,
-        description="Batch: one transaction per batch. Partition: one per Kafka partition, without staging.",
+        description="Batch: one transaction per batch. Partition: one per partition of the source, without staging.",
     )
     transaction_timeout: Annotated[Duration, within("1s", "24h")] = Field(
         timedelta(minutes=15),

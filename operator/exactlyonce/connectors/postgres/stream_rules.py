@@ -35,7 +35,8 @@ STREAM_RULES = (
     _rule(
         _APPENDS,
         _BY_BATCH,
-        "outputMode: Update and Complete need sink.postgres.commit: Batch, since a result is no single partition's",
+        "outputMode: Update and Complete need sink.postgres.commit: Batch, because a result does not belong to a single "
+        "partition",
     ),
     _rule(
         _NO_UPDATES,
@@ -48,7 +49,7 @@ STREAM_RULES = (
             "!has(self.sink.postgres.merge) || !self.sink.postgres.merge.exists(merged, merged.combine == 'Sum')",
             lambda sink: "Sum" not in sink.combined.values(),
         ),
-        "outputMode: Update emits each total again, and merge: Sum would add it to the former one; write Last",
+        "outputMode: Update emits each total again, and combine: Sum would add it to the former one; write Last",
     ),
     _rule(
         _NOT_COMPLETE,
@@ -63,7 +64,7 @@ STREAM_RULES = (
     _rule(
         _NO_DELETIONS,
         ("!has(self.sink.postgres.version)", lambda sink: sink.version is None),
-        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps none, so an older record would "
-        "bring the row back",
+        "source.format.onTombstone: Delete excludes sink.postgres.version: a deleted row keeps no version, so an older record "
+        "would bring the row back",
     ),
 )

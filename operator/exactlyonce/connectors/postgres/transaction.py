@@ -18,6 +18,7 @@ from exactlyonce.connectors.postgres.rows import (
     stream_values,
     ticket_from,
 )
+from exactlyonce.connectors.postgres.tables import DECIDED_SINCE
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.rows import (
@@ -144,7 +145,7 @@ class PostgresTransaction(Housekeeping):
         self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
 
     def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn; a schema of before has none."""
+        """Return the latest ticket that was drawn; a schema of an earlier version has none."""
         columns = "to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'"
         rows = self._rows(f"select {columns} from {{schema}}.streams s where stream_id = %s", stream_id)
         return ticket_from(*rows[0]) if rows else None
@@ -210,12 +211,18 @@ class PostgresTransaction(Housekeeping):
         return {BatchNumber(batch): committable for batch, committable in rows}
 
     def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
-        """Record what is to be committed of the stream's decided batch."""
+        """Record what is to be committed of the stream's decided batch.
+
+        Raises:
+            LedgerRefused: if the schema was not migrated to keep it.
+        """
+        if decided is not None and not self._ledger.keeps_decided(self):
+            self._ledger.require_version(DECIDED_SINCE, "a sink of two phases")
         text = None if decided is None else decided.to_json()
         self._count("update {schema}.streams set decided = %s where stream_id = %s", text, stream_id)
 
     def read_decided(self, stream_id: str) -> DecidedBatch | None:
-        """Return the stream's decided batch; a schema of before has none."""
+        """Return the stream's decided batch; a schema of an earlier version has none."""
         rows = self._rows("select to_jsonb(s) ->> 'decided' from {schema}.streams s where stream_id = %s", stream_id)
         return decided_from(rows[0][0]) if rows else None
 

@@ -7,14 +7,12 @@ password.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 from urllib.parse import quote
 
-from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.doris.answers import (
     Denied,
     LabelState,
@@ -37,6 +35,11 @@ from exactlyonce_spark.connectors.doris.redirects import (
 )
 
 _REDIRECTS = (301, 302, 303, 307, 308)
+_REFUSALS = {
+    401: "the login is wrong",
+    403: "the login is wrong",
+    404: "the server does not know this request; loads in two phases need Doris 1.0 or later",
+}
 _T = TypeVar("_T")
 
 Body = Callable[[], Iterable[bytes]]
@@ -77,7 +80,10 @@ class Login:
 
 @dataclass(frozen=True)
 class DorisClient:
-    """A table of Doris, by its frontends; the first one that answers is asked."""
+    """A table of Doris, by its frontends; the first one that answers is asked.
+
+    `computed` are the columns that Doris computes of those that are sent, each with its expression.
+    """
 
     frontends: tuple[Node, ...]
     login: Login
@@ -85,6 +91,8 @@ class DorisClient:
     table: str
     request_seconds: float = 30.0
     load_seconds: float = 600.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    computed: Sequence[tuple[str, str]] = ()
 
     def load(self, label: str, columns: Sequence[str], body: Body) -> LoadAnswer:
         """Send JSON lines with these columns under a label, to be prepared.
@@ -95,7 +103,11 @@ class DorisClient:
             LoadUnanswered: if rows were sent, and no answer came that can be read.
         """
         path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_stream_load"
-        request = Request("PUT", path, {**self._login(), **_load_headers(label, columns, self.load_seconds)})
+        request = Request(
+            "PUT",
+            path,
+            {**self._login(), **self.properties, **_load_headers(label, columns, self.computed, self.load_seconds)},
+        )
         asked = self._asked_frontend(request)
         if isinstance(asked, Answer):
             return self._read(asked, lambda content: load_answer(content, label))
@@ -106,10 +118,10 @@ class DorisClient:
         except NotConnected as problem:
             raise self._backend_is_away(node, problem) from None
         except NoAnswer as problem:
-            raise LoadUnanswered(f"The backend {node} of Doris took rows and gave no answer ({problem}).") from None
-        except Unreadable as problem:
+            raise LoadUnanswered(f"The backend {node} of Doris was sent rows and gave no answer ({problem}).") from None
+        except (Denied, Unreadable) as problem:
             raise LoadUnanswered(
-                f"The backend {node} took rows and answered what Doris never does ({problem})."
+                f"The backend {node} was sent rows and answered what Doris never does ({problem})."
             ) from None
 
     def settle(self, operation: Operation, transaction_id: int) -> SettledAnswer:
@@ -177,20 +189,25 @@ class DorisClient:
             try:
                 address = address_of(node)
                 answer = exchange(node, address, request, None, self.request_seconds)
-                return self._whereto(node, address, answer, request)
             except (NotConnected, NoAnswer) as problem:
                 problems.append(f"{node}: {problem}")
+            else:
+                return self._whereto(node, address, answer, request)
         raise DorisUnreachable(f"No frontend of Doris answers ({'; '.join(problems)}).")
 
-    @staticmethod
-    def _whereto(node: Node, address: str, answer: Answer, request: Request) -> Answer | tuple[Node, str]:
+    def _whereto(self, node: Node, address: str, answer: Answer, request: Request) -> Answer | tuple[Node, str]:
         if answer.status not in _REDIRECTS:
             return answer
         try:
             there = redirected(answer.location, request.path)
             return there, address_of_redirected(there, address)
+        except NotConnected as problem:
+            raise self._backend_is_away(there, problem) from None
         except RedirectRefused as problem:
-            raise DorisRefused(f"The frontend {node} of Doris sends us {problem}; nothing was sent there.") from None
+            raise DorisRefused(
+                f"The frontend {node} of Doris sends us {problem}; nothing was sent there. Let Doris name its servers "
+                "by addresses that this network reaches (SHOW BACKENDS lists them)."
+            ) from None
 
     def _backend_is_away(self, node: Node, problem: NotConnected) -> DorisUnreachable:
         return DorisUnreachable(
@@ -199,17 +216,19 @@ class DorisClient:
         )
 
     def _read(self, answer: Answer, read: Callable[[bytes], _T]) -> _T:
-        """Read an answer; a frontend's refusal has forms of its own."""
-        denied = _denial(answer)
-        if denied is not None:
-            raise DorisRefused(f"Doris refuses {self.login.user} at {self.database}.{self.table}: {denied}.")
+        """Read an answer; some refusals are told by the status of HTTP alone."""
+        if answer.status in _REFUSALS:
+            raise self._refused(_REFUSALS[answer.status])
         try:
             return read(answer.content)
         except Denied as problem:
-            raise DorisRefused(f"Doris refuses {self.login.user} at {self.database}.{self.table}: {problem}.") from None
+            raise self._refused(problem) from None
         except Unreadable as problem:
             told = f"A server of Doris answered what Doris never does ({problem}, HTTP {answer.status})."
             raise DorisUnreachable(told) from None
+
+    def _refused(self, reason: object) -> DorisRefused:
+        return DorisRefused(f"Doris refuses {self.login.user} at {self.database}.{self.table}: {reason}.")
 
 
 def table_of_answer(data: object, name: str) -> DorisTable:
@@ -224,21 +243,9 @@ def table_of_answer(data: object, name: str) -> DorisTable:
         raise DorisRefused(f"{name} is no table of Doris that takes loads ({problem}).") from None
 
 
-def _denial(answer: Answer) -> str | None:
-    """Return why a server refuses, in the forms that are not of one request."""
-    if answer.status in (401, 403):
-        return "the login is wrong"
-    if answer.status == 404:
-        return "the server does not know this request; loads in two phases need Doris 1.0 or later"
-    with suppress(Unreadable):
-        try:
-            data_of(answer.content)
-        except Denied as problem:
-            return one_line(problem)
-    return None
-
-
-def _load_headers(label: str, columns: Sequence[str], seconds: float) -> dict[str, str]:
+def _load_headers(
+    label: str, columns: Sequence[str], computed: Sequence[tuple[str, str]], seconds: float
+) -> dict[str, str]:
     """Headers of a load. What does not fit is refused: no row is filtered, and no value becomes NULL that is none."""
     return {
         "Expect": "100-continue",
@@ -251,5 +258,7 @@ def _load_headers(label: str, columns: Sequence[str], seconds: float) -> dict[st
         "max_filter_ratio": "0",
         "timezone": "+00:00",
         "timeout": str(int(seconds)),
-        "columns": ",".join(f"`{name}`" for name in columns),
+        "columns": ",".join(
+            (*(f"`{name}`" for name in columns), *(f"`{name}`={expression}" for name, expression in computed))
+        ),
     }

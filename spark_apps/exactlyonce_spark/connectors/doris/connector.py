@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.doris.answers import NotSettled, Settled
-from exactlyonce.connectors.doris.spec import SECRET_KEYS, DorisSink
+from exactlyonce.connectors.doris.spec import SECRET_KEYS, USER, DorisSink, LabelFormat
 from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.fence import Permit
@@ -35,6 +35,7 @@ class DorisTaskSink:
     columns: tuple[DorisFit, ...]
     labels: LoadLabels
     epoch: Epoch
+    published_for: str | None = None
 
     @property
     def key(self) -> str:
@@ -44,10 +45,10 @@ class DorisTaskSink:
     def open(self, secrets: Secrets) -> tuple[None, DorisTarget]:
         """Return the table; no ledger is opened."""
         loads = Loads(client_of(self.sink, secrets), self.sink.retries + 1)
-        return None, DorisTarget(loads, self.columns, self.labels, self.epoch)
+        return None, DorisTarget(loads, self.columns, self.labels, self.epoch, self.published_for)
 
 
-@dataclass
+@dataclass(frozen=True)
 class PreparedDoris:
     """A `PreparedSink`: the table as Doris describes it."""
 
@@ -56,19 +57,20 @@ class PreparedDoris:
     table: DorisTable
     labels: LoadLabels
     epoch: Epoch
-    _fitted: tuple[DorisFit, ...] = field(default=())
+    published_for: str | None = None
 
     def fit(
         self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
-    ) -> tuple[FittedColumn, ...]:
+    ) -> tuple[DorisFit, ...]:
         """Return how each column is handed over."""
         name = f"{self.sink.database}.{self.sink.table}"
-        self._fitted = fit_columns(yielded, self.table, name, self.sink.write)
-        return tuple(FittedColumn(column.name, column.expression) for column in self._fitted)
+        return fit_columns(yielded, self.table, name, self.sink.write, self.sink.told_columns)
 
     def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[DorisTarget, DorisTaskSink]:
         """Return the table, for the driver and for its tasks."""
-        tasks = DorisTaskSink(self.sink, self._fitted, self.labels, self.epoch)
+        fitted = tuple(column for column in columns if isinstance(column, DorisFit))
+        assert len(fitted) == len(columns), "`fit` has returned each of them"
+        tasks = DorisTaskSink(self.sink, fitted, self.labels, self.epoch, self.published_for)
         return tasks.open(self.secrets)[1], tasks
 
 
@@ -81,7 +83,10 @@ class DorisConnector:
         """Look at the table, and require that its servers know two phases."""
         sink: object = spec.sink.spec
         assert isinstance(sink, DorisSink), "the registry gives each connector its own spec"
-        return prepared_doris(sink, secrets, LoadLabels(permit.stream_id, stream.token), permit.epoch)
+        prepared = prepared_doris(sink, secrets, LoadLabels(permit.stream_id, stream.token), permit.epoch)
+        if sink.label_format is LabelFormat.DEFAULT:
+            return prepared
+        return replace(prepared, published_for=spec.checkpoint.location)
 
 
 def prepared_doris(sink: DorisSink, secrets: Secrets, labels: LoadLabels, epoch: Epoch) -> PreparedDoris:
@@ -98,7 +103,8 @@ def prepared_doris(sink: DorisSink, secrets: Secrets, labels: LoadLabels, epoch:
     if answer is not Settled.NOT_FOUND:
         told = answer.message if isinstance(answer, NotSettled) else f"a transaction of nobody is {answer.value}"
         raise DorisRefused(
-            f"Doris does not show that it knows loads in two phases, of {sink.database}.{sink.table}: {told}."
+            f"Doris does not show that it knows loads in two phases, when asked to abort a transaction of {sink.database} that "
+            f"nobody has: {told}."
         )
     return PreparedDoris(sink, secrets, table, labels, epoch)
 
@@ -109,16 +115,23 @@ def client_of(sink: DorisSink, secrets: Secrets) -> DorisClient:
     Raises:
         SecretMissing: if the secret lacks a key; the password may be empty.
     """
-    secret = secrets(sink.secret_ref)
-    lacking = [key for key in SECRET_KEYS if key not in secret]
+    login = {key: value.strip() for key, value in secrets(sink.secret_ref).items() if key in SECRET_KEYS}
+    lacking = [key for key in SECRET_KEYS if key not in login or (key == USER and not login[key])]
     if lacking:
         raise SecretMissing(
-            f"The secret {sink.secret_ref.name} that sink.doris.secretRef names has no {' and no '.join(lacking)}."
+            f"The secret {sink.secret_ref.name} that sink.doris.secretRef names has no {' and no '.join(lacking)}; give it "
+            f"both {' and '.join(SECRET_KEYS)}, of which the password may be empty."
         )
-    user, password = (secret[key] for key in SECRET_KEYS)
-    nodes = tuple(Node(host, port) for host, port in sink.nodes)
-    seconds = sink.load_timeout.total_seconds()
-    return DorisClient(nodes, Login(user, password), sink.database, sink.table, load_seconds=seconds)
+    user, password = (login[key] for key in SECRET_KEYS)
+    return DorisClient(
+        tuple(Node(host, port) for host, port in sink.nodes),
+        Login(user, password),
+        sink.database,
+        sink.table,
+        load_seconds=sink.load_timeout.total_seconds(),
+        properties=sink.properties,
+        computed=sink.told_columns.computed,
+    )
 
 
 SINK = DorisConnector()

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 MOST_ANSWER_BYTES = 4 << 20
 CONNECT_SECONDS = 10.0
@@ -79,7 +78,7 @@ def exchange(node: Node, address: str, request: Request, body: Iterable[bytes] |
             connection.connect()
         except OSError as problem:
             raise NotConnected(_reason(problem)) from None
-        connection.sock.settimeout(seconds)
+        connection.sock.settimeout(None)  # `_ended_after` is the limit, of the whole and not of each step
         with _ended_after(connection.sock, seconds):
             return _exchanged(connection, node, request, body)
     finally:
@@ -120,13 +119,7 @@ def _is_asked_for_body(sock: socket.socket) -> bool:
     readable, _, _ = select.select([sock], [], [], CONTINUE_SECONDS)
     if not readable:
         return True
-    seconds = sock.gettimeout()
-    sock.settimeout(None)  # with a time limit, less than a whole line may be returned; the exchange itself has one
-    try:
-        start = sock.recv(_STATUS_LINE_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL)
-    finally:
-        sock.settimeout(seconds)
-    return start.endswith(b" 100")
+    return sock.recv(_STATUS_LINE_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL).endswith(b" 100")
 
 
 def _send_body(connection: http.client.HTTPConnection, body: Iterable[bytes]) -> None:
@@ -157,9 +150,15 @@ def _answer(connection: http.client.HTTPConnection) -> Answer:
 
 @contextmanager
 def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
-    """End the connection after so many seconds, however slowly the other side reads or writes."""
+    """End the connection after so many seconds, however slowly the other side reads or writes.
+
+    Raises:
+        NoAnswer: if it was ended; what came before is a part of an answer.
+    """
+    is_over = threading.Event()
 
     def end() -> None:
+        is_over.set()
         with suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
 
@@ -168,11 +167,16 @@ def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
     timer.start()
     try:
         yield
+    except NoAnswer:
+        if not is_over.is_set():
+            raise
     finally:
         timer.cancel()
+    if is_over.is_set():
+        raise NoAnswer(f"no whole answer within {seconds:g} seconds")
 
 
-def _reason(problem: BaseException) -> Any:
+def _reason(problem: BaseException) -> str:
     """Say what happened without a text of the other side."""
     if isinstance(problem, http.client.HTTPException) and type(problem) is not http.client.HTTPException:
         return type(problem).__name__

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from exactlyonce.connectors.doris.columns import Columns, columns_of
 from exactlyonce.connectors.doris.spec import Write
 from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysModel
 from exactlyonce.errors import Refused
-from exactlyonce_spark.connectors.ports import YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
+from exactlyonce_spark.sql_text import escaped, quoted
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "LARGEINT")
@@ -34,28 +36,30 @@ class TableUnfit(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class DorisFit:
-    """A column by its name in the table, and the SQL expression that Spark evaluates to hand it over.
+class DorisFit(FittedColumn):
+    """A column by its name in the table; `is_document`: the expression gives JSON, which goes into the row as it is."""
 
-    `is_document`: the expression gives JSON, which goes into the row as it is.
-    """
-
-    name: str
-    expression: str
     is_document: bool = False
 
 
-def fit_columns(columns: Sequence[YieldedColumn], table: DorisTable, name: str, write: Write) -> tuple[DorisFit, ...]:
-    """Return how each column is handed over; `name` is the table's, for messages.
+NOTHING_TOLD = columns_of(())
+
+
+def fit_columns(
+    columns: Sequence[YieldedColumn], table: DorisTable, name: str, write: Write, told: Columns = NOTHING_TOLD
+) -> tuple[DorisFit, ...]:
+    """Return how each column is handed over; `name` is the table's, for messages, and `told` what the stream says of columns.
 
     Raises:
         TableUnfit: naming everything that does not fit, and what to do.
     """
-    problems = [*_model_problems(table, write), *_name_problems(columns, table, write)]
+    problems = [*_model_problems(table, write), *_name_problems(columns, table, write, told)]
+    problems += _told_problems(columns, table, told)
     fitted: list[DorisFit] = []
     for column in columns:
         target = table.column(column.name)
         if target is None:
+            fitted.append(DorisFit(column.name, _text(column)))
             continue
         fit = _fit(column, target)
         if fit is None:
@@ -76,7 +80,7 @@ def _model_problems(table: DorisTable, write: Write) -> list[str]:
     return [f"its model is {table.model.value}, which write: {write} does not mean; use write: {fitting}"]
 
 
-def _name_problems(columns: Sequence[YieldedColumn], table: DorisTable, write: Write) -> list[str]:
+def _name_problems(columns: Sequence[YieldedColumn], table: DorisTable, write: Write, told: Columns) -> list[str]:
     names = [column.name for column in columns]
     lowered = [name.lower() for name in names]
     problems = [
@@ -84,13 +88,17 @@ def _name_problems(columns: Sequence[YieldedColumn], table: DorisTable, write: W
         for name in sorted({name for name in lowered if lowered.count(name) > 1})
     ]
     known = ", ".join(column.name for column in table.columns)
-    problems += [f"the table has no column {name} (it has {known})" for name in names if table.column(name) is None]
+    problems += [
+        f"the table has no column {name} (it has {known})"
+        for name in names
+        if table.column(name) is None and not told.is_read(name)
+    ]
     if write is not Write.APPEND:
         # A row replaces the whole row of its key: what it does not name would become NULL, or a default.
         problems += [
             f"the query does not yield the table's column {column.name}, whose values write: {write} would lose"
             for column in table.columns
-            if column.name.lower() not in lowered
+            if column.name.lower() not in lowered + [name.lower() for name, _ in told.computed]
         ]
     problems += [
         f"the name of column {column.name} cannot be told to Doris"
@@ -100,9 +108,32 @@ def _name_problems(columns: Sequence[YieldedColumn], table: DorisTable, write: W
     return problems
 
 
+def _told_problems(columns: Sequence[YieldedColumn], table: DorisTable, told: Columns) -> list[str]:
+    """Return how what the stream says of columns fits neither its query nor the table."""
+    if not told.is_given:
+        return []
+    yielded, sent = ({name.lower(): name for name in names} for names in ([one.name for one in columns], told.sent))
+    computed = [name for name, _ in told.computed]
+    made = [name.lower() for name in (*told.sent, *computed)]
+    return [
+        *(f"columns names {name} twice" for name in sorted({name for name in made if made.count(name) > 1})),
+        *(f"columns names {name}, which the query does not yield" for key, name in sent.items() if key not in yielded),
+        *(f"columns leaves out {name}, which the query yields" for key, name in yielded.items() if key not in sent),
+        *(f"columns computes {name}, which the table does not have" for name in computed if table.column(name) is None),
+    ]
+
+
+def _text(column: YieldedColumn) -> str:
+    """Return the expression of a column that only expressions of Doris read: as text."""
+    name = quoted(column.name)
+    if column.spark_type.startswith(_NESTED):
+        return f"to_json({name})"
+    return name if column.spark_type == "string" else f"cast({name} as string)"
+
+
 def _fit(column: YieldedColumn, target: DorisColumn) -> DorisFit | None:
     """Return the Spark expression whose text Doris reads as the same value, or None where none is sure to be."""
-    name, spark = "`" + column.name.replace("`", "``") + "`", column.spark_type
+    name, spark = quoted(column.name), column.spark_type
     if spark.startswith(_NESTED):
         return (
             DorisFit(target.name, f"to_json({name})", target.type in _JSON)
@@ -124,7 +155,7 @@ def _expression(name: str, spark: str, target: DorisColumn) -> str:
             f"column {target.name} has a fraction of a second, and Doris does not tell how much of it the column keeps"
         )
         advice = "use date_trunc, or cast to string in the transform where the column keeps 6 digits"
-        return f"if({plain} = date_trunc('SECOND', {plain}), cast({plain} as string), raise_error('{said}: {advice}'))"
+        return f"if({plain} = date_trunc('SECOND', {plain}), cast({plain} as string), raise_error('{escaped(said)}: {advice}'))"
     return name if spark == "string" else f"cast({name} as string)"
 
 

@@ -1,7 +1,9 @@
 """A load until it is prepared, or sure not to be: the same label for the same rows, whatever answer is lost. No pyspark here.
 
 The label is of one run of one task alone (`load_labels`), so what is found under it can be ours only: it is aborted, and the
-rows are sent again, so that the number of loaded rows is always told by the server and never believed.
+rows are sent again, so that the number of loaded rows is always told by the server and never believed. A label of the published
+rule is of another run as well, or of a driver of an earlier release: aborting its load takes nothing from a decision,
+whose rows are then made again, and believing it would take other rows for ours (`published_labels`).
 """
 
 from __future__ import annotations
@@ -74,7 +76,10 @@ class Loads:
                 return self._tried(label, columns, body, rows)
             except (_Again, Unreachable, LoadUnanswered) as problem:
                 why = str(problem)
-        raise DorisUnreachable(f"Doris did not take a load of {rows} rows in {self.tries} tries: {why}")
+        raise DorisUnreachable(
+            f"Doris did not take a load of {rows} rows in {self.tries} tries: {why.rstrip('.')} (label {label}); the batch is "
+            "tried again."
+        )
 
     def abort(self, transaction_id: int) -> None:
         """Abort what is prepared; what is over stays as it is.
@@ -101,11 +106,12 @@ class Loads:
                     "Doris 1.0 or later."
                 )
             case LabelUsed():
-                raise _Again(f"the label {label} stays in use")
-            case RowsRefused(filtered, message):
+                raise _Again("its label stays in use, though the load that had it was aborted")
+            case RowsRefused(filtered, message, listed_at):
+                listed = f"They are listed at {listed_at} for a while. " if listed_at else ""
                 raise RowsUnfit(
-                    f"Doris refuses {filtered} of {rows} rows, so none is loaded: {message}. Its ErrorURL of the label {label} "
-                    "lists them; cast or leave them out in the transform, or alter the table."
+                    f"Doris refuses {filtered} of {rows} rows, so none is loaded: {message} (label {label}). {listed}Cast them "
+                    "or leave them out in the transform, or alter the table."
                 )
             case TwoPhasesOff():
                 raise DorisRefused(
@@ -115,9 +121,9 @@ class Loads:
             case Overloaded(message):
                 raise _Again(f"it has too many loads ({message})")
             case NotAllowed(message):
-                raise DorisRefused(f"Doris refuses a load of {rows} rows: {message}.")
+                raise DorisRefused(f"Doris refuses a load of {rows} rows: {message} (label {label}).")
             case NotLoaded(message):
-                raise _Again(f"{message}.")
+                raise _Again(message)
             case _:
                 assert_never(answer)
 
@@ -132,10 +138,18 @@ class Loads:
 
     def _make_free(self, used: LabelUsed, label: str) -> None:
         """Abort an earlier try of ours whose answer was lost; one that is running ends by that as well."""
-        if used.status is JobStatus.FINISHED or used.transaction_id is None:
-            raise DorisRefused(
-                f"The label {label} has a load that this stream did not commit, and nothing else should use such labels; find "
-                "out what else writes to this database under it."
-            )
-        if self.client.settle(Operation.ABORT, used.transaction_id) is Settled.COMMITTED_BEFORE:
-            raise DorisRefused(f"The load {label} was committed, and this stream did not commit it; find out what did.")
+        number = used.transaction_id
+        if used.status is not JobStatus.FINISHED:
+            if number is None:
+                raise DorisRefused(
+                    f"The label {label} has a load that is {used.status.value}, and Doris does not name its transaction, so it "
+                    "cannot be aborted; another run of the batch has another label."
+                )
+            if self.client.settle(Operation.ABORT, number) is not Settled.COMMITTED_BEFORE:
+                return
+        named = "" if number is None else f" (transaction {number})"
+        raise DorisRefused(
+            f"The label {label} has a load that this stream did not commit{named}, and nothing else should use such labels; "
+            "find out what else writes to this database under it (with labelFormat: Compatible, a stream whose checkpoint "
+            "location gives the same label, also one that was deleted)."
+        )

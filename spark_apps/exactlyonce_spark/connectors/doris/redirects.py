@@ -18,7 +18,16 @@ from exactlyonce_spark.connectors.doris.exchange import Node, NotConnected
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_GIVES_RIGHTS = (ipaddress.ip_address("fd00:ec2::254"),)
+_GIVES_RIGHTS = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "fd00:ec2::/32",  # Amazon's services of a machine and of a pod
+        "fd20:ce::254",  # Google's
+        "fd00:c1::a9fe:a9fe",  # Oracle's
+        "100.100.100.200",  # Alibaba's
+        "168.63.129.16",  # Azure's
+    )
+)
 """Services that give a machine its rights, at addresses that are not of the machine; the usual one, 169.254.169.254, is."""
 
 
@@ -36,9 +45,9 @@ def redirected(location: str | None, path: str) -> Node:
         found = urlsplit(location or "")
         host, port = found.hostname, found.port
     except ValueError:
-        raise RedirectRefused("to what is no address") from None
+        raise RedirectRefused("to what is not an address") from None
     if not host or not port or len(host) > 253 or not host.isprintable():
-        raise RedirectRefused("to what is no address")
+        raise RedirectRefused("to what is not an address")
     if found.scheme != "http":
         raise RedirectRefused("away from http")
     if unquote(found.path) != unquote(urlsplit(path).path):
@@ -72,7 +81,7 @@ def address_of_redirected(node: Node, frontend: str) -> str:
 def _is_near(address: _Address) -> bool:
     """Whether an address is one of the machine, such as the service of a cloud that gives it its rights, or of no machine."""
     plain = getattr(address, "ipv4_mapped", None) or address
-    if plain in _GIVES_RIGHTS:
+    if any(plain in network for network in _GIVES_RIGHTS):
         return True
     return plain.is_loopback or plain.is_link_local or plain.is_multicast or plain.is_unspecified or plain.is_reserved
 

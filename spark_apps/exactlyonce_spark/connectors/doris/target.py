@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from exactlyonce.connectors.doris.answers import LabelState, NotSettled, Settled
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-from exactlyonce_spark.connectors.doris.client import DorisUnreachable, Operation
+from exactlyonce_spark.connectors.doris.client import Body, DorisUnreachable, Operation
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
-from exactlyonce_spark.connectors.doris.rows import json_lines
+from exactlyonce_spark.connectors.doris.published_labels import published_label
+from exactlyonce_spark.connectors.doris.rows import lines_of_batches
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
 
 
 @dataclass(frozen=True)
 class DorisTarget(TwoPhaseTarget):
-    """The table as a driver of an epoch, or one of its tasks, writes to it."""
+    """The table as a driver of an epoch, or one of its tasks, writes to it.
+
+    `published_for` is the checkpoint's location whose labels follow the published rule (`labelFormat: Compatible`).
+    """
 
     loads: Loads
     columns: tuple[DorisFit, ...]
     labels: LoadLabels
     epoch: Epoch
+    published_for: str | None = None
 
     def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
         """Have Doris take the rows of Arrow batches. They are kept until it has, since a lost answer sends them again."""
@@ -34,31 +39,23 @@ class DorisTarget(TwoPhaseTarget):
             return None
         names = [column.name for column in self.columns]
         documents = frozenset(column.name for column in self.columns if column.is_document)
-        label = self.labels.label(self.epoch, batch, part)
-        return self.loads.prepare(label, names, lambda: json_lines(_rows_of(pieces), names, documents), count)
+        return self.load(batch, part, names, lambda: lines_of_batches(pieces, names, documents), count)
+
+    def load(self, batch: BatchNumber, part: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
+        """Have Doris take so many rows under the label of a part of a batch."""
+        published = None if self.published_for is None else published_label(self.published_for, batch, part)
+        if published is None:
+            return self.loads.prepare(self.labels.label(self.epoch, batch, part), columns, body, rows)
+        return replace(self.loads.prepare(published, columns, body, rows), shares_label=True)
 
     def commit(self, committable: Committable) -> bool:
         """Commit a load by the id of its transaction."""
-        answer = self.loads.client.settle(Operation.COMMIT, int(committable.transaction_id))
-        match answer:
-            case Settled.DONE_NOW | Settled.COMMITTED_BEFORE:
-                return True
-            case Settled.ABORTED_BEFORE | Settled.NOT_FOUND:
-                return False
-            case Settled.ONLY_BEGAN:
-                raise DorisUnreachable(
-                    f"Doris says that {committable} only began, though it was prepared; it is asked again."
-                )
-            case NotSettled(message):
-                raise DorisUnreachable(f"Doris does not commit {committable}: {message}.")
-            case _:
-                assert_never(answer)
+        return self.state_of(committable) is LoadState.COMMITTED
 
     def state_of(self, committable: Committable) -> LoadState:
         """Return what Doris says of a load: by its id alone, because a label names its latest transaction only.
 
         HTTP has no question about an id. So it is committed, which is what is to be done with it: whoever asks has decided it.
-        Only of one that Doris does not know by its id is the label asked, and it can say no more than that it does not either.
         """
         answer = self.loads.client.settle(Operation.COMMIT, int(committable.transaction_id))
         match answer:
@@ -69,9 +66,11 @@ class DorisTarget(TwoPhaseTarget):
             case Settled.NOT_FOUND:
                 return LoadState.UNKNOWN
             case Settled.ONLY_BEGAN:
-                return LoadState.PREPARED
+                raise DorisUnreachable(
+                    f"Doris says that {committable} only began, though it was prepared; the next driver asks again."
+                )
             case NotSettled(message):
-                raise DorisUnreachable(f"Doris does not tell what became of {committable}: {message}.")
+                raise DorisUnreachable(f"Doris does not commit {committable}: {message}.")
             case _:
                 assert_never(answer)
 
@@ -86,9 +85,3 @@ class DorisTarget(TwoPhaseTarget):
     def abort(self, load: OpenLoad) -> None:
         """Abort a load that is prepared."""
         self.loads.abort(int(load.transaction_id))
-
-
-def _rows_of(pieces: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the values of each row in the order of the columns, whatever Spark calls them on their way."""
-    for piece in pieces:
-        yield from zip(*(column.to_pylist() for column in piece.columns), strict=True)

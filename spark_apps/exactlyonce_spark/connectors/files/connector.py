@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
-from exactlyonce.checkpoint.locations import open_folder
+from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.columns import (
     POSITION_COLUMNS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from exactlyonce_spark.connectors.recognised import Failures
+from exactlyonce_spark.connectors.recognised import Failures, Recognised
 
 _FULL = re.compile(
     r"java\.io\.(?:IO|FileNotFound)Exception: ([^\n]*(?:No space left on device|Permission denied)[^\n]*)"
@@ -14,6 +14,10 @@ _ON_S3 = re.compile(
     r": ([^\n]+)"
 )
 """What the S3A file system raises once it has tried as often as it is told. Source: S3AUtils.translateException, Hadoop 3.5."""
+
+
+_NOT_HELD = re.compile(r"\w+ files cannot hold a value of column .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
+"""What `exact_values` raises in a task."""
 
 
 def unwritable(why: str) -> str:
@@ -38,4 +42,13 @@ def _outage(text: str) -> str | None:
     return None
 
 
-FAILURES = Failures(outage=_outage)
+def _recognise(text: str) -> Recognised | None:
+    """Recognise a value that readers would not get back."""
+    found = _NOT_HELD.search(text)
+    if found is None:
+        return None
+    advice = "Nothing of its batch has landed; convert it in the transform, or choose another sink.files.format."
+    return Recognised("ValueNotHeld", f"{found[0].rstrip('.')}. {advice}")
+
+
+FAILURES = Failures(recognise=_recognise, outage=_outage)

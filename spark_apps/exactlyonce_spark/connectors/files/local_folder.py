@@ -10,6 +10,7 @@ from pathlib import Path
 from exactlyonce.connectors.files.parquet import footer_of
 from exactlyonce.connectors.files.spec import FileFormat
 from exactlyonce_spark.connectors.files.folders import FileFound, Spans, not_renamed
+from exactlyonce_spark.crash_points import reached
 
 
 class LocalFolder:
@@ -59,6 +60,7 @@ class LocalFolder:
         checksum = _checksum(before)
         if checksum.exists():
             os.rename(checksum, _checksum(after))
+            reached("files.checksum-moved")
         os.rename(before, after)
         return self._found(after)
 

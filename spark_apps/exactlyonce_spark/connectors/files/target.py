@@ -65,6 +65,7 @@ class FilesTarget(ManifestTarget):
         given = FileFormat(self._tenant.format)
         schemas.require_columns(self._columns, given, self._tenant.partition_by)
         take_place(self._store, self._tenant)
+        reached("folder.taken")
         manifests = {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
         with_rows = [manifest for _, manifest in sorted(manifests.items()) if manifest.files]
         if with_rows:
@@ -100,6 +101,7 @@ class FilesTarget(ManifestTarget):
         outcome = self._store.create(_path_of(name), content)
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
             raise self._columns_lost(name)
+        reached("folder.columns-kept")
 
     def _columns_lost(self, name: str) -> FilesLost:
         return FilesLost(

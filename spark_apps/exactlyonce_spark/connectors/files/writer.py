@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
-from exactlyonce.connectors.files.spec import FileFormat, FilesSink
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce_spark.connectors.files.exact_values import OPTIONS, checked
+from exactlyonce_spark.connectors.files.failures import FAILURES
 from exactlyonce_spark.connectors.files.folders import Folder, RowsMissing, told_if_unwritable
 from exactlyonce_spark.connectors.files.footers import Footers
 from exactlyonce_spark.connectors.files.hadoop_folder import HadoopFolder
 from exactlyonce_spark.connectors.files.local_folder import LocalFolder
 from exactlyonce_spark.connectors.files.target import WrittenFiles
+from exactlyonce_spark.crash_points import reached
 
 
 @dataclass
@@ -42,6 +46,7 @@ class SparkFileWriter:
         """
         if self.renamed:
             rows = rows.withColumnsRenamed(dict(self.renamed))
+        rows = checked(rows, self.sink.format, self.sink.partition_by)
         counted = Observation()
         place = f"{WRITING}/{write.name}"
         # A task makes a file at least: more tasks than cores make files smaller and the batch no faster.
@@ -50,7 +55,12 @@ class SparkFileWriter:
         writer = (
             writer.format(self.sink.format.spark_name).options(**self._options()).partitionBy(*self.sink.partition_by)
         )
-        writer.mode("error").save(f"{self.sink.path}/{place}")
+        try:
+            writer.mode("error").save(f"{self.sink.path}/{place}")
+        except Exception as problem:
+            self._remove_failed(rows.sparkSession, place, str(problem))
+            raise
+        reached("files.written", write.batch)
         count = int(counted.get["rows"])
         with told_if_unwritable():
             files = self._taken(write, self._opened(rows.sparkSession), place, count)
@@ -66,9 +76,19 @@ class SparkFileWriter:
                 f"{sum(held)}; nothing of it has landed and it runs again."
             )
         folder.remove(place)
+        reached("files.folder-removed", write.batch)
         if not self.sink.is_on_s3:
             _flush(Path(self.sink.folder), [file.path for file in files])
         return files
+
+    def _remove_failed(self, session: SparkSession, place: str, why: str) -> None:
+        """Remove the folder of a job that failed: Spark removes its files alone, and `orphans` are found by their files.
+
+        Nothing depends on it, so what fails here is not raised in place of what failed the job.
+        """
+        if FAILURES.outage(why) is None:  # a bucket that does not answer would only be asked at length once more
+            with suppress(Exception):
+                self._opened(session).remove(place)
 
     def learn(self, manifest: Manifest) -> None:
         """Take how many bytes a row takes."""
@@ -76,9 +96,7 @@ class SparkFileWriter:
             self.bytes_per_row = sum(file.size_bytes for file in manifest.files) / manifest.rows
 
     def _options(self) -> dict[str, str]:
-        options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-        if self.sink.format is FileFormat.CSV:
-            options["header"] = "true"
+        options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **OPTIONS[self.sink.format]}
         if self.bytes_per_row:
             options["maxRecordsPerFile"] = str(max(1, math.ceil(self.sink.target_file_bytes / self.bytes_per_row)))
         return options
@@ -104,6 +122,7 @@ class SparkFileWriter:
                 folder.make_folder(above)
                 made.add(above)
             moved = folder.move(file.path, final)
+            reached("files.moved", write.batch)
             if moved.size_bytes != file.size_bytes:
                 raise RowsMissing(
                     f"{final} has {moved.size_bytes} bytes and {file.path} had {file.size_bytes}; nothing of batch "

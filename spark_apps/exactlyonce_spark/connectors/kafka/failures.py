@@ -22,7 +22,7 @@ def _outage(text: str) -> str | None:
     if away is None:
         return None
     said = away[1].rstrip(".")
-    return f"The brokers of source.kafka do not answer ({said}); nothing was landed by this, it is tried again."
+    return f"The brokers of source.kafka do not answer ({said}); nothing has landed by this, and it will be retried."
 
 
 FAILURES = Failures(recognise=_lost, outage=_outage)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
-from exactlyonce.connectors.kinesis.pace import Clock
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
-from exactlyonce.connectors.kinesis.reading import PositionExpired
+from exactlyonce.connectors.kinesis.rate_limit import Clock, rest_seconds
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce_spark.connectors.kinesis.lineage import appearing, forgotten, unreachable, waiting_parents
+from exactlyonce_spark.connectors.kinesis.lineage import Lineage
+from exactlyonce_spark.connectors.kinesis.lineage_checks import require_none_held_back, require_reachable
 from exactlyonce_spark.connectors.kinesis.read_ahead import Cut, ReadAhead
 
 PARTITION_HELD_BYTES = 32 * 1024 * 1024
@@ -35,6 +35,9 @@ READING_SECONDS = 10.0
 
 _PAUSE_SECONDS = 0.1
 """How long a call waits that has nothing to do, so that Spark does not ask a hundred times a second."""
+
+_SHORT_PAUSE_SECONDS = 0.25
+"""The longest that a batch waits for a shard to give more; else it is made of what is there, and Spark runs it meanwhile."""
 
 _FETCHES_AT_ONCE = 8
 
@@ -86,6 +89,8 @@ class _ShardAhead:
         self.reader: Fetching | None = None
         self.reader_at = start
         self.rests_until = 0.0
+        self.paced_until = 0.0
+        """Until when the shard gives nothing more, because of what it has given (`rate_limit.py`)."""
         self.fetches = 0
         self.is_read = False
         """Whether a query of `availableNow` has read all that it is to read of it."""
@@ -144,11 +149,12 @@ class Planner:
         for ahead in self._in_turn():
             ends[ahead.shard] = self._cut(ahead, shares).position
         if SHARD_END in starts.values():
-            listed = self._shard_map(starts)
-            _require_reachable(listed, starts)
-            gone = forgotten(listed, starts)
-            ends |= dict.fromkeys(appearing(listed, starts), TRIM_HORIZON)
-            ends = {shard: end for shard, end in ends.items() if shard not in gone}
+            lineage = self._lineage(starts)
+            require_reachable(lineage)
+            ends |= dict.fromkeys(lineage.appearing, TRIM_HORIZON)
+            ends = {shard: end for shard, end in ends.items() if shard not in lineage.forgotten}
+            if ends == dict(starts) and self._until is not None:
+                require_none_held_back(lineage)
         if ends == dict(starts) and self._until is None:
             self._clock.sleep(_PAUSE_SECONDS)
         self._turn += 1
@@ -183,9 +189,15 @@ class Planner:
         give_up_at = self._clock.elapsed_seconds() + self._limit.seconds
         while True:
             shares = self._shares()
-            due = [ahead for ahead in self._in_turn() if self._is_due(ahead) and ahead.lacks(shares[ahead.shard])]
+            wanting = [ahead for ahead in self._in_turn() if self._wants(ahead) and ahead.lacks(shares[ahead.shard])]
+            now = self._clock.elapsed_seconds()
+            due = [ahead for ahead in wanting if ahead.paced_until <= now]
             if not due:
-                return shares
+                pause = min((ahead.paced_until - now for ahead in wanting), default=None)
+                if pause is None or (pause > _SHORT_PAUSE_SECONDS and not self._must_go_on()):
+                    return shares
+                self._clock.sleep(pause)
+                continue
             due.sort(key=lambda ahead: ahead.fetches)
             list(self._pool.map(self._fetch, due[:_FETCHES_AT_ONCE]))
             has_moved = any(ahead.ahead.reached != ahead.ahead.start for ahead in self._shards.values())
@@ -193,7 +205,12 @@ class Planner:
             if self._clock.elapsed_seconds() >= give_up_at and (has_moved or self._until is None):
                 return self._shares()
 
-    def _is_due(self, ahead: _ShardAhead) -> bool:
+    def _must_go_on(self) -> bool:
+        """Whether a batch without records would end the query, although there are some."""
+        return self._until is not None and not any(ahead.ahead.holds_records for ahead in self._shards.values())
+
+    def _wants(self, ahead: _ShardAhead) -> bool:
+        """Whether more of a shard may be there and be held, now or once it gives more."""
         if ahead.has_ended or ahead.is_read or self._clock.elapsed_seconds() < ahead.rests_until:
             return False
         return ahead.ahead.holds_records or self._held_bytes() < HELD_BYTES
@@ -216,6 +233,7 @@ class Planner:
 
         ahead.ahead.add(page.records, page.position, keep)
         ahead.reader_at = page.position
+        ahead.paced_until = asked_at + rest_seconds(page.records)
         if page.milliseconds_behind == 0:
             ahead.rests_until = self._clock.elapsed_seconds() + IDLE_SECONDS
         if self._until is not None:
@@ -227,43 +245,34 @@ class Planner:
 
     def _shares(self) -> Mapping[str, BatchLimit]:
         """Share the limit: nobody gets more than it can use, and what one leaves the others get."""
-        due = {shard for shard, ahead in self._shards.items() if self._is_due(ahead)}
+        wanting = {shard for shard, ahead in self._shards.items() if self._wants(ahead)}
         shards = {ahead.shard: ahead.ahead for ahead in self._in_turn()}
         records = shared(
-            self._limit.records, {shard: None if shard in due else ahead.records for shard, ahead in shards.items()}
+            self._limit.records, {shard: None if shard in wanting else ahead.records for shard, ahead in shards.items()}
         )
         # Bytes are for those that get records: else one would get the bytes and another one the records, and none both.
         sizes = shared(
             self._limit.size_bytes,
-            {shard: None if shard in due else ahead.size_bytes for shard, ahead in shards.items() if records[shard]},
+            {
+                shard: None if shard in wanting else ahead.size_bytes
+                for shard, ahead in shards.items()
+                if records[shard]
+            },
         )
         return {shard: BatchLimit(records[shard], sizes.get(shard, 0)) for shard in shards}
 
-    def _shard_map(self, starts: Mapping[str, int]) -> Sequence[Shard]:
-        """The shards as they are listed, asked again soon while a shard has ended whose children are not known."""
+    def _lineage(self, starts: Mapping[str, int]) -> Lineage:
+        """The shards as they are listed, asked again soon while a shard has ended whose children are not all known."""
         now = self._clock.elapsed_seconds()
         if self._listed is not None:
             asked_at, listed = self._listed
-            patience = _LIST_SOON_SECONDS if waiting_parents(listed, starts) else _LIST_SECONDS
-            if now < asked_at + patience and not appearing(listed, starts):
-                return listed
+            lineage = Lineage(listed, starts)
+            patience = _LIST_SOON_SECONDS if lineage.waiting_parents or lineage.held_back else _LIST_SECONDS
+            if now < asked_at + patience and not lineage.appearing:
+                return lineage
         listed = tuple(self._list())
         self._listed = now, listed
-        return listed
-
-
-def _require_reachable(listed: Sequence[Shard], starts: Mapping[str, int]) -> None:
-    """Require that each open shard is read or follows on one that is.
-
-    Raises:
-        PositionExpired: naming those that do not; reconciliation says which shards expired unread.
-    """
-    lost = unreachable(listed, starts)
-    if lost:
-        raise PositionExpired(
-            f"The shards on which {', '.join(lost[:5])} follow expired before this stream had seen them, so their records were "
-            "not read; how many is not known."
-        )
+        return Lineage(listed, starts)
 
 
 def shared(limit: int, usable: Mapping[str, int | None]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import following_client, kinesis_client
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.positions import from_text, to_text
-from exactlyonce.connectors.kinesis.reading import KeptRecord, ShardReader, read_range
+from exactlyonce.connectors.kinesis.reading import RecordFilter, ShardReader, read_range
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
@@ -112,7 +112,7 @@ class ShardRange(InputPartition):
 def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
     start, end = from_text(part.start), from_text(part.end)
     outside = None if part.listed is None else OutsideRecords(part.listed, place.outside)
-    keeps: KeptRecord = (lambda record, users: True) if outside is None else outside.keeps
+    keeps: RecordFilter = (lambda record, users: True) if outside is None else outside.keeps
     yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard)
     if outside is not None and outside.dropped:
         log.warning(
@@ -122,7 +122,7 @@ def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _users(place: Place, part: ShardRange, start: int, end: int, keeps: KeptRecord) -> Iterator[UserRecordData]:
+def _users(place: Place, part: ShardRange, start: int, end: int, keeps: RecordFilter) -> Iterator[UserRecordData]:
     if part.fetched is None:
         yield from read_range(place.client(), place.named, part.shard, start, end, keeps)
         return

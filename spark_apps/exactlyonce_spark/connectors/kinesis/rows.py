@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,6 @@ _TYPES: dict[str, pa.DataType] = {
     "malformed": pa.string(),
 }
 _ARROW = pa.schema(_TYPES)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ROWS, _DATA_BYTES = 2000, 8 * 1024 * 1024
 """The most of one Arrow batch, which a task holds several times over; a record that is larger is a batch of its own."""
@@ -80,7 +78,7 @@ def _row(user: UserRecordData, stream: str, shard: str) -> tuple[Any, ...]:
         number.zfill(SEQUENCE_NUMBER_DIGITS),
         user.record.sub_sequence_number,
         shard,
-        _EPOCH + timedelta(milliseconds=user.arrival_milliseconds),
+        user.arrival_milliseconds * 1000,
         stream,
         str(user.record.position).zfill(POSITION_DIGITS),
         user.malformed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import Delivery, StreamSpec
 from exactlyonce.assembly import Secrets
@@ -93,7 +94,8 @@ class PostgresConnector:
             ledger.require_version(WITNESSES_SINCE, f"delivery: {spec.delivery}")
             with ledger.transaction(lasting=False) as transaction:
                 transaction.take_witnesses(permit.stream_id, stream.landed_batch or BatchNumber(0))
-        return PreparedTable(spec, sink, ledger, permit, read_table(ledger, sink))
+        deletes = spec.source.format.on_tombstone is OnTombstone.DELETE or spec.output_mode is OutputMode.COMPLETE
+        return PreparedTable(spec, sink, ledger, permit, read_table(ledger, sink, deletes=deletes))
 
 
 SINK = PostgresConnector()

@@ -11,6 +11,8 @@ from psycopg2 import sql
 from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
+from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_INDEX
+from exactlyonce.errors import LedgerRefused
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
@@ -37,6 +39,9 @@ def write_letters(
     A topic recreated has another id, so its records never stand for those of the topic before. An older operator's schema
     has no ids: there the latest record of an offset is kept, since it is the one that landed in this batch. Letters that are
     not plain need the ledger's version `NAMED_LETTERS_SINCE`.
+
+    Raises:
+        LedgerRefused: if letters that are not plain lack their index, with the statement that makes it.
     """
     table = sql.Identifier(schema, "dead_letters")
     rows = [(is_plain_letter(letter), _row(letter, stream_id, batch, origin_ids)) for letter in letters]
@@ -46,7 +51,16 @@ def write_letters(
         _upsert(cursor, table, (*known, "record_offset"), _CONTENT, plain)
     named = [row for is_plain_one, row in rows if not is_plain_one]
     if named:
-        _upsert(cursor, table, (*_PARTITION, "position"), ("partition_name", "place", *_CONTENT), named)
+        try:
+            _upsert(cursor, table, (*_PARTITION, "position"), ("partition_name", "place", *_CONTENT), named)
+        except psycopg2.errors.InvalidColumnReference as problem:
+            create = NAMED_LETTERS_INDEX.format(table=table.as_string(cursor))
+            index = sql.Identifier(schema, "dead_letters_position").as_string(cursor)
+            raise LedgerRefused(
+                "The table of dead letters has no valid index for records of partitions with names: it was too large to make "
+                f"one while streams land. If making it was interrupted, drop what it left (drop index concurrently {index};). "
+                f"Let its owner run, beside the drivers: {create}"
+            ) from problem
 
 
 def _row(letter: DeadLetter, stream_id: str, batch: BatchNumber, origin_ids: Mapping[str, str]) -> dict[str, Any]:

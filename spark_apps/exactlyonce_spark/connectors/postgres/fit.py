@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
 from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
+from exactlyonce_spark.sql_text import quoted
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _TABLE_INTEGERS = {"int2": 2, "int4": 4, "int8": 8}
@@ -100,7 +101,7 @@ def _keys(columns: Sequence[YieldedColumn], table: Table, sink: PostgresSink) ->
 
 def _expression(column: YieldedColumn, target: TableColumn) -> str | None:
     """Return the Spark expression whose text Postgres reads as the same value, or None where none is sure to be."""
-    name = "`" + column.name.replace("`", "``") + "`"
+    name = quoted(column.name)
     spark = column.spark_type
     if target.category == "json":
         return f"to_json({name})" if spark.startswith(_NESTED) else name if spark == "string" else None

@@ -23,6 +23,8 @@ class ReplacingTarget(PostgresTarget):
     By DELETE, not TRUNCATE: readers see the former result until the new one is committed, and wait for nothing.
     """
 
+    replaces = True
+
     def write(self, transaction: PostgresTransaction, rows: Iterable[pa.RecordBatch]) -> int:
         """Write the rows in place of all that are there."""
         batches = list(rows)

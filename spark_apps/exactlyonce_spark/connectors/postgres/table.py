@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import psycopg2.extensions
 from psycopg2 import sql
 
-from exactlyonce.connectors.postgres.lasting import find_passing
+from exactlyonce.connectors.postgres.lasting import CheckedTable, find_passing
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce.errors import Refused
 
 
@@ -83,11 +83,11 @@ where i.indrelid = %s and i.indisunique and i.indisvalid and i.indpred is null a
 """
 
 
-def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
-    """Look up the sink's table by its names, exactly as written.
+def read_table(ledger: PostgresLedger, sink: PostgresSink, *, deletes: bool = False) -> Table:
+    """Look up the sink's table by its names, exactly as written; `deletes`: rows of it are deleted, too.
 
     Raises:
-        TargetUnfit: if there is none, or it is no table, or not all that is written to it would survive a crash.
+        TargetUnfit: if there is none, or it is no table, or not all that is written to it would be there after a crash.
         LedgerRefused, LedgerUnreachable: by what the database says.
     """
     with ledger.transaction() as transaction, ledger.own_errors(), transaction.cursor() as cursor:
@@ -100,21 +100,27 @@ def read_table(ledger: PostgresLedger, sink: PostgresSink) -> Table:
             )
         oid, schema, table, kind = found
         if kind not in ("r", "p"):
-            raise TargetUnfit(f"{sink.table} at {ledger.address} is no table (relkind {kind}); name a table.")
-        require_lasting(cursor, sink.ledger_schema, schema, table)
+            raise TargetUnfit(f"{sink.table} at {ledger.address} is not a table (relkind {kind}); name a table.")
+        require_lasting(cursor, sink, schema, table, deletes=deletes)
         return Table(schema, table, _columns(cursor, oid), _unique_keys(cursor, oid))
 
 
-def require_lasting(cursor: psycopg2.extensions.cursor, ledger_schema: str, schema: str, table: str) -> None:
-    """Require that the table with all of its partitions and inheritors, and the ledger's tables, survive a crash.
+def require_lasting(
+    cursor: psycopg2.extensions.cursor, sink: PostgresSink, schema: str, table: str, *, deletes: bool
+) -> None:
+    """Require that what is written to the table is there after a crash.
+
+    The table with all of its partitions and inheritors, and the ledger's tables, have to survive one, and no rule may take
+    rows elsewhere; `deletes`: rows of the table are deleted, too.
 
     Asked after rows were written, the answer holds until the COMMIT for whatever has got rows: the lock that an INSERT takes
-    keeps an ALTER TABLE out.
+    keeps an ALTER TABLE and a CREATE or DROP RULE out.
 
     Raises:
         TargetUnfit: naming one that does not, and what to do.
     """
-    passing = find_passing(cursor, ledger_schema, [(schema, table)])
+    asked = CheckedTable.written(schema, table, upserts=sink.write is not Write.APPEND, deletes=deletes)
+    passing = find_passing(cursor, sink.ledger_schema, [asked])
     if passing is not None:
         raise TargetUnfit(f"Nothing was written to {schema}.{table}: {passing}.")
 

@@ -57,6 +57,9 @@ class TargetPlan:
 class PostgresTarget:
     """A `Target`; rows are Arrow batches whose columns are the plan's, in its order."""
 
+    replaces = False
+    """Whether every batch takes the place of all rows."""
+
     def __init__(self, ledger: PostgresLedger, plan: TargetPlan) -> None:
         self._ledger = ledger
         self._plan = plan
@@ -112,10 +115,12 @@ class PostgresTarget:
         return moved
 
     def require_lasting(self, transaction: PostgresTransaction) -> None:
-        """Require that what is in the table is there after a crash of the server too; asked once rows are written."""
+        """Require that what was written is in the table, after a crash of the server too; asked once rows are written."""
         plan = self._plan
         with transaction.cursor() as cursor:
-            require_lasting(cursor, plan.ledger_schema, plan.table_schema, plan.table_name)
+            require_lasting(
+                cursor, plan.sink, plan.table_schema, plan.table_name, deletes=plan.deletes or self.replaces
+            )
 
     def write(self, transaction: PostgresTransaction, rows: Iterable[pa.RecordBatch]) -> int:
         """Write rows to the table: by COPY, or through the staging table where rows meet older ones."""

@@ -1,11 +1,11 @@
-"""What every step of a pass has: the stream, the context, and how the status is written."""
+"""What every part of a pass can do: write the status, and show what has landed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exactlyonce.api.phases import Writer, require_transition
+from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import LandedShown, StreamStatus
 from exactlyonce.bounded_text import one_line
@@ -23,8 +23,8 @@ NOT_SHOWN = "LandedNotShown"
 
 
 @dataclass(frozen=True)
-class PassStep:
-    """One step of the passes over a stream."""
+class PassOperations:
+    """Operations that the parts of a pass over one stream share."""
 
     stream: Stream
     context: PassContext
@@ -33,43 +33,49 @@ class PassStep:
         """Name a place between two effects, where a test may end the process."""
         reached(point, self.stream.metadata.namespace, self.stream.metadata.name)
 
-    def write(self, status: StreamStatus, version: str, **changes: object) -> tuple[StreamStatus, str]:
-        """Write the status with changes; return it with its new version."""
+    def write(
+        self, status: StreamStatus, version: str, reason: TransitionReason | None = None, /, **changes: object
+    ) -> tuple[StreamStatus, str]:
+        """Write the status with changes; return it with its new version. A new phase needs a reason."""
         changed = status.model_copy(update=changes)
-        require_transition(status.phase, changed.phase, Writer.LOOP)
-        return changed, self.context.statuses.write(changed, version)
+        return changed, self.context.statuses.write(changed, version, reason)
 
-    def write_changed(self, status: StreamStatus, version: str, changes: Mapping[str, object]) -> None:
+    def write_changed(
+        self,
+        status: StreamStatus,
+        version: str,
+        changes: Mapping[str, object],
+        reason: TransitionReason | None = None,
+    ) -> None:
         """Write the status if any of the changes is one."""
         if any(getattr(status, name) != value for name, value in changes.items()):
-            self.write(status, version, **changes)
+            self.write(status, version, reason, **changes)
 
     def landed_shown(
-        self, view: LedgerView | None, status: StreamStatus, *, is_last: bool = False
+        self, view: LedgerView | ExactlyOnceError | None, status: StreamStatus, *, is_last: bool = False
     ) -> LandedShown | None:
         """Show outside of the ledger where the stream has landed, if it asks for that; what fails there stops no pass.
 
-        Return what the status tells of it from now on. Where it `is_last`, no later look comes of itself, so what could not be
-        shown now is owed; `view` is None where the ledger did not answer.
+        `view` is what the ledger holds of the stream, None where it holds nothing, or why it did not answer. Return what the
+        status tells from now on. Where it `is_last`, no later look comes of itself, so what could not be shown now is owed.
         """
         source, place = self.context.stores.source, self.stream.spec.source.spec.shown_in
         if place is None or not isinstance(source, ShowsLanded):
             return None
         before = shown_at(place, status.landed_shown)
-        unseen = owed(place) if is_last else before
-        if view is None:
-            return unseen
-        if not view.landed.positions:
+        if isinstance(view, ExactlyOnceError):
+            return owed(place, view) if is_last else before
+        if view is None or not view.landed.positions:
             return before
         try:
             problem = self._show(source, view, status)
-        except ExactlyOnceError:
-            return unseen  # those who show something are held up: a later pass shows it
+        except ExactlyOnceError as held_up:
+            return owed(place, held_up) if is_last else before
         except Exception as mistake:
             told = f"What has landed could not be shown ({type(mistake).__name__}: {one_line(str(mistake))})."
             problem = NotShown(NotShownBecause.FAILED, told)
         if problem is not None and is_news(problem, before):
-            self.context.telling.report(NOT_SHOWN, problem.words)
+            self.context.reporter.report(NOT_SHOWN, problem.words)
         return shown_of(problem, place)
 
     def _show(self, source: ShowsLanded, view: LedgerView, status: StreamStatus) -> NotShown | None:

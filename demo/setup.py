@@ -34,7 +34,7 @@ KILL_POINTS = ("batch.landed", "batch.rows-written", "land.before-commit")
 
 
 @dataclass
-class Stage:
+class Setup:
     """The servers, the stream's file, and `exactlyonce run` as a child process."""
 
     folder: Path
@@ -109,7 +109,7 @@ class Stage:
         return self._fired(point).exists()
 
     def drain(self) -> int:
-        """End the operator and its driver after the batch in hand and return its exit status."""
+        """End the operator and its driver after the current batch and return its exit status."""
         assert self.operator is not None
         self.operator.send_signal(signal.SIGINT)
         return self.operator.wait(_DRAIN_SECONDS)

@@ -56,7 +56,7 @@ class Pods:
 
 
 @dataclass
-class OperatorStage:
+class OperatorSetup:
     """A cluster and the stores; `api` is the benchmark's own client."""
 
     folder: Path
@@ -95,7 +95,7 @@ class OperatorStage:
 class Namespace:
     """One namespace and its streams; `s3_endpoint` is where their checkpoints are."""
 
-    stage: OperatorStage
+    setup: OperatorSetup
     name: str
     s3_endpoint: str
 
@@ -103,12 +103,12 @@ class Namespace:
         """Create a secret."""
         data = {key: base64.b64encode(value.encode()).decode() for key, value in keys.items()}
         body = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": data}
-        self.stage.request("POST", f"/api/v1/namespaces/{self.name}/secrets", body)
+        self.setup.request("POST", f"/api/v1/namespaces/{self.name}/secrets", body)
 
     def apply(self, name: str, *, suspended: bool = False) -> float:
         """Create a stream and return the moment at which it was sent."""
         moment = time.monotonic()
-        self.stage.request("POST", STREAMS.format(namespace=self.name), self._stream(name, suspended=suspended))
+        self.setup.request("POST", STREAMS.format(namespace=self.name), self._stream(name, suspended=suspended))
         return moment
 
     def apply_all(self, names: Sequence[str], *, suspended: bool = False) -> dict[str, float]:
@@ -126,7 +126,7 @@ class Namespace:
             "metadata": {"name": name},
             "spec": {"containers": [container], "serviceAccountName": ACCOUNT},
         }
-        self.stage.request("POST", f"/api/v1/namespaces/{self.name}/pods", body)
+        self.setup.request("POST", f"/api/v1/namespaces/{self.name}/pods", body)
 
     def runs(self, pod: str) -> None:
         """Be the kubelet of a pod: its driver runs and is ready."""
@@ -149,7 +149,7 @@ class Namespace:
         following = ""
         while True:
             path = f"{STREAMS.format(namespace=self.name)}?limit={_PAGE}&continue={quote(following)}"
-            listed = self.stage.request("GET", path)
+            listed = self.setup.request("GET", path)
             for item in listed["items"]:
                 phase = str((item.get("status") or {}).get("phase"))
                 counted[phase] = counted.get(phase, 0) + 1
@@ -169,7 +169,7 @@ class Namespace:
         """Write down when each pod is created."""
         pods = Pods()
         path = f"/api/v1/namespaces/{self.name}/pods?watch=1&timeoutSeconds=7200"
-        known: Any = self.stage.api
+        known: Any = self.setup.api
         headers = {"Accept": _ONLY_METADATA}
         known.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
         answer = known.rest_client.pool_manager.request(
@@ -191,10 +191,10 @@ class Namespace:
     def _pod_status(self, pod: str, status: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         container = {"name": "driver", "image": "none", "imageID": "", "restartCount": 0, "state": state}
         body = {"status": {**status, "containerStatuses": [{**container, "ready": "running" in state}]}}
-        self.stage.request("PATCH", f"/api/v1/namespaces/{self.name}/pods/{pod}/status", body, _MERGE)
+        self.setup.request("PATCH", f"/api/v1/namespaces/{self.name}/pods/{pod}/status", body, _MERGE)
 
     def _stream(self, name: str, *, suspended: bool) -> dict[str, Any]:
-        kafka = {"bootstrapServers": self.stage.kafka.bootstrap_servers, "topics": [TOPIC]}
+        kafka = {"bootstrapServers": self.setup.kafka.bootstrap_servers, "topics": [TOPIC]}
         schema = "id BIGINT, customer STRING, amount DECIMAL(12,2), ts TIMESTAMP"
         location = f"s3a://{BUCKET}/checkpoints/{self.name}/{name}"
         spec = {
@@ -227,14 +227,14 @@ def connected(cluster: Cluster) -> Iterator[client.ApiClient]:
 
 @contextmanager
 def operator_process(
-    stage: OperatorStage, namespace: Namespace, module: str, port: int | None = None
+    setup: OperatorSetup, namespace: Namespace, module: str, port: int | None = None
 ) -> Iterator[psutil.Process]:
     """Run an operator of one namespace, from when it leads until the block ends; `port` is where its metrics are."""
     port = port or processes.free_port()
-    log = stage.folder / f"operator-{namespace.name}-{port}.log"
+    log = setup.folder / f"operator-{namespace.name}-{port}.log"
     options = {"namespaces": namespace.name, "lease-name": namespace.name, "image": "none", "health-port": port}
     command = [sys.executable, "-m", module, *(f"--{name}={value}" for name, value in options.items())]
-    environment = {**os.environ, "KUBECONFIG": str(stage.cluster.kubeconfig)}
+    environment = {**os.environ, "KUBECONFIG": str(setup.cluster.kubeconfig)}
     process = processes.start(command, log, environment=environment)
     try:
         processes.wait_until_ready(process, lambda: "holds the lease" in log.read_text(), "The operator", log, 120)

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 900
 
 
 @dataclass
-class Stage:
+class Setup:
     """The servers of a benchmark and a folder for what it leaves."""
 
     folder: Path

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.figures import Figure
 from bench.monitor_process import NAMESPACE, stream_name
-from bench.operator_stage import core_seconds
+from bench.operator_setup import core_seconds
 from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.ledger import DEFAULT_SCHEMA, PostgresLedger
 from testbed import processes
@@ -29,7 +29,7 @@ from testbed.postgres import Postgres
 
 INTERVAL_SECONDS = 30.0
 RECORDS = 8
-"""Records a partition."""
+"""Records per partition."""
 
 _DATABASE = "warehouse"
 _BATCHES = 20
@@ -71,7 +71,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Setup:
     """The servers with their streams, each of `partitions` partitions; `rounds` are measured after two that are not."""
 
     folder: Path
@@ -162,7 +162,7 @@ class Stage:
 class Measured:
     """A process that measures streams when it is told to."""
 
-    stage: Stage
+    setup: Setup
     process: psutil.Process
     port: int
 
@@ -173,11 +173,11 @@ class Measured:
 
     def interval(self, streams: int, waiting: Callable[[int], int] = lambda number: 0) -> Interval:
         """Return what an interval takes; `waiting` sets the scene of a round and tells how many records of a partition wait."""
-        found = [self._round(streams, waiting(number)) for number in range(self.stage.rounds + 2)][2:]
+        found = [self._round(streams, waiting(number)) for number in range(self.setup.rounds + 2)][2:]
         rounds, scrapes, kafka, postgres = (statistics.median(values) for values in zip(*found, strict=True))
         before = core_seconds(self.process)
-        time.sleep(self.stage.rest_seconds)
-        rest = (core_seconds(self.process) - before) / self.stage.rest_seconds * INTERVAL_SECONDS
+        time.sleep(self.setup.rest_seconds)
+        rest = (core_seconds(self.process) - before) / self.setup.rest_seconds * INTERVAL_SECONDS
         connections = [it for it in self.process.net_connections("tcp") if it.status == psutil.CONN_ESTABLISHED]
         threads = self.process.num_threads()
         return Interval(rounds, scrapes, rest, kafka, postgres, self.megabytes, threads, len(connections))
@@ -194,7 +194,7 @@ class Measured:
         return own, scrape, kafka, postgres
 
     def _core_seconds(self) -> tuple[float, float, float]:
-        kafka, postgres = psutil.Process(self.stage.kafka.pid), psutil.Process(self.stage.postgres.pid)
+        kafka, postgres = psutil.Process(self.setup.kafka.pid), psutil.Process(self.setup.postgres.pid)
         return core_seconds(self.process), core_seconds(kafka), core_seconds(postgres, family=True)
 
     def _page(self, name: str) -> str:
@@ -209,5 +209,5 @@ class Measured:
             if name in found:
                 is_age = name == "oldest_not_landed_timestamp_seconds"
                 found[name] = sum(1 if is_age else sample.value for sample in family.samples)
-        wanted = [streams, streams, streams * self.stage.partitions * waiting, streams if waiting else 0]
+        wanted = [streams, streams, streams * self.setup.partitions * waiting, streams if waiting else 0]
         assert list(found.values()) == wanted, f"{found} where {wanted} is so; a store was too slow: run it again"

@@ -1,0 +1,162 @@
+"""Real streams from Kafka into the stand-in for Doris: drivers and servers are killed, time passes, ids are counted there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.launch.last_words import Ending, parse_last_words
+from exactlyonce.launch.local import Unresponsive
+from exactlyonce.reconcile.loop import Done
+from testbed.doris.cluster import Fault
+from testbed.doris.servers import StandIn
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from tests.combinations import only_in_full
+from tests.doris_rig import HOUR_SECONDS, DorisRig, EventfulCluster, eventful
+from tests.rig import eventually, running, thaw
+
+BATCH = 2_600
+"""More records than a driver loads by itself, so each task prepares a load."""
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with eventful() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def cluster(server: StandIn) -> EventfulCluster:
+    assert isinstance(server.cluster, EventfulCluster)
+    return server.cluster
+
+
+@pytest.fixture
+def rig(kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, server: StandIn) -> DorisRig:
+    return DorisRig(kafka, postgres_18, tmp_path, name, server, **{"spec.source.kafka.maxOffsetsPerTrigger": BATCH})
+
+
+def killed_at(rig: DorisRig, *points: str) -> None:
+    """Run the stream to its end, its drivers killed at these points, and require that a driver came to each."""
+    rig.overrides["spec.recovery.maxFailuresPerBatch"] = 50
+    result = rig.run(crash=" ".join(f"{point}=kill-driver" for point in points), seconds=60.0 + 90.0 * len(points))
+    assert isinstance(result, Done), rig.story()
+    missed = [point for place, point in enumerate(points) if not any(rig.folder.glob(f"fired-{place}-*"))]
+    assert not missed, f"no driver came to {missed}\n{rig.story()}"
+
+
+def test_drivers_that_are_killed_at_the_points_of_both_phases_put_each_id_into_doris_once(
+    rig: DorisRig, cluster: EventfulCluster
+) -> None:
+    """The answer to a first load is lost, and the hour passes in which Doris keeps what is prepared and decided."""
+    cluster.faults.append(Fault.PREPARE_ANSWER_LOST)
+    cluster.at_commit[1] = lambda: cluster.pass_time(2 * HOUR_SECONDS)
+    rig.produce(BATCH + 500)
+    killed_at(rig, "task.prepared", "batch.decided", "finish.written-again", "batch.committed")
+    rig.assert_exactly_once()
+    assert "FinishCommit" in rig.verdicts(), rig.story()
+    assert not cluster.at_commit, "the hour has passed while a batch was decided"
+
+
+LARGE = 5_000
+OF_BATCHES = {
+    1: ["task.prepared"],
+    2: ["batch.rows-written"],
+    3: ["land.before-commit"],
+    4: ["batch.decided"],
+    5: ["commit.answered"],
+    6: ["batch.committed"],
+    7: ["batch.landed"],
+    8: ["batch.decided", "finish.read", "finish.written-again", "finish.recorded", "finish.landed"],
+    10: ["task.prepared"],
+    11: ["batch.decided", "finish.read"],
+    12: ["commit.answered"],
+    13: ["batch.committed"],
+    14: ["batch.decided", "finish.landed"],
+    15: ["batch.landed"],
+}
+"""Every named point but finish.aborted: Doris lists no open loads by HTTP, so no driver aborts one at its start."""
+
+
+@only_in_full
+@pytest.mark.timeout(7200)
+def test_a_hundred_thousand_ids_are_in_doris_once_after_twenty_kills_and_lost_answers(
+    rig: DorisRig, cluster: EventfulCluster
+) -> None:
+    """The test above makes the claim for fewer points."""
+    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = LARGE
+    points = [f"{point}@{batch}" for batch, points in OF_BATCHES.items() for point in points]
+    assert len(points) == 20
+    cluster.at_commit = {
+        8: lambda: cluster.pass_time(2 * HOUR_SECONDS),
+        9: lambda: cluster.faults.append(Fault.COMMIT_ANSWER_LOST),
+        16: lambda: cluster.faults.append(Fault.COMMIT_ANSWER_LOST),
+        17: lambda: cluster.faults.append(Fault.PUBLISH_TIMEOUT),
+    }
+    cluster.at_load = {
+        9: lambda: cluster.faults.append(Fault.PREPARE_ANSWER_LOST),
+        16: lambda: cluster.faults.append(Fault.TOO_MANY_VERSIONS),
+        18: lambda: cluster.faults.append(Fault.BACKEND_DIES),
+    }
+    rig.produce(100_000)
+    killed_at(rig, *points)
+    cluster.publish()
+    rig.assert_exactly_once()
+    assert (cluster.at_commit, cluster.at_load, cluster.faults) == ({}, {}, []), "all of it went wrong"
+
+
+@only_in_full
+@pytest.mark.parametrize("name_of_server", ["frontend", "backend"])
+def test_a_server_of_doris_that_is_killed_and_comes_back_costs_no_id(
+    rig: DorisRig, server: StandIn, name_of_server: str
+) -> None:
+    """A driver that dies between the two phases, as in the first test, leaves the same behind."""
+    rig.produce(4 * BATCH)
+    opened = rig.open()
+    with running(rig, opened):
+        eventually(lambda: rig.landed() > 0, "the first batch has landed", 90)
+        server.stop(name_of_server)
+        eventually(lambda: any(kind == "Unreachable" for kind, _ in rig.events), "the loop has noticed", 90)
+        rig.produce(BATCH)
+        server.start(name_of_server)
+        eventually(rig.has_all, "every record has landed", 120)
+    rig.assert_exactly_once()
+
+
+@only_in_full
+def test_a_zombie_that_has_prepared_and_wakes_behind_its_successor_decides_nothing(rig: DorisRig) -> None:
+    """tests/unit/test_doris_batches.py has such a zombie without Spark."""
+    rig.produce(3 * BATCH)
+    opened = rig.open()
+    opened.launcher.unresponsive = Unresponsive.ABANDON
+    opened.launcher.unresponsive_seconds = 4.0
+    with running(rig, opened, crash="batch.rows-written@2=freeze"):
+        eventually(rig.has_all, "the successor has landed every record", 120)
+        thaw(opened, 1)
+        words = opened.launcher.folder / "attempt-000001" / "last-words.json"
+        eventually(words.exists, "the frozen driver has woken and ended")
+    found = parse_last_words(words.read_text())
+    assert found is not None
+    assert found.ending == Ending.FENCED
+    rig.assert_exactly_once()
+
+
+@only_in_full
+def test_a_stream_that_is_down_for_thirteen_hours_behind_a_decision_loads_each_id_once(
+    rig: DorisRig, server: StandIn, cluster: EventfulCluster
+) -> None:
+    """The first test makes the claim for two hours."""
+    rig.produce(3 * BATCH)
+    opened = rig.open()
+    with running(rig, opened, crash="batch.decided@2=hold"):
+        eventually(lambda: any(rig.folder.glob("fired-0-*")), "the second batch is decided", 120)
+        server.stop("frontend")
+        rig.kill_all(opened)
+        eventually(lambda: any(kind == "Unreachable" for kind, _ in rig.events), "no driver comes to Doris", 90)
+        cluster.pass_time(13 * HOUR_SECONDS)
+        server.start("frontend")
+        eventually(rig.has_all, "every record has landed", 120)
+    rig.assert_exactly_once()

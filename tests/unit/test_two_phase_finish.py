@@ -1,0 +1,110 @@
+"""What a driver finds before its first batch is finished: decided loads take effect once, the others are aborted."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactlyonce.ledger.fence import claim_epoch, raise_epoch
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.positions.ranges import Epoch, Ranges
+from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.target import LoadState
+from exactlyonce_spark.two_phase_finish import RowsNotThere, is_undecided
+from exactlyonce_spark.two_phase_landing import NotCommitted
+from tests.ledgers import P1, STREAM, new_stream
+from tests.two_phase_stream import (
+    ALL,
+    OF_A_FINISH,
+    READS,
+    Killed,
+    Watch,
+    World,
+    aborted_by_the_sink,
+    killed_at,
+)
+
+
+@pytest.mark.parametrize("point", OF_A_FINISH)
+def test_a_driver_that_dies_while_it_finishes_is_followed_by_one_that_does(point: str, passed: Watch) -> None:
+    world = World()
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land(runs=(2, 1))
+    aborted_by_the_sink(world, 2)
+    killed_at(point, passed)
+    with pytest.raises(Killed):
+        world.next_driver()
+    world.next_driver()
+    world.land()
+    assert world.visible == ALL
+    assert LoadState.PREPARED not in world.states()
+
+
+def test_what_a_second_run_of_a_task_prepared_is_aborted_and_never_committed() -> None:
+    world = World()
+    world.land(runs=(3, 1))
+    assert world.visible == ALL
+    assert world.states().count(LoadState.PREPARED) == 2
+    world.finish()
+    assert world.states().count(LoadState.PREPARED) == 2, "a driver does not judge what its own tasks prepare"
+    world.next_driver()
+    assert world.states().count(LoadState.ABORTED) == 2
+    assert world.visible == ALL
+
+
+def test_rows_that_the_sink_aborts_after_the_decision_are_written_again_from_exactly_their_range(passed: Watch) -> None:
+    world = World()
+    passed(lambda point: aborted_by_the_sink(world, 2) if point == "batch.decided" else None)
+    with pytest.raises(NotCommitted, match=r"is aborted; the next driver finishes the batch"):
+        world.land()
+    passed(lambda point: None)
+    world.next_driver()
+    assert world.visible == ALL
+    assert world.read_again == [Ranges({P1: READS[P1]})]
+    labels = [load.label for load in world.store.loads.values() if load.state is LoadState.COMMITTED]
+    assert [LoadLabels(STREAM, "token-1").epoch_of(label) for label in labels] == [1, 2]
+
+
+def test_rows_that_the_sink_aborts_again_and_again_are_left_to_the_next_driver(passed: Watch) -> None:
+    world = World()
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+
+    def abort_all(point: str) -> None:
+        if point in ("finish.read", "finish.recorded"):
+            world.store.abort_by_itself(lambda: True)
+
+    passed(abort_all)
+    with pytest.raises(NotCommitted, match=r"batch 1 each of the 3 times that this driver committed them\."):
+        world.next_driver()
+    passed(lambda point: None)
+    world.store.abort_by_itself(lambda: True)
+    world.next_driver()
+    assert (world.visible, world.status()) == (ALL, BatchStatus.LANDED)
+
+
+def test_rows_whose_records_are_gone_halt_the_stream(passed: Watch) -> None:
+    world = World()
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+    aborted_by_the_sink(world, 2)
+    world.topic.starts[P1] = 1
+    with pytest.raises(RowsNotThere, match=r"orders-1 \[0, 3\).*of the decided batch 1.*Retention took records"):
+        world.next_driver()
+    assert world.visible.total() == 5
+    assert not world.read_again
+
+
+def test_a_driver_that_was_forgotten_leaves_the_loads_of_its_successor_alone(passed: Watch) -> None:
+    world = World()
+    forgotten = world.permit
+    raise_epoch(world.ledger, new_stream(world.ledger), Epoch(2))
+    world.permit = claim_epoch(world.ledger, STREAM, Epoch(2), "claim-2")[0]
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+    for load in world.target(forgotten).open_loads():
+        assert not is_undecided(load, (), forgotten)
+    assert world.states() == [LoadState.PREPARED, LoadState.PREPARED]
