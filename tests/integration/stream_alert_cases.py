@@ -93,14 +93,14 @@ STREAM_CASES = [
         [series("driver_loads_total", ORDERS, "0+5x60 300+30x120")],
         "150m",
         "60m",
-        "shop/orders has made 1.8k loads in the last hour; Doris remembers 2,000 of a database.",
+        "shop/orders has made 1.8k loads in the last hour; Doris remembers 2,000 per database.",
     ),
     case(
         "ExactlyOnceStreamHalted",
         [series("stream_phase", RUNNING, "1x4 stale"), series("stream_phase", HALTED, "_x4 1x30")],
         "10m",
         "3m",
-        "shop/orders has halted: going on would lose records or land them twice.",
+        "shop/orders has halted: continuing would lose records or land them twice.",
     ),
     case(
         "ExactlyOnceRetentionRisk",
