@@ -62,6 +62,8 @@ class Cluster:
     limits: Limits = field(default_factory=Limits)
     two_phases: TwoPhases = TwoPhases.ENABLED
     faults: list[Fault] = field(default_factory=list)
+    fails_with: list[str] = field(default_factory=list)
+    """Messages: each next load fails with one, and no row of it is called filtered."""
     rows: Rows = field(default_factory=Rows)
     milliseconds: int = 1_700_000_000_000
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
@@ -222,6 +224,8 @@ class Cluster:
         if total and filtered / total > float(load.headers.get("max_filter_ratio", "0")):
             # be/src/runtime/stream_load/stream_load_executor.cpp, execute_plan_fragment
             raise Refused("[DATA_QUALITY_ERROR]too many filtered rows")
+        if self.fails_with:
+            raise Refused(self.fails_with.pop(0))
         if self.takes(Fault.TOO_MANY_VERSIONS):
             # docs/faq/data-faq.md, "-235": more loads than compaction can merge
             raise Refused(
