@@ -71,12 +71,17 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
             ),
             Alert(
                 "ExactlyOnceManyLoads",
-                "sum by (namespace, stream) (increase(exactlyonce_driver_loads_total[1h])) >= ${count}",
-                f"{_STREAM} has made {{{{ $value | humanize }}}} loads in the last hour; Doris remembers 2,000 per database.",
-                "Give it larger batches (a longer trigger.interval, a higher limit per batch) or fewer tasks, or raise "
-                "label_num_threshold of the frontends: a load that is forgotten while no driver runs leaves the stream in "
+                """(
+  0 * sum by (namespace, stream, into) (increase(exactlyonce_driver_loads_total[1h]) > 0)
+    + on (into) group_left ()
+  sum by (into) (increase(exactlyonce_driver_loads_total[1h]))
+) >= ${count}""",
+                f"{_STREAM} and others into {{{{ $labels.into }}}} have made {{{{ $value | humanize }}}} loads in the last "
+                "hour; Doris remembers 2,000 per database.",
+                "Give them larger batches (a longer trigger.interval, a higher limit per batch) or fewer tasks, or raise "
+                "label_num_threshold of the frontends: a load that is forgotten while no driver runs leaves its stream in "
                 "doubt.",
-                "Streams into one database share its labels.",
+                "Streams into one database share its labels, so their loads are counted together; it fires for each of them.",
             ),
             Alert(
                 "ExactlyOnceStreamHalted",

@@ -30,6 +30,9 @@ REFUSED_DORIS = (
     of_doris("a database with a slash", "spec.sink.doris.database", NAME, database="a/b"),
     of_doris("a table with a space", "spec.sink.doris.table", NAME, table="a b"),
     of_doris("a way of writing of others", "spec.sink.doris.write", "is not one of", "Unsupported value", write="Merge"),
+    of_doris("bulk load", "spec.sink.doris", "load: BulkLoad (mini load) commits its rows at once and by their label alone",
+             load="BulkLoad"),
+    of_doris("a load that is not there yet", "spec.sink.doris.load", "is not one of", "Unsupported value", load="BrokerLoad"),
     of_doris("a load that may take a day", "spec.sink.doris.loadTimeout", "give a time from 10s to 1h", loadTimeout="24h"),
     *(
         of_doris(f"the header {name}", "spec.sink.doris.properties", f"properties may not set {name}: {reason}",

@@ -40,6 +40,13 @@ class OutcomeUnknown(ExactlyOnceError):
     """A request was sent and the answer was lost; it may have taken effect."""
 
 
+class RowsNotTaken(ExactlyOnceError):
+    """A sink answered that rows do not fit it, so the batch has failed, and counts as failed.
+
+    A batch that is decided cannot be passed over any more: where its rows are made again, only a person can mend it.
+    """
+
+
 class SourceUnreachable(Unreachable):
     """The source did not answer in time."""
 

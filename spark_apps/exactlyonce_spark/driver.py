@@ -95,6 +95,7 @@ def _run_query(
         from exactlyonce_spark.rows_again import runs_again
         from exactlyonce_spark.worker import WorkerPlan
 
+        metrics.loads_into = target.loads_into
         again = runs_again(session, reader, spec, columns, WorkerPlan(task_sink, spec.source))
         finish_decided(parts.ledger, parts.permit, target, RowsAgain(parts.source, again))
     settings = BatchSettings(

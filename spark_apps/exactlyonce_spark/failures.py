@@ -9,6 +9,7 @@ from exactlyonce.errors import (
     OutcomeUnknown,
     Refused,
     RefusedOutside,
+    RowsNotTaken,
     TransactionTooLong,
     Unreachable,
 )
@@ -86,6 +87,8 @@ def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> End
             return Ending.UNREACHABLE
         case Refused():
             return Ending.REFUSED
+        case RowsNotTaken():
+            return Ending.BATCH_FAILED if in_batch else Ending.REFUSED
         case TransactionTooLong() if in_batch:
             return Ending.BATCH_FAILED
         case Unreachable() | OutcomeUnknown():

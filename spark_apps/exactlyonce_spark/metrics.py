@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from exactlyonce.bounded_text import one_line
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 
@@ -64,8 +66,9 @@ RETRIES = DriverSeries(
 LOADS = DriverSeries(
     "exactlyonce_driver_loads_total",
     "counter",
-    "Loads of decided batches of which this driver has asked a sink of two phases, each with a label of its own; the sink "
-    "remembers only so many.",
+    "Loads of decided batches of which this driver has asked a sink of two phases, each with a label of its own; `into` is "
+    "what remembers labels, such as a database of Doris, and only so many.",
+    ("into",),
 )
 ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES, LOADS)
 
@@ -75,6 +78,7 @@ class DriverMetrics:
     """The counters of one driver; a batch counts when it has landed. Safe to read while batches run."""
 
     now: Callable[[], float] = time.monotonic
+    loads_into: str = ""
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at: float | None = None
     _laps: dict[str, float] = field(default_factory=dict)
@@ -132,7 +136,8 @@ class DriverMetrics:
                 for part in dict.fromkeys(PARTS.values()):
                     yield from self._histogram(series.name, part)
             else:
-                yield f"{series.name} {self._counts.get(series.name, 0)}"
+                into = f'{{into="{_escaped(self.loads_into)}"}}' if series is LOADS and self.loads_into else ""
+                yield f"{series.name}{into} {self._counts.get(series.name, 0)}"
 
     def _histogram(self, name: str, part: str) -> Iterator[str]:
         total = 0
@@ -141,6 +146,11 @@ class DriverMetrics:
             yield f'{name}_bucket{{part="{part}",le="{edge}"}} {total}'
         yield f'{name}_sum{{part="{part}"}} {self._sums.get(part, 0.0)}'
         yield f'{name}_count{{part="{part}"}} {total}'
+
+
+def _escaped(value: str) -> str:
+    """Return a value of a label, which a tenant may have chosen, as Prometheus' text format has it, and not too long."""
+    return one_line(value).replace("\\", r"\\").replace('"', r"\"")
 
 
 class MetricsServer(ThreadingHTTPServer):

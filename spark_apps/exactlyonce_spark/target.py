@@ -185,6 +185,18 @@ class TwoPhaseTarget(ABC):
     def state_of(self, committable: Committable) -> LoadState:
         """Return what the sink says of a load."""
 
+    @property
+    def loads_into(self) -> str:
+        """What remembers the labels, such as a database: the same text for streams that share it, and no secret in it."""
+        return ""
+
+    def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
+        """Return sentences that tell a person where to look for what became of loads that `state_of` does not know.
+
+        They name statements that can be run as they stand; no secret is in them. Empty where the sink has no such place.
+        """
+        return ""
+
     @abstractmethod
     def open_loads(self) -> Iterable[OpenLoad]:
         """Return the loads of this stream, in its present life, that are prepared; none where the sink cannot list them."""

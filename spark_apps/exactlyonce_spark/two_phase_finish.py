@@ -58,7 +58,7 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
         reached("finish.read", decided.batch)
         in_doubt = _committed(ledger, permit, target, decided, write_again)
         if in_doubt:
-            raise _doubt(decided.batch, in_doubt)
+            raise _doubt(decided.batch, in_doubt, target.how_to_find_out(in_doubt[:MOST_TOLD]))
         land_decided(ledger, permit, decided.batch)
         reached("finish.landed", decided.batch)
     named = () if decided is None else decided.committables
@@ -122,14 +122,15 @@ def _with_answer(committable: Committable, state: LoadState) -> LoadState:
     return LoadState.COMMITTED if committable.answer is Answer.COMMITTED else LoadState.ABORTED
 
 
-def _doubt(batch: BatchNumber, in_doubt: tuple[Committable, ...]) -> LoadsInDoubt:
+def _doubt(batch: BatchNumber, in_doubt: tuple[Committable, ...], where: str) -> LoadsInDoubt:
+    """`where` is what the sink's connector says of where a person finds out."""
     more = f"; and {len(in_doubt) - MOST_TOLD} more, which the ledger names" if len(in_doubt) > MOST_TOLD else ""
     return LoadsInDoubt(
         f"Batch {batch} is decided, and the sink no longer knows whether it has committed {len(in_doubt)} of its loads: their "
         "labels expired while no driver asked. Nothing more is written. Find out whether these rows are there: "
-        f"{'; '.join(str(committable) for committable in in_doubt[:MOST_TOLD])}{more}. Then annotate the stream "
-        f"{SETTLE_LOADS} with LABEL=Committed or LABEL=Aborted for each, separated by spaces, as `exactlyonce settle-loads` "
-        "does: rows of aborted ones are written again."
+        f"{'; '.join(str(committable) for committable in in_doubt[:MOST_TOLD])}{more}. {f'{where} ' if where else ''}Then "
+        f"annotate the stream {SETTLE_LOADS} with LABEL=Committed or LABEL=Aborted for each, separated by spaces, as "
+        "`exactlyonce settle-loads` does: rows of aborted ones are written again."
     )
 
 

@@ -14,6 +14,9 @@ from testbed.doris.bodies import COMPRESSIONS, FORMATS, parsed_rows
 from testbed.doris.tables import BadValue, Rows, Table
 from testbed.doris.transactions import Limits, Refused, Status, Transaction, Transactions
 
+CLEANED_EVERY_SECONDS = 30
+"""docs/admin-manual/config/fe-config.md, `transaction_clean_interval_second`."""
+
 
 class Fault(Enum):
     """What goes wrong once, with the next request that it is about."""
@@ -62,6 +65,8 @@ class Cluster:
     limits: Limits = field(default_factory=Limits)
     two_phases: TwoPhases = TwoPhases.ENABLED
     faults: list[Fault] = field(default_factory=list)
+    fails_with: list[str] = field(default_factory=list)
+    """Messages: each next load fails with one, and no row of it is called filtered."""
     rows: Rows = field(default_factory=Rows)
     milliseconds: int = 1_700_000_000_000
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
@@ -79,12 +84,18 @@ class Cluster:
             self.rows.create(database, table)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass: what took too long is aborted, and what is over for too long forgotten."""
+        """Let time pass, step by step: what took too long is aborted, and what has been over for too long is forgotten.
+
+        Each step is one of Doris' cleaner (fe-config.md, `transaction_clean_interval_second`), so a load that is aborted on the
+        way is forgotten on the way as well.
+        """
         with self.lock:
-            self.milliseconds += int(seconds * 1000)
-            for transactions in self.transactions.values():
-                for number in transactions.look_at_the_clock():
-                    self.rows.drop(number)
+            end = self.milliseconds + int(seconds * 1000)
+            while self.milliseconds < end:
+                self.milliseconds = min(end, self.milliseconds + CLEANED_EVERY_SECONDS * 1000)
+                for transactions in self.transactions.values():
+                    for number in transactions.look_at_the_clock():
+                        self.rows.drop(number)
 
     def takes(self, fault: Fault) -> bool:
         """Whether this goes wrong now; it does so once."""
@@ -222,6 +233,8 @@ class Cluster:
         if total and filtered / total > float(load.headers.get("max_filter_ratio", "0")):
             # be/src/runtime/stream_load/stream_load_executor.cpp, execute_plan_fragment
             raise Refused("[DATA_QUALITY_ERROR]too many filtered rows")
+        if self.fails_with:
+            raise Refused(self.fails_with.pop(0))
         if self.takes(Fault.TOO_MANY_VERSIONS):
             # docs/faq/data-faq.md, "-235": more loads than compaction can merge
             raise Refused(

@@ -7,10 +7,12 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "LARGEINT": 128}
+_DIGITS = Context(prec=100)
+"""More digits than any column has; Python's own context has 28."""
 
 
 class BadValue(ValueError):
@@ -76,12 +78,12 @@ class Column:
         return str(number) if bits > 64 else number
 
     def _decimal(self, value: Any) -> str:
-        number = Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP)
+        number = Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale), ROUND_HALF_UP, _DIGITS)
         if len(number.as_tuple().digits) > self.precision and abs(number) >= Decimal(10) ** (
             self.precision - self.scale
         ):
             raise BadValue("out of range")
-        return str(number)
+        return f"{number:f}"
 
     def _text(self, value: Any) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -17,6 +17,8 @@ from tests.integration.alert_cases import (
     series,
 )
 
+SHOP_DATABASE = ',into="shop at fe:8030"}'
+
 STREAM_CASES = [
     # The oldest record is of minute 0 and waits; the objective is 300 s. It continues firing when the source goes away.
     case(
@@ -90,10 +92,34 @@ STREAM_CASES = [
     case("ExactlyOnceCommitDelayed", [series("stream_decided_timestamp_seconds", ORDERS, "0x30 stale")], None, "40m"),
     case(
         "ExactlyOnceManyLoads",
-        [series("driver_loads_total", ORDERS, "0+5x60 300+30x120")],
+        [series("driver_loads_total", ORDERS[:-1] + SHOP_DATABASE, "0+5x60 300+30x120")],
         "150m",
         "60m",
-        "shop/orders has made 1.8k loads in the last hour; Doris remembers 2,000 per database.",
+        "shop/orders and others into shop at fe:8030 have made 1.8k loads in the last hour; "
+        "Doris remembers 2,000 per database.",
+    ),
+    # Each of two streams makes too few, and they share a database's labels; then they do not.
+    case(
+        "ExactlyOnceManyLoads",
+        [
+            series("driver_loads_total", ORDERS[:-1] + SHOP_DATABASE, "0+14x120"),
+            series("driver_loads_total", ORDERS[:-1].replace("orders", "returns") + SHOP_DATABASE, "0+14x120"),
+        ],
+        "100m",
+        "30m",
+        "shop/orders and others into shop at fe:8030 have made 1.68k loads in the last hour; "
+        "Doris remembers 2,000 per database.",
+    ),
+    case(
+        "ExactlyOnceManyLoads",
+        [
+            series("driver_loads_total", ORDERS[:-1] + SHOP_DATABASE, "0+14x120"),
+            series(
+                "driver_loads_total", ORDERS[:-1].replace("orders", "returns") + ',into="b at fe:8030"}', "0+14x120"
+            ),
+        ],
+        None,
+        "100m",
     ),
     case(
         "ExactlyOnceStreamHalted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.integration.operator_alert_cases import OPERATOR_CASES
 from tests.integration.stream_alert_cases import STREAM_CASES
 from tests.unit.test_alerts import ALERTS, RULES
 
+OTHERS = ("returns",)
+"""Streams for which a case's alert fires as well."""
 CASES = [*STREAM_CASES, *OPERATOR_CASES]
 
 
@@ -48,7 +51,11 @@ def test_an_alert_fires_when_it_should_and_says_what_is_so(
 ) -> None:
     moments: list[dict[str, Any]] = [{"eval_time": quiet_at, "alertname": alert, "exp_alerts": []}]
     if fires_at is not None:
-        moments.append({"eval_time": fires_at, "alertname": alert, "exp_alerts": [expected(alert, said, inputs)]})
+        others = [stream for stream in OTHERS if any(f'stream="{stream}"' in one["series"] for one in inputs)]
+        alerts = [
+            expected(alert, said.replace("/orders", f"/{stream}"), inputs, stream) for stream in ("orders", *others)
+        ]
+        moments.append({"eval_time": fires_at, "alertname": alert, "exp_alerts": alerts})
     test = {"interval": "1m", "input_series": inputs, "alert_rule_test": moments}
     alone = tmp_path / "rule.yaml"
     alone.write_text(yaml.safe_dump({"groups": [{"name": alert, "rules": [rule_of(alert)]}]}))
@@ -63,12 +70,14 @@ def rule_of(alert: str) -> dict[str, Any]:
     return next(rule for rule in ALERTS if rule["alert"] == alert)
 
 
-def expected(alert: str, said: str, inputs: list[dict[str, str]]) -> dict[str, Any]:
+def expected(alert: str, said: str, inputs: list[dict[str, str]], stream: str) -> dict[str, Any]:
     """An alert with the labels of its stream, instance or store, and the sentence; the rest is taken from the file."""
     rule = rule_of(alert)
     labels = {"severity": rule["labels"]["severity"]}
     if 'stream="orders"' in inputs[0]["series"]:
-        labels |= {"namespace": "shop", "stream": "orders"}
+        labels |= {"namespace": "shop", "stream": stream}
+        into = re.search(r'into="([^"]*)"', inputs[0]["series"])
+        labels |= {} if into is None else {"into": into[1]}
     elif alert == "ExactlyOnceOperatorStuck":
         labels["instance"] = "a"
     elif alert == "ExactlyOnceStoreErrors":
@@ -76,7 +85,7 @@ def expected(alert: str, said: str, inputs: list[dict[str, str]]) -> dict[str, A
     elif alert == "ExactlyOnceShardWithoutLeader":
         labels["lease"] = "ops/second"
     told = {
-        key: value.replace("{{ $labels.namespace }}", "shop").replace("{{ $labels.stream }}", "orders")
+        key: value.replace("{{ $labels.namespace }}", "shop").replace("{{ $labels.stream }}", stream)
         for key, value in rule["annotations"].items()
     }
     return {"exp_labels": labels, "exp_annotations": {**told, "summary": said}}

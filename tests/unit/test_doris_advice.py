@@ -19,22 +19,47 @@ LONG = "/checkpoints" + "/of-a-team" * 12
 
 def changes(location: str, **more: Any) -> dict[str, Any]:
     sink = {"spec.sink": {"doris": {**DORIS, "labelFormat": "Compatible", **more.pop("sink", {})}}}
-    return {**sink, "spec.checkpoint": {"local": {"path": location}}, **more}
+    return {**sink, "spec.checkpoint": {"local": {"path": location}}, "spec.trigger": {"interval": "60s"}, **more}
 
 
 def stream(location: str, name: str = "orders", **more: Any) -> Stream:
     return parse_stream(document(changes(location, **more), name=name), "here")
 
 
+def of_interval(interval: str | None, name: str = "orders", **sink: Any) -> Stream:
+    trigger: dict[str, Any] = {"spec.trigger": {} if interval is None else {"interval": interval}}
+    return stream(f"/checkpoints/{name}", name, sink={"labelFormat": "Default", **sink}, **trigger)
+
+
 @pytest.mark.parametrize(
     ("interval", "told"),
-    [("1s", ["a load is forgotten after 33 minutes or sooner"]), ("10s", []), (None, [])],
+    [
+        ("0s", ["a load is forgotten after 0 minutes or sooner"]),
+        ("1s", ["a load is forgotten after 33 minutes or sooner"]),
+        ("10s", ["with more than 5 partitions per batch a load is forgotten within the hour"]),
+        ("14s", ["with more than 7 partitions per batch"]),
+        ("15s", []),
+        (None, ["without trigger.interval batches follow each other as fast as they land"]),
+    ],
 )
 def test_an_interval_whose_labels_are_forgotten_within_the_hour_is_told(interval: str | None, told: list[str]) -> None:
-    trigger: dict[str, Any] = {} if interval is None else {"spec.trigger": {"interval": interval}}
-    found = advice_of(stream("/checkpoints/orders", sink={"labelFormat": "Default"}, **trigger))
+    found = advice_of(of_interval(interval))
     assert len(found) == len(told)
     assert all(words in sentence for words, sentence in zip(told, found, strict=True))
+
+
+def test_a_stream_that_ends_by_itself_is_told_nothing_of_labels() -> None:
+    ends = stream("/checkpoints/a", sink={"labelFormat": "Default"}, **{"spec.trigger": {"availableNow": True}})
+    assert advice_of(ends) == ()
+
+
+def test_streams_that_share_a_database_share_its_labels() -> None:
+    one, another = of_interval("20s"), of_interval("20s", "returns", frontends=["fe-2:8030", "fe-1.doris:8030"])
+    assert advice_of(one) == ()
+    (told,) = advice_of(one, (one, another))
+    assert "20 s with those of 1 more streams into this database, so with more than 5 partitions per batch" in told
+    for elsewhere in ({"database": "b"}, {"frontends": ["fe-2:8030"]}):
+        assert advice_of(one, (one, of_interval("20s", "returns", **elsewhere))) == ()
 
 
 def test_streams_whose_labels_could_be_the_same_are_told_where_both_load_into_one_database() -> None:

@@ -13,21 +13,24 @@ from exactlyonce.connectors.doris.answers import (
     LabelState,
     LabelUsed,
     LoadAnswer,
-    NotAllowed,
-    NotLoaded,
     NotSettled,
-    Overloaded,
-    RowsRefused,
     Settled,
     SettledAnswer,
     Taken,
     TakenAtOnce,
-    TwoPhasesOff,
     Unreadable,
     data_of,
     label_state,
     load_answer,
     settled_answer,
+)
+from exactlyonce.connectors.doris.load_failures import (
+    LoadRefused,
+    NotAllowed,
+    NotLoaded,
+    NotNow,
+    RowsRefused,
+    TwoPhasesOff,
 )
 
 _COUNTS = {"NumberTotalRows": 3, "NumberLoadedRows": 2, "NumberFilteredRows": 1, "NumberUnselectedRows": 0}
@@ -74,18 +77,21 @@ def _said(document: Any) -> bytes:
         ),
         (
             {**_FAIL, "Message": "[E-235]failed to init rowset builder"},
-            Overloaded("[E-235]failed to init rowset builder"),
+            NotNow("[E-235]failed to init rowset builder"),
         ),
-        ({**_FAIL, "Message": "failed to write: -235"}, Overloaded("failed to write: -235")),
+        ({**_FAIL, "Message": "failed to write: -235"}, NotNow("failed to write: -235")),
         (
             {**_FAIL, "Message": "current running txns on db 10006 is 100, larger than limit 100"},
-            Overloaded("current running txns on db 10006 is 100, larger than limit 100"),
+            NotNow("current running txns on db 10006 is 100, larger than limit 100"),
         ),
         ({**_FAIL, "Message": "Two phase commit (2PC) for stream load was disabled"}, TwoPhasesOff()),
         ({**_FAIL, "Message": "tablet 1-2351 is away"}, NotLoaded("tablet 1-2351 is away")),
         ({"status": "FAILED", "msg": "Access denied; you need LOAD"}, NotAllowed("Access denied; you need LOAD")),
         ({**_FAIL, "Message": "unknown table, tableName=x"}, NotAllowed("unknown table, tableName=x")),
-        ({"status": "FAILED", "msg": "There is no 100-continue header"}, NotLoaded("There is no 100-continue header")),
+        (
+            {"status": "FAILED", "msg": "There is no 100-continue header"},
+            LoadRefused("There is no 100-continue header"),
+        ),
     ],
 )
 def test_the_answer_to_a_load_has_one_meaning(document: Any, meaning: LoadAnswer) -> None:

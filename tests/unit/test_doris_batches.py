@@ -16,6 +16,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark import crash_points
+from exactlyonce_spark.connectors.doris.client import DorisUnreachable
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
@@ -24,7 +25,7 @@ from exactlyonce_spark.target import TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt
 from testbed.doris.cluster import Fault
 from testbed.doris.servers import StandIn
-from tests.doris import client, doris, ids
+from tests.doris import DATABASE, client, doris, ids
 from tests.ledgers import STREAM
 from tests.two_phase_stream import OF_A_BATCH, OF_A_FINISH, READS, Killed, World, killed_at, span_of
 
@@ -97,15 +98,30 @@ def test_rows_that_doris_aborted_after_an_hour_are_made_again_once(world: DorisW
 
 
 @pytest.mark.parametrize(("point", "seen"), [("batch.decided", Counter[int]()), ("batch.committed", ALL)])
-def test_a_stream_that_was_down_for_thirteen_hours_halts_in_doubt_and_loads_nothing(
+def test_a_stream_that_was_down_for_fourteen_hours_halts_in_doubt_and_loads_nothing(
     world: DorisWorld, point: str, seen: Counter[int]
 ) -> None:
+    """What is prepared is aborted after an hour and forgotten twelve hours later; what is committed, after twelve."""
     dies_at(world, point)
-    for _ in range(2):
-        world.server.cluster.pass_time(13 * HOUR)
-    with pytest.raises(LoadsInDoubt, match="Batch 1 is decided"):
+    world.server.cluster.pass_time(14 * HOUR)
+    with pytest.raises(LoadsInDoubt, match="Batch 1 is decided") as told:
         world.next_driver()
     assert world.seen() == seen
+    view = world.ledger.view(STREAM)
+    assert view is not None
+    assert view.decided is not None
+    for one in view.decided.committables:
+        assert f"SHOW TRANSACTION FROM `{DATABASE}` WHERE id = {one.transaction_id}" in str(told.value)
+    assert f"SELECT COUNT(*) FROM `{DATABASE}`.`orders` WHERE" in str(told.value)
+
+
+def test_rows_of_a_stream_that_was_down_for_thirteen_hours_behind_a_decision_are_made_again(world: DorisWorld) -> None:
+    """An hour less, and Doris still knows that it has aborted them."""
+    dies_at(world, "batch.decided")
+    world.server.cluster.pass_time(13 * HOUR)
+    world.next_driver()
+    world.land()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -116,6 +132,23 @@ def test_each_id_is_in_doris_once_whatever_goes_wrong_there(world: DorisWorld, f
         with suppress(Unreachable):
             step()
     world.server.cluster.publish()
+    assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
+
+
+def test_drivers_that_die_until_doris_takes_no_load_wait_an_hour_and_lose_no_id(world: DorisWorld) -> None:
+    """What they prepared and nobody decided is left to Doris (docs/adr/0037), and counts among its running transactions."""
+    world.server.cluster.limits.running = 5
+    for _ in range(2):
+        dies_at(world, "batch.rows-written")
+        world.next_driver()
+    crash_points.watch(lambda point: None)
+    for _ in range(2):
+        with pytest.raises(DorisUnreachable, match="current running txns on db"):
+            world.land()
+        world.next_driver()
+    assert world.seen() == Counter(), "nothing that nobody decided is seen"
+    world.server.cluster.pass_time(2 * HOUR)
+    world.land()
     assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
 
 

@@ -14,12 +14,11 @@ import pytest
 from exactlyonce.connectors.doris.answers import (
     LabelState,
     LabelUsed,
-    NotAllowed,
     NotSettled,
-    RowsRefused,
     Settled,
     Taken,
 )
+from exactlyonce.connectors.doris.load_failures import NotAllowed, RowsRefused
 from exactlyonce.connectors.doris.table import DorisColumn, KeysModel
 from exactlyonce_spark.connectors.doris import exchange as exchanges
 from exactlyonce_spark.connectors.doris.client import (

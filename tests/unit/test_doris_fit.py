@@ -139,6 +139,7 @@ def test_everything_that_does_not_fit_is_named_at_once() -> None:
 def test_a_time_with_a_fraction_is_refused_where_it_is_handed_over() -> None:
     one = fit_columns([YieldedColumn("at", "timestamp")], table(DorisColumn("at", "DATETIMEV2")), "t", Write.APPEND)[0]
     assert "raise_error" in one.expression
+    assert " <=> " in one.expression, "a NULL is no fraction"
     assert "cast(cast(`at` as timestamp_ntz) as string)" in one.expression
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,7 +77,7 @@ def test_tries_are_few_and_wait_longer_each_time(server: StandIn) -> None:
     server.cluster.faults += [Fault.TOO_MANY_VERSIONS] * 9
     waits = Waits()
     with pytest.raises(
-        DorisUnreachable, match=r"did not take a load of 2 rows in 5 tries: it has too many loads \(\[E-235\]"
+        DorisUnreachable, match=r"did not take a load of 2 rows in 5 tries: it takes no load at present \(\[E-235\]"
     ):
         prepared(loads_of(server, waits))
     assert waits.seconds == sorted(set(waits.seconds))
@@ -191,10 +191,24 @@ def test_a_load_that_doris_has_forgotten_is_unknown_whatever_became_of_it(server
     one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
     if committed:
         target.commit(one)
-    server.cluster.pass_time(3601)
-    server.cluster.pass_time(13 * 3600)
+    server.cluster.pass_time(14 * 3600)
     assert not target.commit(one)
     assert target.state_of(one) is LoadState.UNKNOWN
+
+
+def test_a_person_is_told_statements_whose_names_are_quoted(server: StandIn) -> None:
+    target = target_of(server)
+    odd = replace(target.loads.client, database="a`b", table="select")
+    told = replace(target, loads=Loads(odd)).how_to_find_out([Committable("mine", "7", 1, Ranges({}))])
+    assert "SHOW TRANSACTION FROM `a``b` WHERE id = 7" in told
+    assert "FROM `a``b`.`select` WHERE" in told
+    assert odd.login.password not in told
+
+
+def test_streams_into_one_database_count_their_loads_together(server: StandIn) -> None:
+    target = target_of(server)
+    assert target.loads_into == f"{DATABASE} at {server.frontend}"
+    assert replace(target, loads=Loads(client("b:2", "a:1"))).loads_into == f"{DATABASE} at a:1, b:2"
 
 
 def test_a_label_whose_load_is_another_one_by_now_says_nothing_of_ours(server: StandIn) -> None:

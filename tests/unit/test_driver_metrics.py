@@ -90,6 +90,19 @@ def test_each_load_that_the_sink_has_answered_for_is_counted_before_the_first_ba
     assert values(counted.text())["exactlyonce_driver_loads_total", ""] == 2
 
 
+def test_loads_are_counted_by_what_remembers_their_labels_whatever_a_stream_calls_it() -> None:
+    counted = DriverMetrics(Clock())
+    counted.loads_into = 'a"b\\\n} at fe:8030'
+    counted.reached("commit.answered")
+    (sample,) = (
+        sample
+        for family in text_string_to_metric_families(counted.text())
+        for sample in family.samples
+        if sample.name == "exactlyonce_driver_loads_total"
+    )
+    assert (sample.labels, sample.value) == ({"into": 'a"b\\ } at fe:8030'}, 1)
+
+
 def test_a_landing_that_is_run_again_is_a_retry_and_that_of_the_next_batch_is_none() -> None:
     clock = Clock()
     counted = DriverMetrics(clock)

@@ -41,6 +41,7 @@ def test_a_load_that_the_sink_has_forgotten_halts_the_stream_with_its_label_and_
             world.next_driver()
         assert "Batch 1 is decided" in str(doubt.value)
         assert "orders-0 [0, 5)" in str(doubt.value)
+        assert "[0, 5)). Then annotate" in str(doubt.value), "this sink has no place where a person could look"
         assert label not in str(doubt.value), (
             "of the other load the sink has said that it is committed, and that is kept"
         )

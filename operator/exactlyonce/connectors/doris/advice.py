@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,23 +15,57 @@ ABORTED_AFTER_SECONDS = 3600
 """So long does Doris keep by default what is prepared (`stream_load_default_precommit_timeout_second`)."""
 
 
+SOME_PARTITIONS = 8
+"""So many partitions is a batch taken to read: how many there are, only the source tells."""
+
+
 def advice(spec: Any, others: Mapping[str, Any]) -> tuple[str, ...]:
     """Return sentences of advice for a stream's spec; `others` are the specs of other streams by their ids."""
-    return (*_of_labels_by_time(spec), *_of_meeting_labels(spec, others))
+    return (*_of_labels_by_time(spec, others), *_of_meeting_labels(spec, others))
 
 
-def _of_labels_by_time(spec: Any) -> Iterable[str]:
-    interval = spec.trigger.interval
-    if interval is None:
+def _of_labels_by_time(spec: Any, others: Mapping[str, Any]) -> Iterable[str]:
+    """Say how soon labels are forgotten; a stream with `availableNow` ends, and is left out."""
+    sharing = [other for other in others.values() if _shares_labels(spec, other)]
+    seconds = [one.trigger.interval.total_seconds() for one in (spec, *sharing) if one.trigger.interval is not None]
+    forgets = (
+        f"A batch uses a label of Doris for each partition that it reads (one, if the batch is small), and Doris remembers "
+        f"{LABELS_OF_A_DATABASE} of a database"
+    )
+    follows = "and a stream that is down for longer behind a decided batch halts in doubt"
+    way_out = "set label_num_threshold of the frontends higher"
+    if spec.trigger.interval is None:
+        if not spec.trigger.available_now:
+            yield (
+                f"{forgets}: without trigger.interval batches follow each other as fast as they land, so a load may be "
+                f"forgotten within minutes, {follows}. Give an interval, or {way_out}."
+            )
         return
-    remembered = int(LABELS_OF_A_DATABASE * interval.total_seconds())
-    if remembered < ABORTED_AFTER_SECONDS:
+    batches_per_second = sum(1 / each if each else math.inf for each in seconds)
+    remembered = LABELS_OF_A_DATABASE / batches_per_second
+    partitions = int(remembered // ABORTED_AFTER_SECONDS)
+    if partitions >= SOME_PARTITIONS:
+        return
+    shared = f" with those of {len(sharing)} more streams into this database" if sharing else ""
+    begins = f"trigger.interval is {spec.trigger.interval.total_seconds():g} s{shared}"
+    if partitions:
         yield (
-            f"trigger.interval of {interval.total_seconds():g} s uses a label of Doris for each batch, or several, and Doris "
-            f"remembers {LABELS_OF_A_DATABASE} of a database: a load is forgotten after {remembered // 60} minutes or sooner, "
-            "and a stream into this database that is down for longer behind a decided batch halts in doubt. Give a longer "
-            "interval, or set label_num_threshold of the frontends higher."
+            f"{forgets}: {begins}, so with more than {partitions} partitions per batch a load is forgotten within the hour, "
+            f"{follows}. Give a longer interval, or {way_out}."
         )
+    else:
+        yield (
+            f"{forgets}: {begins}, so a load is forgotten after {int(remembered // 60)} minutes or sooner, {follows}. Give a "
+            f"longer interval, or {way_out}."
+        )
+
+
+def _shares_labels(spec: Any, other: Any) -> bool:
+    """Whether another stream loads into the same database, by a frontend that both name."""
+    if getattr(other.sink, "doris", None) is None or other.trigger.available_now:
+        return False
+    one, another = spec.sink.spec, other.sink.spec
+    return bool(one.database == another.database and {*one.frontends} & {*another.frontends})
 
 
 def _of_meeting_labels(spec: Any, others: Mapping[str, Any]) -> Iterable[str]:

@@ -14,15 +14,11 @@ from typing import Any, TypeAlias
 
 from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.bounded_text import one_line
+from exactlyonce.connectors.doris.load_failures import LoadFailure, failure_of_backend, failure_of_frontend
 
 _MOST_VALUES = 10_000
 _USED = re.compile(r"Label \[([^\]]*)\] has already been used, relate to txn \[([1-9]\d{0,18})\]")
-_MANY_VERSIONS = re.compile(r"(?<![\d-])-235\b|too many versions|exceed limit: \d+, tablet", re.IGNORECASE)
-_MANY_LOADS = re.compile(r"current running txns on db \S+ is \d+, larger than limit", re.IGNORECASE)
-_DENIED = re.compile(r"access denied|privilege|no valid basic authorization|unknown (table|database)", re.IGNORECASE)
-_SWITCHED_OFF = re.compile(r"two phase commit \(2pc\) for stream load was disabled", re.IGNORECASE)
 _MOST_NUMBER = (1 << 63) - 1
-_MOST_OF_URL = 500
 
 
 class Unreadable(ValueError):
@@ -77,44 +73,7 @@ class LabelUsed:
     transaction_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowsRefused:
-    """No row is loaded, because `filtered` of them do not fit the table; `listed_at` is where the server lists them."""
-
-    filtered: int
-    message: str
-    listed_at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Overloaded:
-    """No row is loaded, because the table or the database has too many loads at present: it passes by waiting."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class TwoPhasesOff:
-    """No row is loaded, because the server does not do two phases."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotAllowed:
-    """No row is loaded, because of the login, its rights, or what is named: only a person can mend it."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotLoaded:
-    """No row is loaded, for the reason that the server tells."""
-
-    message: str
-
-
-LoadAnswer: TypeAlias = (
-    Taken | TakenAtOnce | LabelUsed | RowsRefused | Overloaded | TwoPhasesOff | NotAllowed | NotLoaded
-)
+LoadAnswer: TypeAlias = Taken | TakenAtOnce | LabelUsed | LoadFailure
 
 
 class Settled(Enum):
@@ -148,7 +107,6 @@ def load_answer(content: bytes, label: str) -> LoadAnswer:
     found = _document(content)
     if "Status" in found and found.get("Label") != label:
         raise Unreadable("another label")
-    message = one_line(found.get("Message") or found.get("msg") or "no reason")
     match found.get("Status"):
         case "Success" if _said_true(found.get("TwoPhaseCommit")):
             return Taken(_transaction_id(found), *(_number(found, name) for name in _ROW_COUNTS))
@@ -157,9 +115,9 @@ def load_answer(content: bytes, label: str) -> LoadAnswer:
         case "Label Already Exists":
             return _label_used(found, label)
         case "Fail":
-            return _failure(found, message)
+            return failure_of_backend(found)
         case None if found.get("status") == "FAILED":  # the frontend's own words
-            return _not_loaded(message)
+            return failure_of_frontend(str(found.get("msg") or "")[:10_000])
         case _:
             raise Unreadable("no Status that Doris gives a load")
 
@@ -230,22 +188,6 @@ def _label_used(found: Mapping[str, Any], label: str) -> LabelUsed:
         raise Unreadable("no ExistingJobStatus that Doris gives") from None
     named = _USED.search(str(found.get("Message", ""))[:1000])
     return LabelUsed(status, int(named[2]) if named and named[1] == label else None)
-
-
-def _failure(found: Mapping[str, Any], message: str) -> LoadAnswer:
-    said = str(found.get("Message", ""))[:10_000]
-    filtered = found.get("NumberFilteredRows")
-    if _SWITCHED_OFF.search(said):
-        return TwoPhasesOff()
-    if _MANY_VERSIONS.search(said) or _MANY_LOADS.search(said):
-        return Overloaded(message)
-    if isinstance(filtered, int) and filtered > 0:
-        return RowsRefused(filtered, message, one_line(found.get("ErrorURL") or "", _MOST_OF_URL))
-    return _not_loaded(message)
-
-
-def _not_loaded(message: str) -> LoadAnswer:
-    return NotAllowed(message) if _DENIED.search(message) else NotLoaded(message)
 
 
 def _said_true(value: object) -> bool:

@@ -43,6 +43,14 @@ class Write(StrEnum):
     AGGREGATE = "Aggregate"
 
 
+class Load(StrEnum):
+    """By which kind of load rows go into the table."""
+
+    STREAM_LOAD = "StreamLoad"
+    BULK_LOAD = "BulkLoad"
+    """It is known, so that it can be refused by its reason."""
+
+
 class LabelFormat(StrEnum):
     """How labels of loads are made."""
 
@@ -107,6 +115,11 @@ class DorisSink(Model):
         description="Append: a table with the Duplicate key model. Upsert: one with the Unique key model, each row replaces "
         "the row of its key. Aggregate: one with the Aggregate key model.",
     )
+    load: Load = Field(
+        Load.STREAM_LOAD,
+        description="The kind of load. StreamLoad: each task sends its rows by HTTP, prepared in a first phase. What no driver "
+        "decided, because it died, Doris aborts by itself, an hour after it was prepared. BulkLoad is refused.",
+    )
     load_timeout: Annotated[Duration, within("10s", "1h")] = Field(
         timedelta(minutes=10), description="How long one load may take, from its first row to its answer."
     )
@@ -131,6 +144,16 @@ class DorisSink(Model):
         {},
         description="Further headers of stream load, by their names in Doris, such as `send_batch_parallelism` and "
         "`function_column.sequence_col`.",
+    )
+
+    rules = (
+        Rule(
+            "self.load != 'BulkLoad'",
+            lambda it: it.load is not Load.BULK_LOAD,
+            "load: BulkLoad (mini load) commits its rows at once and by their label alone, which Doris forgets, so a lost "
+            "answer could load them twice, and servers have it switched off; write StreamLoad, which Doris has in two phases "
+            "since 1.0",
+        ),
     )
 
     @property

@@ -155,7 +155,8 @@ def _expression(name: str, spark: str, target: DorisColumn) -> str:
             f"column {target.name} has a fraction of a second, and Doris does not tell how much of it the column keeps"
         )
         advice = "use date_trunc, or cast to string in the transform where the column keeps 6 digits"
-        return f"if({plain} = date_trunc('SECOND', {plain}), cast({plain} as string), raise_error('{escaped(said)}: {advice}'))"
+        is_whole = f"{plain} <=> date_trunc('SECOND', {plain})"  # so that NULL is one, too
+        return f"if({is_whole}, cast({plain} as string), raise_error('{escaped(said)}: {advice}'))"
     return name if spark == "string" else f"cast({name} as string)"
 
 

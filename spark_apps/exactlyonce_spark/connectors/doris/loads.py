@@ -16,17 +16,21 @@ from typing import assert_never
 from exactlyonce.connectors.doris.answers import (
     JobStatus,
     LabelUsed,
-    NotAllowed,
-    NotLoaded,
     NotSettled,
-    Overloaded,
-    RowsRefused,
     Settled,
     Taken,
     TakenAtOnce,
+)
+from exactlyonce.connectors.doris.load_failures import (
+    LoadFailure,
+    LoadRefused,
+    NotAllowed,
+    NotLoaded,
+    NotNow,
+    RowsRefused,
     TwoPhasesOff,
 )
-from exactlyonce.errors import Refused, Unreachable
+from exactlyonce.errors import ExactlyOnceError, Refused, RowsNotTaken, Unreachable
 from exactlyonce_spark.connectors.doris.client import (
     Body,
     DorisClient,
@@ -41,8 +45,16 @@ TRIES = 5
 """The first one and four more."""
 
 
-class RowsUnfit(Refused):
+class RowsUnfit(RowsNotTaken):
     """Rows do not fit the table, or Doris took another number of rows than it was sent; none of them counts."""
+
+
+class LoadFailed(ExactlyOnceError):
+    """Doris answered each try with a reason that is neither of the rows nor one to wait for; no row is prepared."""
+
+
+class LoadUnfit(Refused):
+    """A frontend refused each try to load, whatever the rows are: what the resource says does not fit the table any more."""
 
 
 class CommittedAtOnce(Refused):
@@ -51,6 +63,14 @@ class CommittedAtOnce(Refused):
 
 class _Again(Exception):
     """To be tried again under the same label; `str()` says why, should it have been the last try."""
+
+
+class _AnsweredFailure(_Again):
+    """Doris has answered that the load failed; it is believed if each try says so."""
+
+
+class _AnsweredRefusal(_AnsweredFailure):
+    """A frontend has refused the load itself."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +86,18 @@ class Loads:
 
         Raises:
             RowsUnfit, CommittedAtOnce, DorisRefused: if trying again would change nothing; none of the rows is prepared.
+            LoadUnfit, LoadFailed: if each try was answered, with a refusal of the load itself or another failure.
             DorisUnreachable: if no try succeeded: a load may be left under the label, which nobody decides.
         """
-        why = ""
+        problems: list[Exception] = []
         for number in range(self.tries):
             if number:
                 self.pause(float(1 << number))
             try:
                 return self._tried(label, columns, body, rows)
             except (_Again, Unreachable, LoadUnanswered) as problem:
-                why = str(problem)
-        raise DorisUnreachable(
-            f"Doris did not take a load of {rows} rows in {self.tries} tries: {why.rstrip('.')} (label {label}); the batch is "
-            "tried again."
-        )
+                problems.append(problem)
+        raise _given_up(problems, rows, label)
 
     def abort(self, transaction_id: int) -> None:
         """Abort what is prepared; what is over stays as it is.
@@ -107,25 +125,8 @@ class Loads:
                 )
             case LabelUsed():
                 raise _Again("its label stays in use, though the load that had it was aborted")
-            case RowsRefused(filtered, message, listed_at):
-                listed = f"They are listed at {listed_at} for a while. " if listed_at else ""
-                raise RowsUnfit(
-                    f"Doris refuses {filtered} of {rows} rows, so none is loaded: {message} (label {label}). {listed}Cast them "
-                    "or leave them out in the transform, or alter the table."
-                )
-            case TwoPhasesOff():
-                raise DorisRefused(
-                    "Loads in two phases are switched off at a backend of Doris; set disable_stream_load_2pc=false in "
-                    "its be.conf."
-                )
-            case Overloaded(message):
-                raise _Again(f"it has too many loads ({message})")
-            case NotAllowed(message):
-                raise DorisRefused(f"Doris refuses a load of {rows} rows: {message} (label {label}).")
-            case NotLoaded(message):
-                raise _Again(message)
             case _:
-                assert_never(answer)
+                raise _problem(answer, label, rows)
 
     def _counted(self, taken: Taken, label: str, rows: int) -> PreparedLoad:
         if (taken.loaded, taken.filtered, taken.unselected) == (rows, 0, 0):
@@ -153,3 +154,45 @@ class Loads:
             "find out what else writes to this database under it (with labelFormat: Compatible, a stream whose checkpoint "
             "location gives the same label, also one that was deleted)."
         )
+
+
+def _given_up(problems: Sequence[Exception], rows: int, label: str) -> ExactlyOnceError:
+    """Return what follows from tries that all went wrong. One that was not answered, or is to be waited for, blames nobody."""
+    why = f"{str(problems[-1]).rstrip('.')} (label {label})"
+    if all(isinstance(one, _AnsweredRefusal) for one in problems):
+        return LoadUnfit(
+            f"Doris refuses to load any rows: {why}. Compare the table with what the query yields and with sink.doris.columns "
+            "and sink.doris.properties, mend either, and start the stream again."
+        )
+    if all(isinstance(one, _AnsweredFailure) for one in problems):
+        return LoadFailed(f"Doris took none of {rows} rows in {len(problems)} tries: {why}.")
+    return DorisUnreachable(
+        f"Doris did not take a load of {rows} rows in {len(problems)} tries: {why}; the batch is tried again."
+    )
+
+
+def _problem(answer: LoadFailure, label: str, rows: int) -> Exception:
+    """Return what is raised where Doris answers that it has loaded nothing. docs/adr/0037 has the table."""
+    match answer:
+        case RowsRefused(filtered, message, listed_at):
+            listed = f"They are listed at {listed_at} for a while. " if listed_at else ""
+            some = f"{filtered} of {rows}" if filtered else f"some of {rows}"
+            return RowsUnfit(
+                f"Doris refuses {some} rows, so none is loaded: {message} (label {label}). {listed}Cast them "
+                "or leave them out in the transform, or alter the table."
+            )
+        case TwoPhasesOff():
+            return DorisRefused(
+                "Loads in two phases are switched off at a backend of Doris; set disable_stream_load_2pc=false in "
+                "its be.conf."
+            )
+        case NotNow(message):
+            return _Again(f"it takes no load at present ({message})")
+        case NotAllowed(message):
+            return DorisRefused(f"Doris refuses a load of {rows} rows: {message} (label {label}).")
+        case LoadRefused(message):
+            return _AnsweredRefusal(message)
+        case NotLoaded(message):
+            return _AnsweredFailure(message)
+        case _:
+            assert_never(answer)

@@ -78,8 +78,30 @@ class DorisTarget(TwoPhaseTarget):
         """Return the state of a label, for a person or a metric: it decides nothing."""
         return self.loads.client.state_of(label)
 
+    @property
+    def loads_into(self) -> str:
+        """The database, which `label_num_threshold` is of, and the frontends; a stream that names others has another text."""
+        client = self.loads.client
+        return f"{client.database} at {', '.join(sorted(map(str, client.frontends)))}"
+
+    def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
+        """Name the statement by the id, then the log that outlives it, then the table itself.
+
+        Source: DatabaseTransactionMgr.java, finishTransaction, abortTransaction and TransactionState.toString, which log the
+        id with the status; "SHOW TRANSACTION" of Doris' manual, which needs the right ADMIN.
+        """
+        client, numbers = self.loads.client, [int(one.transaction_id) for one in in_doubt]
+        database, table = (f"`{name.replace('`', '``')}`" for name in (client.database, client.table))
+        shown = "; ".join(f"SHOW TRANSACTION FROM {database} WHERE id = {number}" for number in numbers)
+        counted = f"SELECT COUNT(*) FROM {database}.{table} WHERE ..."  # noqa: S608 - a person runs it, names are quoted
+        return (
+            f"Ask Doris as an administrator: {shown}. What it has forgotten is in fe.log of the frontend that was master, with "
+            f"'transaction id: {numbers[0]},' and then 'transaction status: VISIBLE' or 'ABORTED'; or count the records of "
+            f"these ranges by their keys: {counted}."
+        )
+
     def open_loads(self) -> Iterable[OpenLoad]:
-        """Return none: HTTP lists no transactions. What nobody decided is aborted by Doris, after an hour by default."""
+        """Return none, as HTTP lists none. Doris aborts what nobody decided, after an hour by default (docs/adr/0037)."""
         return ()
 
     def abort(self, load: OpenLoad) -> None:
