@@ -179,6 +179,10 @@ class PostgresLedger:
         """Whether the ledger was migrated to keep a decided batch, of a sink of two phases."""
         return self._has_column(transaction, "streams", "decided")
 
+    def keeps_origins(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to keep which records a failed range is of."""
+        return self._has_column(transaction, "failures", "origin_id")
+
     def _has_column(self, transaction: Statements, table: str, name: str) -> bool:
         if (table, name) not in self._columns:
             with self.own_errors(), transaction.cursor() as cursor:
