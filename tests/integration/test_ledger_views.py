@@ -7,7 +7,8 @@ import re
 import pytest
 
 from exactlyonce.connectors.postgres.tables import MIGRATIONS
-from exactlyonce.ledger.fence import Lock, fence
+from exactlyonce.ledger.fence import fence
+from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from scripts.generated import ROOT
