@@ -13,7 +13,7 @@ from exactlyonce.launch.port import Quarantine
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import failures_of
-from exactlyonce.ledger.rows import BatchStatus, FailureStatus
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import Positions, Ranges
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.crash_points import reached
@@ -70,6 +70,16 @@ def not_landed(batch: PlannedBatch, begun: Begun) -> Ranges:
     return Ranges({key: offsets for key, offsets in batch.ranges.items() if key not in begun.finished})
 
 
+def _recognisable(failure: FailureRow, batch: PlannedBatch, stream: StreamRow) -> FailureRow:
+    """Return the failure with what tells its records from those of another source, or of another life of the stream."""
+    return replace(
+        failure,
+        origin_id=batch.origin_ids.get(failure.partition.origin, ""),
+        fingerprint=batch.fingerprints.get(failure.partition),
+        life=stream.life,
+    )
+
+
 def quarantine_batch(
     ledger: Ledger, permit: Permit, batch: PlannedBatch, begun: Begun, address: str, error: str, most: int
 ) -> None:
@@ -109,7 +119,7 @@ def quarantine_batch(
             advance(transaction, permit.stream_id, batch, landed)
             reached("land.positions-advanced", batch.number)
             close(transaction, permit, stream, row, stateful=False)
-            transaction.write_failures(permit.stream_id, failures)
+            transaction.write_failures(permit.stream_id, tuple(_recognisable(row, batch, stream) for row in failures))
             reached("land.before-commit", batch.number)
 
     settled(ledger, permit, batch, once)

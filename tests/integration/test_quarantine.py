@@ -40,6 +40,10 @@ def test_a_stream_goes_on_behind_a_poison_batch_whose_ranges_it_keeps_though_the
     kept = rig.sql(
         "select partition, from_offset, until_offset, batch, error from exactlyonce.failures where status = 'Quarantined'"
     )
+    (origin_id,) = set(rig.open().stores.source.view().origin_ids.values())
+    told = rig.sql("select origin_id, life, fingerprint::json ->> 'offset', until_offset - 1 from exactlyonce.failures")
+    assert {row[0] for row in told} == {origin_id}, "each range says of which topic it is"
+    assert all(len(str(row[1])) == 16 and row[2] == str(row[3]) for row in told), "and what its last record was"
     left_out = [id_ for partition, start, end, *_ in kept for id_ in ids_between(rig, partition, start, end)]
     assert None in left_out, "the poison record is in one of the ranges"
     assert {number for number in left_out if number is not None} == set(rig.produced) - set(found)

@@ -319,6 +319,7 @@ def _check_quarantined(world: SimulatedWorld) -> None:
     rows = _rows_of(world, FailureStatus.QUARANTINED)
     if rows and not world.scenario.quarantine:
         raise Violation(f"quarantined, and nobody asked for that: {rows}")
+    _check_none_landed(world)
     if world.journal.has_struck({"kill driver", "strike at commit", "freeze driver", "lose driver", "too large"}):
         return
     for row in rows:
@@ -327,6 +328,19 @@ def _check_quarantined(world: SimulatedWorld) -> None:
         read = batch.ranges.get(partition) if partition is not None else None
         if read is None or not read.from_offset <= offset < read.until_offset:
             raise Violation(f"batch {row.batch} is quarantined and has no record that fails it: {batch}")
+
+
+def _check_none_landed(world: SimulatedWorld) -> None:
+    """What is in quarantine may be replayed: no record of it has landed, in whatever life of the stream it was quarantined."""
+    rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
+    for row in rows:
+        records = _records_of(world, row) if row.status is FailureStatus.QUARANTINED else ()
+        landed = {
+            record for record in records
+            if world.database.tables.target[record] and world.deliveries_of(record) == {Delivery.EXACTLY_ONCE}
+        }  # fmt: skip
+        if landed:
+            raise Violation(f"in quarantine, from where it may be replayed, and landed: {sorted(landed, key=str)}")
 
 
 def _stood_elsewhere(world: SimulatedWorld, record: Hashable) -> bool:

@@ -59,6 +59,12 @@ def _poisoned(drawn: Scenario) -> Scenario:
     return replace(drawn.delivered(Delivery.EXACTLY_ONCE).with_quarantine(), operators=1, hazards=hazards)
 
 
+def _poisoned_and_started_over(drawn: Scenario) -> Scenario:
+    """A stream that quarantines, halts because its source is another one or its checkpoint is lost, and starts over."""
+    hazards = frozenset({"kill driver", "poison", "truncate", "re-create", "start over"})
+    return replace(_poisoned(drawn), hazards=hazards)
+
+
 _CRASHES = _few("kill driver", "strike at commit")
 _SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
 _RESHARDS = _few("kill driver", "reshard", "unlisted")
@@ -106,6 +112,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         _poisoned(drawn), commit=Commit.PARTITION, small_batches=False
     ),
     "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
+    "a_quarantined_range_that_is_read_again_stays_replayable": _poisoned_and_started_over,
     "a_leader_may_change_while_a_batch_is_read": _few("kill driver", "leader moves", "truncate"),
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,

@@ -67,9 +67,35 @@ def log_with_every_row(every: int) -> MemoryObjects:
         ranges = Ranges({P0: OffsetRange(2, 3)})
         transaction.advance_positions(STREAM, ranges, IDS, {P0: Fingerprint(2, "digest", 1, 1)})
         transaction.write_batch(STREAM, batch_row(3, BatchStatus.FAILED))
-        failure = FailureRow(BatchNumber(1), P1, 10, 14, FailureStatus.LOST, "address", "retention")
-        transaction.write_failures(STREAM, (failure,))
+        transaction.write_failures(STREAM, (FAILURE,))
     return store
+
+
+FAILURE = FailureRow(
+    BatchNumber(1),
+    P1,
+    10,
+    14,
+    FailureStatus.LOST,
+    "address",
+    "retention",
+    origin_id="id-1",
+    fingerprint=Fingerprint(13, "digest", 1, 1),
+    life="life-1",
+    replay="nightly",
+)
+
+
+def test_a_failed_range_that_an_earlier_release_wrote_says_less_of_its_records() -> None:
+    store = log_with_every_row(100)
+    path, content = content_of(store, ENTRIES[-1])
+    (told,) = [row for table, _, _, row in content["changes"] if table == Table.FAILURE]
+    for name in ("originId", "fingerprint", "life", "replay"):
+        del told[name]
+    write(store, path, content)
+    with ObjectLogLedger(ObjectLog(store, "ledger")).transaction() as transaction:
+        (found,) = transaction.read_failures(STREAM, FailureStatus.LOST)
+    assert found == replace(FAILURE, origin_id="", fingerprint=None, life="", replay="")
 
 
 def content_of(store: MemoryObjects, name: str) -> tuple[str, dict[str, Any]]:

@@ -167,6 +167,17 @@ def test_the_positions_move_past_the_batch_its_ranges_are_kept_and_the_next_batc
     assert scenario.counts("row") == [5, 6, 7, 8], "only the batch of the order is passed over"
 
 
+def test_what_is_quarantined_says_which_records_they_were() -> None:
+    scenario = Scenario()
+    quarantining(scenario).run(scenario.batch(1))
+    view = scenario.ledger.view("shop/orders")
+    assert view is not None
+    (row,) = failures(scenario)  # type: ignore[arg-type]  # all of it that is asked is its database
+    assert (row.origin_id, row.life) == (view.landed.origin_ids["orders"], view.stream.life)
+    assert row.fingerprint is not None
+    assert row.fingerprint == view.landed.fingerprints[row.partition], "of the last record of the range"
+
+
 def test_a_driver_that_finds_the_batch_quarantined_recognises_it() -> None:
     scenario = Scenario()
     quarantining(scenario).run(scenario.batch(1))

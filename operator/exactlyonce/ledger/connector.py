@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from exactlyonce.ledger.history import FailureHistory
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import Owner
 from exactlyonce.positions.ranges import BatchNumber, Partition
@@ -26,7 +27,7 @@ class Use(Enum):
     """Beside the batches: what takes longer than a few seconds is tried again later."""
 
 
-class OpenLedger(Ledger, Protocol):
+class OpenLedger(Ledger, FailureHistory, Protocol):
     """A ledger with the connections that it keeps."""
 
     def forget(self, stream_id: str, owner: Owner) -> None:

@@ -56,11 +56,11 @@ def excess_of(retention: LedgerRetention, landed: BatchNumber) -> tuple[Excess, 
 def age_of_failures(retention: LedgerRetention, status: FailureStatus) -> timedelta | None:
     """Return how long failed ranges with this status are kept; None for ever. Performs no I/O."""
     match status:
-        case FailureStatus.CLOSED | FailureStatus.SUPERSEDED:
+        case FailureStatus.CLOSED | FailureStatus.SUPERSEDED | FailureStatus.REPLAYED:
             return retention.closed_failures.age
         case FailureStatus.LOST:
             return retention.lost_failures.age
-        case FailureStatus.OPEN | FailureStatus.QUARANTINED:
+        case FailureStatus.OPEN | FailureStatus.QUARANTINED | FailureStatus.REPLAYING:
             return None
         case _:
             assert_never(status)

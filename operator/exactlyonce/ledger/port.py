@@ -144,7 +144,7 @@ class LedgerTransaction(Protocol):
         ...
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; the same batch, partition and range again replaces its record.
+        """Record failed ranges; the same batch, partition and start again replaces its record.
 
         Raises:
             LedgerRefused: if a range that is lost or quarantined overlaps another such range of the partition whose records it

@@ -10,6 +10,7 @@ from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.read_again import HELD, read_again
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -83,6 +84,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             )
         _require_none_taken(transaction, stream_id, row.landed_batch)
         if landed != publication.after:
+            _release_what_is_read_again(transaction, stream_id, publication.after)
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
         if not publication.goes_on:
@@ -170,6 +172,12 @@ def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str
         FailureRow(batch.batch, partition, offsets.from_offset, offsets.until_offset, status, address, error)
         for partition, offsets in batch.ranges.non_empty().items()
     )
+
+
+def _release_what_is_read_again(transaction: LedgerTransaction, stream_id: str, after: LandedPositions) -> None:
+    """Take out of quarantine what the stream reads again: before the positions move, so that it is told by where they were."""
+    held = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
+    transaction.write_failures(stream_id, read_again(held, after))
 
 
 def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_batch: BatchNumber | None) -> None:

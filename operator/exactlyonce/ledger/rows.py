@@ -144,8 +144,12 @@ class FailureStatus(StrEnum):
     """The records take no effect: retention took them, their topic was deleted, or AtMostOnce gave them up."""
     QUARANTINED = "Quarantined"
     """The batch failed too often and the stream continued without these records; the source may still hold them."""
+    REPLAYING = "Replaying"
+    """A replay has begun to read the records. This release only reads the status, so that a later one may write it."""
+    REPLAYED = "Replayed"
+    """A replay has landed the records. This release only reads the status, so that a later one may write it."""
     SUPERSEDED = "Superseded"
-    """The batch never landed; a new generation reads its records again under another number."""
+    """The batch never landed, or was quarantined: the stream reads its records again under another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,10 @@ class FailureRow:
     """The ranges of one partition that failed in one batch.
 
     `origin_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
+
+    What is quarantined also says which records these were, so that a replay reads no other ones: the id of the origin, the
+    fingerprint of the last record, and the life of the stream (`StreamRow.life`). They are empty where an earlier release has
+    written the row, and the id or the fingerprint also where the source had none. `replay` is the replay that has claimed it.
     """
 
     batch: BatchNumber
@@ -163,11 +171,16 @@ class FailureRow:
     address: str
     error: str
     origin_gone: bool = False
+    origin_id: str = ""
+    fingerprint: Fingerprint | None = None
+    life: str = ""
+    replay: str = ""
 
     @property
     def passed_over(self) -> bool:
         """Whether the stream has continued without the records, which it does at most once for each record."""
-        return self.status in (FailureStatus.LOST, FailureStatus.QUARANTINED) and not self.origin_gone
+        without = (FailureStatus.LOST, FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED)
+        return self.status in without and not self.origin_gone
 
     def overlaps(self, other: FailureRow) -> bool:
         """Return whether both hold an offset of the same partition."""

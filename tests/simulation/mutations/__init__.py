@@ -91,6 +91,7 @@ MUTATIONS: dict[str, Mutation] = {
         quarantines.positions_move_past_a_batch_that_no_failure_names,
         quarantines.partitions_that_have_landed_are_quarantined_too,
         quarantines.any_batch_is_quarantined_once_one_is_to_be,
+        quarantines.a_quarantined_range_that_is_read_again_stays_replayable,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,

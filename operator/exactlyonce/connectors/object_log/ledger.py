@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -10,11 +10,13 @@ from functools import partial
 from exactlyonce.connectors.object_log.clearing import clear
 from exactlyonce.connectors.object_log.fold import Fold
 from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
+from exactlyonce.connectors.object_log.state import Table
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
+from exactlyonce.ledger.history import KeptFailure, KeptLetter, LetterKey
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber
 
 
@@ -53,6 +55,27 @@ class ObjectLogLedger:
                 return self._log.fold().state.view(stream_id)
             except LogMissing:
                 return None
+
+    def kept_failures(
+        self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
+    ) -> tuple[KeptFailure, ...]:
+        """Return failed ranges."""
+        with self._named():
+            try:
+                rows = self._log.fold().state.rows(Table.FAILURE, stream_id).values()
+            except LogMissing:
+                return ()
+        found = [
+            KeptFailure(kept.row, kept.changed_at) for kept in rows
+            if kept.row.status in statuses and batch in (None, kept.row.batch)
+        ]  # fmt: skip
+        return tuple(sorted(found, key=lambda kept: (kept.row.batch, kept.row.partition, kept.row.from_offset))[:most])
+
+    def kept_letters(
+        self, stream_id: str, position: int | None, after: LetterKey | None, most: int
+    ) -> tuple[KeptLetter, ...]:
+        """Return none: a log holds none."""
+        return ()
 
     def database_identity(self) -> DatabaseIdentity:
         """Return which log this is: the random id of its first object. A log that is not there yet has none."""

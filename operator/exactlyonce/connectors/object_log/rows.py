@@ -120,14 +120,20 @@ def _stream_from_json(found: Json) -> StreamRow:
 
 
 def _stand_to_json(stand: Stand) -> Json:
-    kept = stand.fingerprint
-    told = None if kept is None else [kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
-    return {"offset": stand.offset, "originId": stand.origin_id, "fingerprint": told}
+    return {
+        "offset": stand.offset,
+        "originId": stand.origin_id,
+        "fingerprint": _fingerprint_to_json(stand.fingerprint),
+    }
 
 
 def _stand_from_json(found: Json) -> Stand:
     row = fields(found)
     return Stand(count(row["offset"]), text(row["originId"]), optional(_fingerprint_from_json, row.get("fingerprint")))
+
+
+def _fingerprint_to_json(kept: Fingerprint | None) -> Json:
+    return None if kept is None else [kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
 
 
 def _fingerprint_from_json(found: Json) -> Fingerprint:
@@ -179,6 +185,10 @@ def _failure_to_json(kept: StoredFailure) -> Json:
         "address": row.address,
         "error": row.error,
         "originGone": row.origin_gone,
+        "originId": row.origin_id,
+        "fingerprint": _fingerprint_to_json(row.fingerprint),
+        "life": row.life,
+        "replay": row.replay,
         "stretch": kept.stretch,
         "changedAt": kept.changed_at.isoformat(),
     }
@@ -197,6 +207,10 @@ def _failure_from_json(found: Json) -> StoredFailure:
         address=text(told["address"]),
         error=text(told["error"]),
         origin_gone=truth(told.get("originGone", False)),
+        origin_id=text(told.get("originId", "")),
+        fingerprint=optional(_fingerprint_from_json, told.get("fingerprint")),
+        life=text(told.get("life", "")),
+        replay=text(told.get("replay", "")),
     )
     return StoredFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
 

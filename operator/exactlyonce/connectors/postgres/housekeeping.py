@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from exactlyonce.connectors.postgres.expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
-from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, partition_from, range_columns
+from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, range_columns
+from exactlyonce.connectors.postgres.rows import FAILURE_COLUMNS, IN_ORDER, failure_from
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.rows import (
     BatchStatus,
@@ -15,6 +16,8 @@ from exactlyonce.ledger.rows import (
     FailureStatus,
 )
 from exactlyonce.positions.ranges import BatchNumber
+
+_FAILURE_KEY = ("stream_id", "batch", "topic", "partition", "from_offset")
 
 
 class Housekeeping(Statements):
@@ -27,51 +30,51 @@ class Housekeeping(Statements):
             wide = self._has_wide_columns([plain])
             topic, number, name = partition_columns(failure.partition)
             from_offset, until_offset = range_columns(failure.from_offset, failure.until_offset)
-            stretch, size = ("position_id", "1e19") if plain else ("1e50 + position_id", "1e100")
-            also = (
-                ("", "") if plain or not wide else (", partition_name, from_position, until_position", ", %s, %s, %s")
-            )
-            self._count(
-                "insert into {schema}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, "
-                f"brokers, error, given_up{also[0]}) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
-                f"(select numrange({stretch} * {size} + %s, {stretch} * {size} + %s) from {{schema}}.offsets "
-                f"where %s and stream_id = %s and topic = %s and partition = %s){also[1]}) "
-                "on conflict (stream_id, batch, topic, partition, from_offset) do update set "
-                "status = excluded.status, error = excluded.error, given_up = excluded.given_up, changed_at = now()",
-                stream_id,
-                failure.batch,
-                topic,
-                number,
-                from_offset,
-                until_offset,
-                str(failure.status),
-                failure.address,
-                failure.error,
-                failure.from_offset,
-                failure.until_offset,
-                failure.passed_over,
-                stream_id,
-                topic,
-                number,
-                *(() if plain else (name, failure.from_offset, failure.until_offset)),
-            )
+            columns: dict[str, object] = {
+                "stream_id": stream_id,
+                "batch": failure.batch,
+                "topic": topic,
+                "partition": number,
+                "from_offset": from_offset,
+                "until_offset": until_offset,
+                "status": str(failure.status),
+                "brokers": failure.address,
+                "error": failure.error,
+            }
+            if wide and not plain:
+                columns["partition_name"] = name
+                columns |= {"from_position": failure.from_offset, "until_position": failure.until_offset}
+            if self._ledger.keeps_origins(self):
+                columns |= _origin_columns(failure)
+            self._write_failure(columns, failure, plain=plain)
+
+    def _write_failure(self, columns: dict[str, object], failure: FailureRow, *, plain: bool) -> None:
+        """Insert or replace one row; what it was given up of is a stretch of one number line, of its partition alone."""
+        stretch, size = ("position_id", "1e19") if plain else ("1e50 + position_id", "1e100")
+        replaced = [*(column for column in columns if column not in _FAILURE_KEY), "given_up"]
+        self._count(
+            f"insert into {{schema}}.failures ({', '.join(columns)}, given_up) values ({', '.join(['%s'] * len(columns))}, "
+            f"(select numrange({stretch} * {size} + %s, {stretch} * {size} + %s) from {{schema}}.offsets "
+            "where %s and stream_id = %s and topic = %s and partition = %s)) "
+            f"on conflict ({', '.join(_FAILURE_KEY)}) do update set "
+            f"{', '.join(f'{column} = excluded.{column}' for column in replaced)}, changed_at = now()",
+            *columns.values(),
+            failure.from_offset,
+            failure.until_offset,
+            failure.passed_over,
+            columns["stream_id"],
+            columns["topic"],
+            columns["partition"],
+        )
 
     def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
-        """Return the failed ranges with this status; a schema of an earlier release has no names and no large positions."""
+        """Return the failed ranges with this status."""
         rows = self._rows(
-            "select batch, topic, partition, to_jsonb(f) ->> 'partition_name', "
-            "coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset), "
-            "coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), brokers, error "
-            "from {schema}.failures f where stream_id = %s and status = %s order by batch, topic, partition, 5",
+            f"select {FAILURE_COLUMNS} from {{schema}}.failures f where stream_id = %s and status = %s {IN_ORDER}",
             stream_id,
             str(status),
         )
-        return tuple(
-            FailureRow(
-                BatchNumber(batch), partition_from(topic, number, name), int(start), int(end), status, address, error
-            )
-            for batch, topic, number, name, start, end, address, error in rows
-        )
+        return tuple(failure_from(row) for row in rows)
 
     def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
         """Give every open failure of the batch this status."""
@@ -109,3 +112,13 @@ class Housekeeping(Statements):
         with self._ledger.own_errors(), self.cursor() as cursor:
             cursor.execute(self._ledger.named(statement), values)
             return int(cursor.rowcount)
+
+
+def _origin_columns(failure: FailureRow) -> dict[str, object]:
+    kept = failure.fingerprint
+    return {
+        "origin_id": failure.origin_id or None,
+        "fingerprint": None if kept is None else kept.to_json(failure.until_offset),
+        "life": failure.life or None,
+        "replay": failure.replay or None,
+    }

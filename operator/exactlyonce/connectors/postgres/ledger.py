@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache
 from typing import Any
 
 import psycopg2
@@ -18,6 +17,7 @@ from exactlyonce.connectors.postgres.connection import (
     first_line,
     named_errors,
 )
+from exactlyonce.connectors.postgres.history import Questions
 from exactlyonce.connectors.postgres.lasting import find_passing
 from exactlyonce.connectors.postgres.migrating import create_schema, is_latest, migrate, only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
@@ -38,7 +38,7 @@ _MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the s
 _TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
 
 
-class PostgresLedger:
+class PostgresLedger(Questions):
     """A `Ledger` in a schema of a Postgres database.
 
     Threads may share it; each transaction has a connection of its own. Everything a session needs is set inside each
@@ -61,10 +61,6 @@ class PostgresLedger:
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
         self._pool.close()
-
-    def named(self, statement: str) -> str:
-        """Return a statement with `{schema}` replaced by the quoted schema."""
-        return _named(statement, self.schema)
 
     def own_errors(self) -> AbstractContextManager[None]:
         """Return the context for statements of the ledger itself: whatever the server says of one has a name."""
@@ -154,19 +150,6 @@ class PostgresLedger:
                 create_schema(self, cursor)
             migrate(self, cursor)
 
-    def require_version(self, version: int, what: str) -> None:
-        """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
-
-        Raises:
-            LedgerRefused: saying that the operator has to be upgraded first.
-        """
-        installed = self._installed_version()
-        if installed < version:
-            raise LedgerRefused(
-                f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
-                "upgrade the operator first, which migrates the schema before its next attempt."
-            )
-
     def keeps_fingerprints(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
         return self._has_column(transaction, "offsets", "fingerprint")
@@ -178,6 +161,10 @@ class PostgresLedger:
     def keeps_decided(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep a decided batch, of a sink of two phases."""
         return self._has_column(transaction, "streams", "decided")
+
+    def keeps_origins(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to keep which records a failed range is of."""
+        return self._has_column(transaction, "failures", "origin_id")
 
     def _has_column(self, transaction: Statements, table: str, name: str) -> bool:
         if (table, name) not in self._columns:
@@ -195,16 +182,6 @@ class PostgresLedger:
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""
         return self._pool.open()
-
-    def _installed_version(self) -> int:
-        def question(cursor: psycopg2.extensions.cursor) -> int:
-            try:
-                cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
-            except psycopg2.errors.UndefinedTable:
-                return 0
-            return int(only_row(cursor)[0])
-
-        return self._pool.query(question)
 
     def _begin(self, lasting: bool) -> psycopg2.extensions.connection:
         connection = self._pool.idle()
@@ -272,12 +249,6 @@ class PostgresLedger:
             self._pool.give_back(connection)
             return
         connection.close()
-
-
-@lru_cache(maxsize=256)
-def _named(statement: str, schema: str) -> str:
-    """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
-    return statement.format(schema=quoted(schema))
 
 
 def _shown(problem: Exception) -> str:

@@ -13,6 +13,8 @@ from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
     DatabaseIdentity,
+    FailureRow,
+    FailureStatus,
     LandedPositions,
     LedgerView,
     Owner,
@@ -32,6 +34,15 @@ POSITION_COLUMNS = (
     "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint', to_jsonb(o) ->> 'partition_name', "
     "to_jsonb(o) ->> 'position'"
 )
+
+FAILURE_COLUMNS = """
+    batch, topic, partition, to_jsonb(f) ->> 'partition_name',
+    coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset) as first,
+    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), status, brokers, error,
+    to_jsonb(f) ->> 'origin_id', to_jsonb(f) ->> 'fingerprint', to_jsonb(f) ->> 'life', to_jsonb(f) ->> 'replay',
+    created_at, changed_at
+"""
+IN_ORDER = "order by batch, topic, partition, first"
 
 LOOK = f"""
 select {STREAM_COLUMNS},
@@ -104,6 +115,24 @@ def batch_from(row: Sequence[Any]) -> BatchRow:
         dead_letters=row[6],
         note=row[7],
         landed_at=datetime.fromisoformat(row[8]) if isinstance(row[8], str) else row[8],
+    )
+
+
+def failure_from(row: Sequence[Any]) -> FailureRow:
+    """Return the failed range of a row with FAILURE_COLUMNS; a schema of an earlier release has not all that is read."""
+    batch, topic, number, name, start, end, status, address, error, origin_id, fingerprint, life, replay = row[:13]
+    return FailureRow(
+        BatchNumber(batch),
+        partition_from(topic, number, name),
+        int(start),
+        int(end),
+        FailureStatus(status),
+        address,
+        error,
+        origin_id=origin_id or "",
+        fingerprint=Fingerprint.from_json(fingerprint, int(end)),
+        life=life or "",
+        replay=replay or "",
     )
 
 

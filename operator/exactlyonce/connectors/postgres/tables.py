@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """The version this release makes and needs."""
 
 NAMES_SINCE = 7
@@ -247,6 +247,54 @@ comment on column {schema}.dead_letters.place is 'Where the record is, in the wo
         sql="""
 alter table {schema}.streams add column decided text;
 comment on column {schema}.streams.decided is 'What is yet to be committed of a batch that is Decided: a sink of two phases.';
+""",
+    ),
+    Migration(
+        version=11,
+        oldest_reader=1,
+        # An older driver leaves the columns empty: a replay then asks the source without them. The views are for people; where
+        # somebody has made something else under their names, that is left alone.
+        sql="""
+alter table {schema}.failures add column origin_id text;
+alter table {schema}.failures add column fingerprint text;
+alter table {schema}.failures add column life text;
+alter table {schema}.failures add column replay text;
+comment on column {schema}.failures.origin_id is 'Which topic or data stream the records are of: one made anew has another.';
+comment on column {schema}.failures.fingerprint is 'Of the last record of the range: a hash, nothing of its content.';
+comment on column {schema}.failures.life is 'Of the stream; one that starts over has another.';
+comment on column {schema}.failures.replay is 'Which replay reads the range, or has landed it.';
+do $$
+begin
+    if to_regclass('{schema}.control') is null then
+        create view {schema}.control as
+        select b.stream_id || '/' || b.batch as id,
+            (select coalesce(jsonb_object_agg(t.key,
+                (select jsonb_object_agg(p.key, p.value -> 0) from jsonb_each(t.value) p)), '{{}}')
+             from jsonb_each(b.ranges) t) as start,
+            (select coalesce(jsonb_object_agg(t.key,
+                (select jsonb_object_agg(p.key, p.value -> 1) from jsonb_each(t.value) p)), '{{}}')
+             from jsonb_each(b.ranges) t) as "end",
+            case when b.status in ('InProgress', 'Taken', 'Decided') then 'in progress'
+                when b.status in ('Landed', 'Seeded') then 'succeeded' else 'failed' end as status,
+            b.created_at as created
+        from {schema}.batches b;
+        comment on view {schema}.control is 'Every batch: where it starts and ends, and how it ended.';
+    end if;
+    if to_regclass('{schema}.failure') is null then
+        create view {schema}.failure as
+        select f.stream_id || '/' || f.batch as id,
+            case when f.partition_name is null then f.topic
+                else left(f.topic, - length(f.partition_name) - 1) end as source,
+            coalesce(f.partition_name, f.topic) as topic_or_shard,
+            case when f.partition_name is null then f.partition end as partition,
+            coalesce(f.from_position, f.from_offset) as "from",
+            coalesce(f.until_position, f.until_offset) as until,
+            f.brokers, f.error, f.status
+        from {schema}.failures f;
+        comment on view {schema}.failure is 'Every range that failed; its id is the one of its batch in control.';
+    end if;
+end
+$$;
 """,
     ),
 )

@@ -1,0 +1,128 @@
+"""What a person looks at of a ledger in Postgres: failed ranges and dead letters, in one query each and without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+import psycopg2.errors
+import psycopg2.extensions
+
+from exactlyonce.connectors.postgres.connection import PostgresAddress
+from exactlyonce.connectors.postgres.keys import partition_from
+from exactlyonce.connectors.postgres.migrating import only_row, quoted
+from exactlyonce.connectors.postgres.pool import ConnectionPool
+from exactlyonce.connectors.postgres.rows import FAILURE_COLUMNS, IN_ORDER, failure_from
+from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_SINCE
+from exactlyonce.errors import LedgerRefused
+from exactlyonce.ledger.history import KeptFailure, KeptLetter, LetterKey
+from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.positions.ranges import BatchNumber
+
+_FAILURES = f"""
+select {FAILURE_COLUMNS} from {{schema}}.failures f
+where stream_id = %s and status = any(%s) and (%s::bigint is null or batch = %s) {IN_ORDER} limit %s
+"""
+_LETTERS = """
+select topic, topic_id, partition, record_offset, partition_name, coalesce(position, record_offset), batch, record_timestamp,
+    key, value, error, created_at, place
+from {schema}.dead_letters
+where stream_id = %s and (%s::numeric is null or coalesce(position, record_offset) = %s)
+    and (topic, topic_id, partition, record_offset) > (%s, %s, %s, %s)
+order by topic, topic_id, partition, record_offset limit %s
+"""
+_BEFORE_ALL: LetterKey = ("", "", -1, -1)
+
+
+class Questions:
+    """The part of a ledger in Postgres that is asked outside of its transactions."""
+
+    address: PostgresAddress
+    schema: str
+    _pool: ConnectionPool
+
+    def named(self, statement: str) -> str:
+        """Return a statement with `{schema}` replaced by the quoted schema."""
+        return _named(statement, self.schema)
+
+    def require_version(self, version: int, what: str) -> None:
+        """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
+
+        Raises:
+            LedgerRefused: saying that the operator has to be upgraded first.
+        """
+        installed = self._installed_version()
+        if installed < version:
+            raise LedgerRefused(
+                f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
+                "upgrade the operator first, which migrates the schema before its next attempt."
+            )
+
+    def kept_failures(
+        self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
+    ) -> tuple[KeptFailure, ...]:
+        """Return failed ranges."""
+        rows = self._asked(_FAILURES, stream_id, [str(status) for status in statuses], batch, batch, most)
+        return tuple(_kept_failure(row) for row in rows)
+
+    def kept_letters(
+        self, stream_id: str, position: int | None, after: LetterKey | None, most: int
+    ) -> tuple[KeptLetter, ...]:
+        """Return dead letters, in the order of the table's primary key."""
+        if self._installed_version() == 0:
+            return ()  # no stream has ever been run against this database
+        self.require_version(NAMED_LETTERS_SINCE, "a list of dead letters")
+        rows = self._asked(_LETTERS, stream_id, position, position, *(after or _BEFORE_ALL), most)
+        return tuple(_kept_letter(row) for row in rows)
+
+    def _asked(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows; a database that no stream has been run against has none."""
+
+        def question(cursor: psycopg2.extensions.cursor) -> list[tuple[Any, ...]]:
+            try:
+                cursor.execute(self.named(statement), values)
+            except psycopg2.errors.UndefinedTable:
+                return []
+            return list(cursor.fetchall())
+
+        return self._pool.query(question)
+
+    def _installed_version(self) -> int:
+        def question(cursor: psycopg2.extensions.cursor) -> int:
+            try:
+                cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
+            except psycopg2.errors.UndefinedTable:
+                return 0
+            return int(only_row(cursor)[0])
+
+        return self._pool.query(question)
+
+
+def _kept_failure(row: Sequence[Any]) -> KeptFailure:
+    """Return the failed range of a row."""
+    return KeptFailure(failure_from(row), row[-1])
+
+
+def _kept_letter(row: Sequence[Any]) -> KeptLetter:
+    """Return the dead letter of a row."""
+    topic, topic_id, number, offset, name, position, batch, timestamp, key, value, error, created_at, place = row
+    return KeptLetter(
+        partition_from(topic, number, name),
+        int(position),
+        topic_id,
+        BatchNumber(batch),
+        timestamp,
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+        error,
+        created_at,
+        place,
+        (topic, topic_id, number, offset),
+    )
+
+
+@lru_cache(maxsize=256)
+def _named(statement: str, schema: str) -> str:
+    """A plain string: composing one costs more than the statement. Quoting an identifier needs no connection."""
+    return statement.format(schema=quoted(schema))
