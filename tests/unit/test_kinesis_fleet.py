@@ -11,7 +11,7 @@ import pytest
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.connectors.kinesis.connector import SOURCE
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 from exactlyonce.ledger.connector import Landed
@@ -184,6 +184,20 @@ def test_a_shard_that_answers_empty_pages_only_is_given_up_and_not_told_to_be_em
     found = fleet.timestamps({partition("orders"): TRIM_HORIZON}, committed_only=False)
     assert isinstance(found[partition("orders")], SourceUnreachable)
     assert api.of["orders"].calls["get_records"] == 10
+
+
+def test_the_age_of_a_shards_oldest_record_is_known_where_kinesis_refuses_the_number_in_front_of_it() -> None:
+    """No record need have had that number, and Kinesis may say that it did not come from the stream."""
+    api = Streams("orders")
+    (number,) = api.of["orders"].put(b"a")
+    api.of["orders"].refusals = [
+        refusal(
+            "InvalidArgumentException", "GetShardIterator", "StartingSequenceNumber 1 did not come from this stream"
+        )
+    ]
+    fleet = fleet_of(api)
+    found = fleet.timestamps({partition("orders"): UserRecord(number).position}, committed_only=False)
+    assert found == {partition("orders"): START_SECONDS}
 
 
 def test_another_position_is_not_read_on_from_the_iterator_of_the_former_one() -> None:
