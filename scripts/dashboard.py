@@ -73,7 +73,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"topk(10, {_behind(_ALL)})", _STREAM),), "s", 12,
             ),
             Panel(
-                "Most records waiting", "Offsets that have not landed.",
+                "Most records waiting",
+                "Offsets that have not landed. Shards of Kinesis count none: their streams are in the panel beside this one.",
                 ((f"topk(10, {_of_stream('lag_records', _ALL)})", _STREAM),), width=12,
             ),
             Panel(
@@ -81,7 +82,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"topk(10, {_rate('records_landed', _ALL)})", _STREAM),), "ops", 12,
             ),
             Panel(
-                "Until retention", "When Kafka deletes records that have not landed, at its present speed.",
+                "Until retention", "When the source deletes records that have not landed, by its present speed or their age.",
                 ((f"bottomk(10, {_of_stream('retention_remaining_seconds', _ALL, 'min')})", _STREAM),), "s", 12,
             ),
         ),
@@ -99,6 +100,29 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (
                         f"max by (namespace, stream, topic, partition) (exactlyonce_partition_lag_records{_ONE})",
                         f"{_STREAM} {{{{topic}}}}-{{{{partition}}}}",
+                    ),
+                ),
+                width=12,
+            ),
+            Panel(
+                "Behind, by partition",
+                "The age of the oldest record that has not landed: in a shard, the age of the iterator at the landed position. "
+                "Shown only where `metrics.partitionSeries` is on.",
+                (
+                    (
+                        "time() - min by (namespace, stream, topic, partition) "
+                        f"(exactlyonce_partition_oldest_not_landed_timestamp_seconds{_ONE})",
+                        f"{_STREAM} {{{{topic}}}}-{{{{partition}}}}",
+                    ),
+                ),
+                "s", 12,
+            ),
+            Panel(
+                "Partitions by state", "Partitions or shards that are behind, caught up, read to their end, or not known.",
+                (
+                    (
+                        f"max by (namespace, stream, state) (exactlyonce_stream_partitions{_ONE})",
+                        f"{_STREAM} {{{{state}}}}",
                     ),
                 ),
                 width=12,

@@ -104,7 +104,7 @@ def test_a_stream_whose_ledger_is_lost_within_aggregates_goes_on_in_another_fold
     }
     rig.put(160)
     kinesis.split(name, shard(0))
-    assert isinstance(rig.run(crash="batch.begun@4=raise"), Halted), rig.story()
+    assert isinstance(rig.run(crash="batch.begun@5=raise"), Halted), rig.story()
     assert len(ids_in([*former.glob("*.parquet")])) == 3 * 97, rig.story()
     shutil.rmtree(tmp_path / "ledger")
     description = tmp_path / "stream.yaml"
@@ -172,7 +172,7 @@ def test_streams_and_a_kinesis_client_library_hand_a_data_stream_to_each_other_a
     first.put(HANDED_OVER_IDS // 40, aggregate_each=1)
     kinesis.split(name, shard(0))
     first.put(HANDED_OVER_IDS // 40, aggregate_each=1)
-    assert isinstance(first.run(until=lambda: first.landed_batch() >= 2), Done), first.story()
+    assert isinstance(first.run(until=lambda: first.landed_batch() >= 3), Done), first.story()
     assert first.landed() < len(first.produced)
     assert is_inside_an_aggregate()
     kinesis.merge(name, shard(2), shard(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -20,6 +21,7 @@ from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import Commit
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import OffsetRange, Partition
 from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce.source.connector import SourceCheck
@@ -29,7 +31,7 @@ from tests.kinesis_api import START_SECONDS, refusal
 from tests.simulation.causes import ERRORS_OF_KINESIS
 from tests.simulation.files import MemoryStore
 from tests.simulation.kinesis_spark import InLine, KinesisQuery, SimulatedPlace, in_line
-from tests.simulation.kinesis_stream import SimulatedStream, SimulatedTime
+from tests.simulation.kinesis_stream import Put, SimulatedStream, SimulatedTime
 from tests.simulation.resource import STREAM_ID, RequestedSpec, of_poison
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
@@ -89,6 +91,7 @@ class KinesisWorld(SimulatedWorld):
         self._clients: dict[Process | None, KinesisClient] = {}
         self._made = 0
         self._ended_in: dict[str, int] = {}
+        self._planned: dict[Hashable, tuple[int, Partition]] = {}
         self.place = SimulatedPlace(TOPIC, TOPIC, REGION, None, None, connect=self._client)
 
     def struck_by(self, hazard: str, told: str) -> None:
@@ -102,9 +105,48 @@ class KinesisWorld(SimulatedWorld):
             self.taken.add(record)
             put = self.stream.where[cast(Any, record)]
             row = rows.get(("position", STREAM_ID, Partition(TOPIC, put.shard)))
-            if row is None or row[0] == TRIM_HORIZON:
-                # Nobody read the shard, so nobody can tell which was its oldest record (docs/adr/0030, known limits).
+            if row is not None and row[0] != TRIM_HORIZON:
+                continue
+            # Nobody read the shard, so nobody can tell which was its oldest record (docs/adr/0030, known limits), unless the
+            # checkpoint says where a batch ends in it: as long as that one is continued, the record is known.
+            planned_in = self._planned_in(put)
+            if planned_in is None:
                 self.unasked.add(record)
+            else:
+                self._planned.setdefault(record, (planned_in, Partition(TOPIC, put.shard)))
+
+    def never_asked(self) -> set[Hashable]:
+        """Return the records of which nothing tells that they were there, those of plans that were given up among them."""
+        for record, (generation, key) in list(self._planned.items()):
+            if any(number > generation and self._ends_at_start(path, key) for number, path in self._plans()):
+                del self._planned[record]
+                self.unasked.add(record)
+        return self.unasked
+
+    def _planned_in(self, put: Put) -> int | None:
+        """Return the published generation, if the latest batch in its log goes beyond the start of a record's shard."""
+        row = self.database.tables.rows.get(("stream", STREAM_ID))
+        published = row.generation if isinstance(row, StreamRow) else None
+        if published is None or put.record[0] != f"life-{self.stream.life}":
+            return None
+        plans = [path for number, path in self._plans() if number == published]
+        latest = max(plans, key=lambda path: int(path.rsplit("/", 1)[-1]), default=None)
+        key = Partition(TOPIC, put.shard)
+        return None if latest is None or self._ends_at_start(latest, key) else published
+
+    def _plans(self) -> list[tuple[int, str]]:
+        """The files of all offset logs, each with the number of its generation."""
+        found = [(path.partition("/offsets/"), path) for path in self.store.files]
+        return [(int(folder.split("-")[1]), path) for (folder, _, name), path in found if name.isdigit()]
+
+    def _ends_at_start(self, path: str, key: Partition) -> bool:
+        """Whether a batch that was planned, or the end that a checkpoint was seeded with, is at the start of a shard."""
+        lines = self.store.files[path].decode(errors="replace").splitlines()
+        try:
+            ends = json.loads(lines[-1]).get(key.origin, {})
+        except (IndexError, ValueError, AttributeError):
+            return False  # it was torn, or stands before the seed
+        return bool(ends.get(str(key.key), "TRIM_HORIZON") == "TRIM_HORIZON")
 
     def client(self) -> KinesisClient:
         """Return the client of the process that is running."""
@@ -148,7 +190,7 @@ class KinesisWorld(SimulatedWorld):
     def has_landed_all(self, stands: Mapping[Partition, int]) -> bool:
         """Whether a stream that stands there has everything: what has expired in shards it never knew is nobody's."""
         return all(
-            put.position < stands.get(Partition(TOPIC, put.shard), 0) or put.record in self.unasked
+            put.position < stands.get(Partition(TOPIC, put.shard), 0) or put.record in self.never_asked()
             for (life, _), puts in self.stream.puts.items()
             if life == self.stream.life
             for put in puts[-1:]

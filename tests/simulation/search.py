@@ -135,6 +135,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
     "a_parent_that_is_listed_again_is_read_again": _RESHARDS,
     "a_shard_appears_before_its_descendants_are_listed": _RESHARDS,
+    "the_oldest_record_of_a_shard_is_read_before_it_is_named": _few("kill driver", "retention", "suspend"),
     "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
     "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
 }

@@ -140,6 +140,10 @@ class SimulatedWorld(SourceAndSink):
                 self.unasked |= taken  # also where a restored database has forgotten that it stood there
             self.taken |= taken
 
+    def never_asked(self) -> set[Hashable]:
+        """Return the records that were taken while the stream stood nowhere in their partition."""
+        return self.unasked
+
     def change_delivery(self) -> None:
         """The resource asks for another delivery."""
         self.delivery = self.random.choice([other for other in Delivery if other is not self.delivery])

@@ -129,7 +129,7 @@ def test_the_identity_of_a_stream_is_its_creation_in_every_time_zone(api: Kinesi
 
 def test_the_record_that_landed_last_is_looked_for_and_an_open_shard_has_no_known_end(api: KinesisApi) -> None:
     numbers = api.put(b"a", b"b", b"c")
-    landed = Ranges({PARENT: OffsetRange(0, position_after_record(numbers[1]))})
+    landed = Ranges({PARENT: OffsetRange(UserRecord(numbers[0]).position, position_after_record(numbers[1]))})
     kept = bounds_of(api).last_records(landed).result()
     view = bounds_of(api).view(frozenset({PARENT}), {PARENT: kept[PARENT].offset})
     assert view.bounds == {PARENT: OPEN}
@@ -168,10 +168,22 @@ def test_a_shard_that_came_and_expired_while_nobody_read_is_told(api: KinesisApi
 
 
 def test_the_last_record_of_a_range_is_known_without_reading_it(api: KinesisApi) -> None:
-    inside = UserRecord(7, 3).position
-    spans = {PARENT: OffsetRange(0, inside), CHILD: OffsetRange(0, SHARD_END), GRANDCHILD: OffsetRange(0, 0)}
+    first, inside = UserRecord(5).position, UserRecord(7, 3).position
+    spans = {PARENT: OffsetRange(first, inside), CHILD: OffsetRange(first, SHARD_END), GRANDCHILD: OffsetRange(0, 0)}
     assert bounds_of(api).last_records(Ranges(spans)).result() == {PARENT: Fingerprint(UserRecord(7, 2).position, "")}
+    from_the_start = Ranges({PARENT: OffsetRange(TRIM_HORIZON, first)})
+    assert not bounds_of(api).last_records(from_the_start).result(), "it ends where the oldest record begins"
     assert not api.calls
+
+
+def test_a_record_that_the_ledger_has_named_and_that_expires_before_it_lands_is_missing(api: KinesisApi) -> None:
+    first, second = api.put(b"a", b"b")
+    stands = {PARENT: UserRecord(first).position}
+    assert bounds_of(api).view(frozenset({PARENT}), stands=stands).bounds == {PARENT: OPEN}
+    api.expire(1)
+    missing = Bounds(UserRecord(second).position, SHARD_END)
+    assert bounds_of(api).view(frozenset({PARENT}), stands=stands).bounds == {PARENT: missing}
+    assert bounds_of(api).view(frozenset({PARENT}), stands={PARENT: TRIM_HORIZON}).bounds == {PARENT: OPEN}
 
 
 def test_leaders_never_change_so_that_no_batch_reads_a_record_a_second_time(api: KinesisApi) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.connectors.kinesis.connector import SOURCE
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.errors import SourceRefused, SourceUnreachable
 from exactlyonce.ledger.connector import Landed
@@ -22,7 +22,7 @@ from exactlyonce.monitor.targets import Target
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from tests.kinesis_api import SHARD, START_SECONDS, KinesisApi, ManualTime, StoredShard, client_of, refusal
 from tests.resource_documents import GONE, document
-from tests.unit.monitored_stores import Database, measured
+from tests.unit.monitored_stores import Database, measured, series_of
 
 DENIED = refusal("AccessDeniedException", "ListShards", "no")
 
@@ -186,6 +186,20 @@ def test_a_shard_that_answers_empty_pages_only_is_given_up_and_not_told_to_be_em
     assert api.of["orders"].calls["get_records"] == 10
 
 
+def test_the_age_of_a_shards_oldest_record_is_known_where_kinesis_refuses_the_number_in_front_of_it() -> None:
+    """No record need have had that number, and Kinesis may say that it did not come from the stream."""
+    api = Streams("orders")
+    (number,) = api.of["orders"].put(b"a")
+    api.of["orders"].refusals = [
+        refusal(
+            "InvalidArgumentException", "GetShardIterator", "StartingSequenceNumber 1 did not come from this stream"
+        )
+    ]
+    fleet = fleet_of(api)
+    found = fleet.timestamps({partition("orders"): UserRecord(number).position}, committed_only=False)
+    assert found == {partition("orders"): START_SECONDS}
+
+
 def test_another_position_is_not_read_on_from_the_iterator_of_the_former_one() -> None:
     api = Streams("orders")
     first, second = api.of["orders"].put(b"a", b"b")
@@ -260,3 +274,45 @@ def test_a_whole_round_of_the_monitor_measures_what_can_be_measured() -> None:
     assert told["bad"] is not None
     assert "The source has no bad" in str(told["bad"].source_problem)
     assert problems == []
+
+
+class Shards(Database):
+    """A ledger in which streams have landed up to these positions of shards."""
+
+    def __init__(self, positions: dict[Partition, int]) -> None:
+        super().__init__({})
+        self.positions = positions
+
+    def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
+        number = BatchNumber(4)
+        return {stream: Landed(number, START_SECONDS, number, self.positions) for stream in since}
+
+
+def test_the_series_of_shards_tell_ages_and_states_and_no_number_that_counts_nothing() -> None:
+    """A shard's positions are of 218 bits and its end of 288: neither is an offset."""
+    api, idle, ended = Streams("orders"), "shardId-000000000001", "shardId-000000000002"
+    stream = api.of["orders"]
+    stream.shards |= {idle: StoredShard(), ended: StoredShard(is_closed=True)}
+    first, _ = stream.put(b"a", b"b")
+    landed = {
+        partition("orders"): position_after_record(first),
+        partition("orders", idle): TRIM_HORIZON,
+        partition("orders", ended): SHARD_END,
+    }
+    monitor = Monitor(Clients(lambda key: fleet_of(api), lambda key: Shards(landed)), on_problem=pytest.fail)
+    monitor.watch(target("orders"))
+    asyncio.run(monitor.round())
+    found = series_of(monitor)
+    assert found["exactlyonce_stream_partitions"] == {
+        "shop/orders/behind": 1.0,
+        "shop/orders/caught_up": 1.0,
+        "shop/orders/ended": 1.0,
+        "shop/orders/unknown": 0.0,
+    }
+    of_shards = {name: values for name, values in found.items() if name.startswith("exactlyonce_partition_")}
+    assert of_shards == {
+        "exactlyonce_partition_oldest_not_landed_timestamp_seconds": {f"shop/orders/orders/{SHARD}": START_SECONDS}
+    }
+    assert found["exactlyonce_stream_oldest_not_landed_timestamp_seconds"] == {"shop/orders": START_SECONDS}
+    assert list(found["exactlyonce_stream_retention_remaining_seconds"]) == ["shop/orders"]
+    assert "exactlyonce_stream_lag_records" not in found

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
+from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord
 from exactlyonce.connectors.kinesis.rate_limit import Clock
-from exactlyonce.connectors.kinesis.reading import PositionExpired, ShardReader
+from exactlyonce.connectors.kinesis.reading import PositionExpired, ShardReader, read_range
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce_spark.connectors.kinesis import planner as planning
@@ -42,6 +42,15 @@ def planner_of(
 ) -> Planner:
     clock = clock or ManualClock()
     return Planner(kinesis.reader, kinesis.listed, BatchLimit(records, size_bytes), clock.clock())
+
+
+def named(planner: Planner, starts: Mapping[str, int]) -> dict[str, int]:
+    """Where the oldest record of each shard begins, as the first batch of a query says it."""
+    ends = planner.ends(starts)
+    assert all(
+        starts[shard] == TRIM_HORIZON and not planner.fetched(shard, TRIM_HORIZON, ends[shard]) for shard in starts
+    )
+    return ends
 
 
 def taken(kinesis: KinesisInMemory, planner: Planner, starts: Mapping[str, int], ends: Mapping[str, int]) -> list[str]:
@@ -92,6 +101,24 @@ def test_every_record_is_planned_once_and_read_from_kinesis_once() -> None:
     assert set(kinesis.read.values()) == {1}, "no record was read from Kinesis a second time"
 
 
+def test_the_first_batch_of_a_shard_names_its_oldest_record_and_a_later_read_that_does_not_find_it_says_so() -> None:
+    api, api_time = KinesisApi(), ManualTime()
+    shard = next(iter(api.shards))
+    first, second, _ = api.put(b"a", b"b", b"c")
+    client = client_of(api, api_time)
+    planner = Planner(lambda name, start: ShardReader(client, STREAM, name, start), lambda: (), BatchLimit(10, 10_000))
+    begins = planner.ends({shard: TRIM_HORIZON})
+    assert begins == {shard: UserRecord(first).position}
+    assert planner.fetched(shard, TRIM_HORIZON, begins[shard]) == ()
+    ends = planner.ends(begins)
+    planner.close()
+    assert [user.data for user in read_range(client, STREAM, shard, begins[shard], ends[shard])] == [b"a", b"b", b"c"]
+    api.expire(1)
+    assert list(read_range(client, STREAM, shard, TRIM_HORIZON, begins[shard])) == [], "it may land, and holds nothing"
+    with pytest.raises(PositionExpired, match=str(second)):
+        list(read_range(client, STREAM, shard, begins[shard], ends[shard]))
+
+
 def test_a_limit_is_shared_between_shards_and_what_one_leaves_the_others_get() -> None:
     assert shared(12, {"a": 1, "b": None, "c": 20}) == {"a": 1, "b": 5, "c": 6}
     assert sum(shared(2, dict.fromkeys("abcd", None)).values()) == 2
@@ -99,7 +126,8 @@ def test_a_limit_is_shared_between_shards_and_what_one_leaves_the_others_get() -
     kinesis.put("shard-0", "only one")
     for shard in ("shard-1", "shard-2"):
         kinesis.put(shard, *(f"{shard}/{number}" for number in range(50)))
-    planner, starts = planner_of(kinesis, records=21), starts_of(kinesis)
+    planner = planner_of(kinesis, records=21)
+    starts = named(planner, starts_of(kinesis))
     found = Counter(text.split("/")[0] for text in taken(kinesis, planner, starts, planner.ends(starts)))
     assert found == {"only one": 1, "shard-1": 10, "shard-2": 10}
 
@@ -109,7 +137,7 @@ def test_a_limit_below_the_number_of_shards_serves_every_shard_in_turn() -> None
     for shard in kinesis.shards:
         kinesis.put(shard, *(f"{shard}/{number}" for number in range(3)))
     planner = planner_of(kinesis, records=1)
-    _, batches = run(kinesis, planner, starts_of(kinesis))
+    _, batches = run(kinesis, planner, named(planner, starts_of(kinesis)))
     assert [len(batch) for batch in batches] == [1] * 12
     assert len({text.split("/")[0] for batch in batches[:4] for text in batch}) == 4
 
@@ -119,7 +147,7 @@ def test_a_batch_that_ends_inside_an_aggregate_is_followed_by_one_that_goes_on_i
     texts = [f"user record {number}" for number in range(10)]
     kinesis.put("shard-0", "before", aggregated(texts), "behind")
     planner = planner_of(kinesis, records=4)
-    _, batches = run(kinesis, planner, starts_of(kinesis))
+    _, batches = run(kinesis, planner, named(planner, starts_of(kinesis)))
     assert batches == [["before", *texts[:3]], texts[3:7], [*texts[7:], "behind"]]
     assert set(kinesis.read.values()) == {1}
 
@@ -138,7 +166,7 @@ def test_a_limit_in_bytes_ends_a_batch_and_a_record_beyond_it_is_taken_alone() -
     kinesis = stream(1)
     kinesis.put("shard-0", "x" * 300, "y" * 300, "z" * 5000, "w" * 10)
     planner = planner_of(kinesis, size_bytes=700)
-    _, batches = run(kinesis, planner, starts_of(kinesis))
+    _, batches = run(kinesis, planner, named(planner, starts_of(kinesis)))
     assert [[len(text) for text in batch] for batch in batches] == [[300, 300], [5000], [10]]
 
 
@@ -150,8 +178,8 @@ def test_children_appear_empty_in_the_batch_after_the_one_in_which_all_their_par
         kinesis.close(parent)
     kinesis.open_shard("shard-2", "shard-0", "shard-1")
     kinesis.put("shard-2", "c0")
-    planner, stands = planner_of(kinesis, records=4), dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON)
-    story = []
+    planner = planner_of(kinesis, records=4)
+    stands, story = named(planner, dict.fromkeys(("shard-0", "shard-1"), TRIM_HORIZON)), []
     while (ends := planner.ends(stands)) != stands:
         story.append((taken(kinesis, planner, stands, ends), ends.get("shard-2")))
         stands = ends
@@ -159,8 +187,8 @@ def test_children_appear_empty_in_the_batch_after_the_one_in_which_all_their_par
     assert [child for _, child in story[:3]] == [None, None, TRIM_HORIZON], (
         "named before it is read, behind its parents"
     )
-    assert story[2][0] == []
-    assert story[3][0] == ["c0"]
+    assert story[2][0] == story[3][0] == [], "and in a batch of its own it is named where its oldest record begins"
+    assert story[4][0] == ["c0"]
     assert stands["shard-0"] == stands["shard-1"] == SHARD_END
 
 
@@ -253,7 +281,7 @@ def test_a_shard_that_was_read_to_its_tip_rests_so_that_other_consumers_can_read
     kinesis, clock = stream(1), ManualClock()
     kinesis.put("shard-0", "a")
     planner = planner_of(kinesis, clock=clock)
-    stands = planner.ends(starts_of(kinesis))
+    stands, _ = run(kinesis, planner, starts_of(kinesis))
     began = clock.seconds
     while clock.seconds < began + 10 * planning.IDLE_SECONDS:
         assert planner.ends(stands) == stands
@@ -296,7 +324,8 @@ def test_what_is_not_held_is_read_by_the_task_and_the_batches_hold_the_same_reco
     kinesis = stream(3)
     for shard in kinesis.shards:
         kinesis.put(shard, *(f"{shard}/{number:03}" for number in range(40)))
-    planner, stands = planner_of(kinesis, records=80), starts_of(kinesis)
+    planner = planner_of(kinesis, records=80)
+    stands = named(planner, starts_of(kinesis))
     ends = planner.ends(stands)
     assert planner.fetched("shard-0", stands["shard-0"], ends["shard-0"]) is None
     assert planner._held_bytes() <= 200

@@ -101,6 +101,10 @@ def test_a_range_from_the_start_of_a_shard_that_has_expired_as_a_whole_is_empty_
     api.expire(1)
     with pytest.raises(RangeIncomplete):
         range_of(client, TRIM_HORIZON, position_after_record(b))  # nothing there proves that it has expired
+    api.close_shard()
+    assert range_of(client, TRIM_HORIZON, position_after_record(b)) == []  # and the shard's end does
+    with pytest.raises(PositionExpired):
+        ShardReader(client, STREAM, SHARD, position_after_record(b)).fetch()
 
 
 def test_a_malformed_aggregate_is_one_record_of_a_range(api: KinesisApi, client: KinesisClient) -> None:

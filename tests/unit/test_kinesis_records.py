@@ -91,14 +91,14 @@ def test_tasks_are_handed_what_the_planner_has_fetched_and_ask_kinesis_for_nothi
     monkeypatch.setattr(Place, "client", lambda _: pytest.fail("a task asks Kinesis"))
     reader = KinesisStreamReader(Place(STREAM, STREAM, "eu-west-1", None, None), BatchLimit(2, MEBIBYTE))
     stands, batches = {STREAM: {SHARD: to_text(TRIM_HORIZON)}}, []
-    for _ in range(3):
+    for _ in range(4):
         ends = reader.latestOffset(stands, ReadAllAvailable())
         (part,) = reader.partitions(stands, ends)
         of_a_task, its_part = pickle.loads(pickle.dumps((reader, part)))
         batches.append([data for rows in of_a_task.read(its_part) for data in rows.column("data").to_pylist()])
         stands = ends
     reader.stop()
-    assert batches == [[b"a", b"b"], [b"c", b"d"], [b"e"]]
+    assert batches == [[], [b"a", b"b"], [b"c", b"d"], [b"e"]]
     assert api.calls["get_records"] == 1, (
         "each record was fetched once, also those of an aggregate that two batches share"
     )

@@ -255,6 +255,7 @@ class LedgerView:
     partitions stand that are not read any more. `query` is None before the first driver, and where an earlier release
     started it. `ticket` is the latest that was drawn, maybe for an earlier epoch; None where no release knew of it.
     `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have followed it.
+    `earlier` holds rows before those in `batches`, as far as they were read for evidence.
     """
 
     stream: StreamRow
@@ -264,6 +265,7 @@ class LedgerView:
     query: QueryMark | None = None
     ticket: Ticket | None = None
     decided: DecidedBatch | None = None
+    earlier: tuple[BatchRow, ...] = ()
 
     def batch(self, number: BatchNumber) -> BatchRow | None:
         """Return the row of one batch, if it was looked at."""

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from exactlyonce.api.status import Phase
-from exactlyonce.monitor.lag import PartitionState
+from exactlyonce.monitor.lag import PartitionLag, PartitionState
 from exactlyonce.monitor.ledger_sizes import LedgerSize
 from exactlyonce.monitor.monitor import Monitor, StreamView
 from exactlyonce.monitor.series import (
@@ -25,7 +25,7 @@ from exactlyonce.monitor.series import (
     Kind,
     Series,
 )
-from exactlyonce.positions.ranges import Partition
+from exactlyonce.positions.ranges import PARTITION_END, Partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +112,17 @@ def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
         lags = {} if view.snapshot is None else view.snapshot.partitions
         for key, lag in lags.items():
             labels = _labels(view, key)
-            counted = (lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records)
-            for family, value in zip(families, counted if lag.is_counted else (None,) * len(counted), strict=True):
+            for family, value in zip(families, _values(lag), strict=True):
                 if value is not None:
                     family.add_metric(labels, value)
     yield from families
+
+
+def _values(lag: PartitionLag) -> tuple[float | None, ...]:
+    """The values of OF_PARTITIONS; an end that stands for no offset is none."""
+    if lag.bounds.latest == PARTITION_END or lag.landed == PARTITION_END:
+        return None, None, None, None, lag.oldest_timestamp
+    return lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records, lag.oldest_timestamp
 
 
 def _labels(view: StreamView, key: Partition) -> list[str]:

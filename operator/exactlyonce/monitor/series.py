@@ -243,11 +243,24 @@ CONDITION = Series(
 )
 HALTED = Series("exactlyonce_halted_streams", Kind.GAUGE, "How many streams have stopped until a person has acted.")
 
-LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG = OF_PARTITIONS = (
-    Series("exactlyonce_partition_landed_offset", Kind.GAUGE, "The offset of the next record to land.", _PARTITION),
+LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG, PARTITION_OLDEST = OF_PARTITIONS = (
+    Series(
+        "exactlyonce_partition_landed_offset",
+        Kind.GAUGE,
+        "The offset of the next record to land. This and the next three are absent where positions count no records, as in "
+        "shards of Kinesis.",
+        _PARTITION,
+    ),
     Series("exactlyonce_partition_latest_offset", Kind.GAUGE, "One past the last offset that can be read.", _PARTITION),
     Series("exactlyonce_partition_earliest_offset", Kind.GAUGE, "The first offset that can be read.", _PARTITION),
     Series("exactlyonce_partition_lag_records", Kind.GAUGE, "Offsets that have not landed.", _PARTITION),
+    Series(
+        "exactlyonce_partition_oldest_not_landed_timestamp_seconds",
+        Kind.GAUGE,
+        "The timestamp of the oldest record that has not landed, in partitions and in shards of Kinesis: the time since "
+        "then is the iterator's age, 1,000 times that MillisBehindLatest at the landed position. Absent while none waits.",
+        _PARTITION,
+    ),
 )
 """The series of partitions, which can be switched off."""
 

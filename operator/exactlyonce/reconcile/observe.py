@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from exactlyonce.api.format import OnTombstone
@@ -24,7 +24,7 @@ from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.rows import LedgerView, Owner
+from exactlyonce.ledger.rows import BatchRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
@@ -35,7 +35,11 @@ from exactlyonce.reconcile.observation import (
     Request,
 )
 from exactlyonce.reconcile.source_change import added_partitions, is_assigned_differently
+from exactlyonce.reconcile.source_checks import first_missing
 from exactlyonce.source.port import Source
+
+_MOST_EARLIER_BATCHES = 100
+"""How many rows of batches are read, only where records are gone, to tell when a partition last held them."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,8 @@ def observe(
         and owner_is_gone(ledger.stream.owner),
         known=known,
     )
+    if ledger is not None and (missing := first_missing(seen, ledger)):
+        seen = replace(seen, ledger=replace(ledger, earlier=_rows_before(stores.ledger, ledger, missing)))
     wanted = state_to_look_for(seen)
     if wanted is not None:
         seen = replace(seen, retained=find_retained(stores.checkpoints, stores.source.codec, *wanted))
@@ -139,6 +145,19 @@ def observe(
     if ledger is not None and is_assigned_differently(request, ledger):
         return replace(seen, start=stores.source.start(source, added_partitions(request, source, ledger)))
     return seen
+
+
+def _rows_before(store: Ledger, ledger: LedgerView, missing: Collection[Partition]) -> tuple[BatchRow, ...]:
+    """The rows that may tell when partitions last held what is gone, where the latest landed batch has not read all of them."""
+    landed = ledger.stream.landed_batch
+    row = None if landed is None else ledger.batch(landed)
+    if landed is None or (row is not None and all(key in row.ranges.non_empty() for key in missing)):
+        return ()
+    with store.transaction(dispensable=True) as transaction:
+        rows = transaction.read_batches_after(
+            ledger.stream.stream_id, BatchNumber(max(0, landed - _MOST_EARLIER_BATCHES))
+        )
+    return tuple(row for row in rows if row.batch < landed)
 
 
 def _offsets_to_verify(request: Request, ledger: LedgerView | None) -> dict[Partition, int]:

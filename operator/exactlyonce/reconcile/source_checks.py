@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 
 from exactlyonce.api.recovery import OnTopicDeleted
 from exactlyonce.api.resource import FRESH
-from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LedgerView
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
 from exactlyonce.positions.ranges import PARTITION_END, Partition, Positions
 from exactlyonce.reconcile.deleted_topics import deleted_origins, forgotten, may_forget, recreated_origins
@@ -84,14 +84,20 @@ def missing_evidence(request: Request, missing: Mapping[Partition, tuple[int, in
 
 def last_seen(ledger: LedgerView, missing: Collection[Partition]) -> tuple[Evidence, ...]:
     """Return when partitions last held what is gone, as far as that is known: each landing asks for those that it has read."""
-    landed = ledger.stream.landed_batch
-    row = None if landed is None else ledger.batch(landed)
-    read = [] if row is None else [str(key) for key in row.ranges.non_empty() if key in missing]
-    if row is None or row.landed_at is None or not read:
-        return ()
-    moment = row.landed_at.astimezone(UTC).isoformat(timespec="seconds")
+    left, evidence = set(missing), []
+    rows = [row for row in (*ledger.earlier, *ledger.batches) if row.status is BatchStatus.LANDED]
+    for row in sorted(rows, key=lambda row: row.batch, reverse=True):
+        read = sorted(left & row.ranges.non_empty().keys())
+        if row.landed_at is not None and read:
+            left -= set(read)
+            evidence.append(_seen_in(row, row.landed_at, [str(key) for key in read]))
+    return tuple(evidence)
+
+
+def _seen_in(row: BatchRow, landed_at: datetime, read: list[str]) -> Evidence:
+    moment = landed_at.astimezone(UTC).isoformat(timespec="seconds")
     words = f"{', '.join(read)} still held what comes next when batch {row.batch} landed, at {moment}"
-    return (Evidence(words, {"batch": row.batch, "landedAt": moment, "partitions": read}),)
+    return Evidence(words, {"batch": row.batch, "landedAt": moment, "partitions": read})
 
 
 def _missing_of_one(request: Request, wanted: int, earliest: int) -> str:

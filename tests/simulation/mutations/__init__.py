@@ -112,6 +112,7 @@ MUTATIONS: dict[str, Mutation] = {
         kinesis.children_are_read_before_their_parents_end,
         kinesis.a_batch_inside_an_aggregate_continues_behind_it,
         kinesis.the_end_of_a_shard_is_not_recorded,
+        kinesis.the_oldest_record_of_a_shard_is_read_before_it_is_named,
         kinesis.a_parent_that_is_listed_again_is_read_again,
         kinesis.a_shard_appears_before_its_descendants_are_listed,
         kinesis.a_gap_of_retention_is_not_noticed,

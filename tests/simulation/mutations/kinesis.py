@@ -22,6 +22,7 @@ from exactlyonce.connectors.kinesis.positions import (
 from exactlyonce.connectors.kinesis.shard_reader import Fetched, ShardReader
 from exactlyonce_spark.connectors.kinesis import lineage, records
 from exactlyonce_spark.connectors.kinesis.lineage import Lineage
+from exactlyonce_spark.connectors.kinesis.read_ahead import Cut, ReadAhead
 
 
 @contextmanager
@@ -92,6 +93,24 @@ def a_gap_of_retention_is_not_noticed() -> Iterator[None]:
         mock.patch.object(ShardReader, "_was_at_tip", lambda self: True),
         mock.patch.object(bounds, "is_whole_behind", lambda *arguments: True),
     ):
+        yield
+
+
+@contextmanager
+def the_oldest_record_of_a_shard_is_read_before_it_is_named() -> Iterator[None]:
+    """Kinesis: the first batch of a shard has records, and nothing says which was the first one when it was planned."""
+    cut = ReadAhead.cut
+
+    def with_records(ahead: ReadAhead, records: int, size_bytes: int) -> Cut:
+        start = ahead.start
+        ahead.start = start or 1
+        try:
+            found = cut(ahead, records, size_bytes)
+            return replace(found, position=start) if found.position == 1 else found
+        finally:
+            ahead.start = start
+
+    with mock.patch.object(ReadAhead, "cut", with_records):
         yield
 
 

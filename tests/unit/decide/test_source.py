@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from exactlyonce.api.recovery import OnSourceTruncated, OnTopicDeleted
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
@@ -32,6 +32,7 @@ from tests.unit.decide.facts import (
     Case,
     asked,
     at,
+    batch,
     halt,
     ledger,
     ranges,
@@ -127,7 +128,7 @@ def test_source_truncated_counts_what_is_gone_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
 
 
-def test_what_is_gone_is_told_with_the_time_when_it_was_last_seen_of_partitions_that_the_last_batch_has_read() -> None:
+def test_what_is_gone_is_told_with_the_time_when_it_was_last_seen_by_the_latest_batch_that_has_read_of_it() -> None:
     landed_at = datetime(2026, 1, 2, 12, 30, tzinfo=timezone(timedelta(hours=1)))
     of_one = replace(BATCH_4, landed_at=landed_at, ranges=ranges((30, 40), (30, 30)))
     decision = decide(seen(source=TOOK_TWO, ledger=ledger(batches=(of_one,))))
@@ -138,6 +139,15 @@ def test_what_is_gone_is_told_with_the_time_when_it_was_last_seen_of_partitions_
             "orders-0 still held what comes next when batch 4 landed, at 2026-01-02T11:30:00+00:00",
             {"batch": 4, "landedAt": "2026-01-02T11:30:00+00:00", "partitions": ["orders-0"]},
         ),
+    )
+    before = replace(
+        batch(2, ranges((10, 20), (10, 30))), landed_at=datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=0)))
+    )
+    failed = replace(before, batch=BatchNumber(3), status=BatchStatus.FAILED)
+    decision = decide(seen(source=TOOK_TWO, ledger=replace(ledger(batches=(of_one,)), earlier=(before, failed))))
+    assert [evidence.data.get("batch") for evidence in decision.verdict.evidence] == [None, None, 4, 2]
+    assert decision.verdict.evidence[-1].words == (
+        "orders-1 still held what comes next when batch 2 landed, at 2026-01-01T00:00:00+00:00"
     )
     of_none = replace(of_one, ranges=ranges((40, 40), (30, 30)))
     decision = decide(seen(source=TOOK_TWO, ledger=ledger(batches=(of_none,))))

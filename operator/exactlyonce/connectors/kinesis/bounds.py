@@ -179,9 +179,11 @@ class KinesisBounds:
         return origins
 
     def last_records(self, ranges: Ranges) -> Fingerprints:
-        """Return the last record of each range; at the end of a shard it is not known."""
+        """Return the last record of each range; at the end of a shard it is not known, and from its start on there is none."""
         found: dict[Partition, Fingerprint] = {}
         for key, offsets in ranges.non_empty().items():
+            if offsets.from_offset == TRIM_HORIZON:
+                continue  # it ends where the oldest record begins
             match read_from(offsets.until_offset):
                 case AfterRecord(sequence_number):
                     found[key] = Fingerprint(UserRecord(sequence_number).position, "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
-from exactlyonce.connectors.kinesis.answers import IteratorExpired
+from exactlyonce.connectors.kinesis.answers import IteratorExpired, SequenceNumberRefused
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
@@ -178,6 +178,10 @@ class KinesisFleet:
                 start = {"ShardIteratorType": "TRIM_HORIZON"}
             case AfterRecord(number):
                 start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number)}
+                try:
+                    return self._client.iterator(self._stream_of(key), str(key.key), **start)
+                except SequenceNumberRefused:  # nothing has landed: the position is at the shard's oldest record
+                    start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number + 1)}
             case InsideRecord(number, _):
                 start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number)}
         return self._client.iterator(self._stream_of(key), str(key.key), **start)

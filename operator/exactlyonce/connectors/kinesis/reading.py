@@ -71,9 +71,7 @@ def read_range(
         return
     records = _records_from(client, stream, shard_id, start)
     oldest = list(islice(records, 1))
-    if start == TRIM_HORIZON and any(
-        one is not None and UserRecord(one.sequence_number).position >= end for one in oldest
-    ):
+    if start == TRIM_HORIZON and any(one is None or UserRecord(one.sequence_number).position >= end for one in oldest):
         return  # all of it has expired; who reads on behind it does not find the record there, and says so
     yield from _up_to(end, chain(oldest, records), start, keeps, what)
 

@@ -116,5 +116,5 @@ def in_order(
 
 def _not_these_positions(what: str) -> StartInvalid:
     return StartInvalid(
-        f"source.kinesis.start.positions {what}. Give one position for every shard, except descendants."
+        f"source.kinesis.start.positions {what}; give one position for every shard, except descendants."
     )

@@ -106,6 +106,8 @@ class _ShardAhead:
         return self.reader_at == SHARD_END
 
     def lacks(self, share: BatchLimit) -> bool:
+        if self.ahead.start == TRIM_HORIZON:
+            return not self.ahead.holds_records  # its first batch only names where the oldest record begins
         return self.ahead.records < share.records and self.ahead.size_bytes < share.size_bytes
 
 
@@ -137,7 +139,8 @@ class Planner:
         """Return where the batch ends that starts here; where nothing is to be read, it ends where it starts.
 
         A child is named at its own start once its parents are at their ends, and read from the next batch on: so Spark's log
-        tells where each shard of a batch starts. A shard that is at its end and has expired is left out.
+        tells where each shard of a batch starts. From the start of a shard a batch ends where the oldest record begins. A shard
+        that is at its end and has expired is left out.
 
         Raises:
             PositionExpired: if records may have expired before they were read.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, user_record_count
 from exactlyonce.connectors.kinesis.positions import (
+    TRIM_HORIZON,
     InsideRecord,
     UserRecord,
     position_after_record,
@@ -92,7 +93,13 @@ class ReadAhead:
             self._counted.append(Cut(reached, 0, 0))
 
     def cut(self, records: int, size_bytes: int) -> Cut:
-        """Return where a batch ends that takes at most so much; a record that is larger than all of it is taken alone."""
+        """Return where a batch ends that takes at most so much; a record that is larger than all of it is taken alone.
+
+        At the start of a shard a batch takes nothing, and ends where the oldest record begins: so the log and then the ledger
+        name that record before any is read, and a later read that does not find it there says so.
+        """
+        if self.start == TRIM_HORIZON and self._held:
+            return Cut(UserRecord(self._held[0].record.sequence_number).position, 0, 0)
         position, taken, size = self.start, 0, 0
         for held in self._held:
             if taken >= records or (taken and size + size_of(held.record) > size_bytes):
