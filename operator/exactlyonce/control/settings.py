@@ -14,6 +14,7 @@ from exactlyonce.control.operator_locations import OperatorLocations, parse_loca
 from exactlyonce.control.operator_sources import OperatorSources, parse_sources
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.schema.places import EXAMPLE_OF_A_NAMED_PLACE
 
 PREFIX = "EXACTLYONCE_OPERATOR_"
 
@@ -71,7 +72,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option(
         "source-locations",
         "which data streams and lease tables of streams without a login of their own the operator reaches with its own login: "
-        'a JSON list such as [{"namespaces": ["shop"], "names": ["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"]}]',
+        f'a JSON list such as [{{"namespaces": ["shop"], "names": ["{EXAMPLE_OF_A_NAMED_PLACE}"]}}]',
     )
     option(
         "allowlists",

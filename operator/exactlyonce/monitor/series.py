@@ -231,7 +231,7 @@ PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the
 PARTITIONS = Series(
     "exactlyonce_stream_partitions",
     Kind.GAUGE,
-    "Partitions or shards of the source by state: behind, caught_up, ended (a shard that was read to its end), unknown (its "
+    "Partitions of the source by state: behind, caught_up, ended (read to its end, as a shard that was split is), unknown (its "
     "source has not told yet).",
     (*_STREAM, "state"),
 )
