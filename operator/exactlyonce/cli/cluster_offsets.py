@@ -56,7 +56,7 @@ def source_with_own_login(source: Source, secrets: Secrets) -> SourceAddress:
     if address.reached_by_process:
         raise ReadRefused(
             f"{address.shown} is not queried with your own login, and spec.source.{field_name(source.connector)}.secretRef "
-            "names none; `exactlyonce status` shows the lag that the operator has measured."
+            "names no login; `exactlyonce status` shows the lag that the operator has measured."
         )
     return address
 

@@ -60,10 +60,10 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option("lease-name", "the lease; shards of one cluster need one each", "exactlyonce-operator")
     option("lease-seconds", "how long a silent holder keeps the lease", "15")
     option("workers", "how many passes may run at once", "10")
-    option("image", "the image of drivers and executors, for streams that name none")
+    option("image", "the image of drivers and executors, for streams that do not name one")
     option("image-pull-policy", "how that image is pulled")
     option("image-pull-secrets", "the secrets it is pulled with")
-    option("service-account", "the service account of drivers, for streams that name none", "exactlyonce-driver")
+    option("service-account", "the service account of drivers, for streams that do not name one", "exactlyonce-driver")
     option(
         "checkpoint-locations",
         "where on S3 streams without a login of their own may have checkpoints that the operator reaches with its own login: "
