@@ -51,6 +51,12 @@ INSTEAD = {
 }
 """What must not be written, as regular expressions, and what to write instead."""
 
+ON_PAGES = {
+    r"\b(is|are|was|has|have|names?|needs?|gets?|keeps) none\b(?! of)": "the noun: no driver, without a topic",
+    r"\b[Nn]one (is|are|was|has|can|may|needs)\b": "the noun: no driver may, drivers do not",
+}
+"""The same for what users read: pages, the resource, the chart; records of decisions are read by those who read code."""
+
 WHERE = ("operator", "spark_apps", "docs", "charts", "crds", "examples", "demo", "testbed", "bench", "scripts", "tests")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
 KEPT = {
@@ -66,10 +72,16 @@ _EXEMPT = "words: ok"
 
 def problems_in(name: str, text: str) -> Iterator[str]:
     """Yield a sentence for each phrase of a file that has a better word."""
+    phrases = {**INSTEAD, **ON_PAGES} if is_a_users_page(name) else INSTEAD
     for number, line in enumerate(text.splitlines(), start=1):
-        for phrase, instead in INSTEAD.items():
+        for phrase, instead in phrases.items():
             if _EXEMPT not in line and (match := re.search(phrase, line)) is not None:
                 yield f"{name}:{number}: {match[0]!r}; write instead: {instead}"
+
+
+def is_a_users_page(name: str) -> bool:
+    """Whether users read a file: a page other than a record of a decision, the resource's definition, a part of the chart."""
+    return PurePath(name).suffix in (".md", ".yaml", ".json", ".tpl") and not name.startswith(("docs/adr/", "tests/"))
 
 
 def is_read(name: str) -> bool:

@@ -39,6 +39,7 @@ LINT = [
     [sys.executable, "-m", "scripts.check_words"],
     [sys.executable, "-m", "scripts.check_constructors"],
     [sys.executable, "-m", "scripts.check_modules"],
+    [sys.executable, "-m", "scripts.check_connector_names"],
 ]
 
 # Every branch of the decision is taken by its tables alone.

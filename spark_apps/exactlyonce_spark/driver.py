@@ -53,7 +53,9 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
         words = _run_query(parts, drain, keep, progress)
         release(parts.ledger, parts.permit)
     except BaseException as problem:  # whatever ends a driver, its launcher is told
-        claimed = None if parts is None else Claimed(parts.ledger, parts.permit, parts.source.address)
+        claimed = (
+            None if parts is None else Claimed(parts.ledger, parts.permit, parts.source.address, driver.spec.source)
+        )
         return failed(problem, claimed, loop, asks_again=driver.kubernetes is not None)
     return words
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from exactlyonce.api.source import Source
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.ledger.fence import Fenced, Permit
@@ -23,6 +24,7 @@ class Claimed:
     ledger: Ledger
     permit: Permit
     address: str
+    source: Source
 
 
 def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None, *, asks_again: bool) -> LastWords:
@@ -31,6 +33,9 @@ def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None
     ending, message = ending_of(problem, in_batch=planned is not None, asks_again=asks_again)
     if parts is not None and ending is not Ending.FENCED:
         ending, message = _fenced_meanwhile(parts, ending, message)
+    too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
+    if parts is not None and too_large:
+        message = f"{message} What limits a batch: {', '.join(parts.source.limit_fields)}."
     if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
         try:
             record_failure(parts.ledger, parts.permit, planned, parts.address, message)
@@ -38,7 +43,6 @@ def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None
             log.warning("The failure could not be recorded: %s", second)
     if planned is None:
         return LastWords(ending, message)
-    too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
     return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large)
 
 

@@ -1,7 +1,7 @@
 """The transactions that land a batch, written once over the ledger's port.
 
 Each function is one transaction, or looks at the outcome of one. What is written to the sink is given as a callable, so
-the same code runs over Postgres and over the in-memory store of the simulation. No pyspark here.
+the same code runs over every ledger and over the in-memory store of the simulation. No pyspark here.
 """
 
 from __future__ import annotations

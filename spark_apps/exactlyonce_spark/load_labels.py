@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 MOST_CHARACTERS = 128
-"""What a label of Doris, and of the databases that come from it, may have."""
+"""The most that every database with loads under labels takes."""
 
 _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24

@@ -23,7 +23,7 @@ _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
-    # One task is one Kafka range, and a replayed batch has the same tasks: see the shared trap of adaptive execution.
+    # One task is one range of the source, and a replayed batch has the same tasks: see the shared trap of adaptive execution.
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",
     # A cast or a sum that overflows in a transform is an error, never a NULL that lands without a word.

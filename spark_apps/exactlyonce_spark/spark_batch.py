@@ -84,7 +84,7 @@ class SparkBatch:
         ]
 
     def _handed_over(self) -> DataFrame:
-        """The rows with the table's columns, as text where Postgres reads text; names that need no quoting."""
+        """The rows with the table's columns, as text where the sink reads text; names that need no quoting."""
         return handed_over(self.rows, self.columns, with_deleted=self.with_deleted)
 
 

@@ -106,7 +106,7 @@ class StageJob:
 
 @dataclass(frozen=True)
 class PartitionJob:
-    """Land one Kafka partition in one transaction. `ranges` has the range of each task by its index.
+    """Land one partition of the source in one transaction. `ranges` has the range of each task by its index.
 
     `log` is what the driver knew of the log when it looked last, just before the tasks were started.
     """

@@ -69,6 +69,19 @@ def test_an_ordinary_sentence_is_left_alone(line: str) -> None:
     assert list(problems_in("docs/page.md", line)) == []
 
 
+@pytest.mark.parametrize("line", ["unset while there is none", "for streams that name none", "and none is started"])
+def test_none_stands_for_no_noun_on_pages_that_users_read(line: str) -> None:
+    for page in ("docs/page.md", "crds/definition.yaml", "charts/exactlyonce-operator/values.schema.json"):
+        assert len(list(problems_in(page, line))) == 1
+    for page in ("docs/adr/0099-a-record.md", "operator/exactlyonce/errors.py"):
+        assert list(problems_in(page, line)) == []
+
+
+@pytest.mark.parametrize("line", ["if none of its topics is left", "manifest: None", "None: nothing is written"])
+def test_none_of_something_and_a_value_of_that_name_are_left_alone(line: str) -> None:
+    assert list(problems_in("docs/page.md", line)) == []
+
+
 @pytest.mark.parametrize(
     ("name", "read"),
     [

@@ -57,8 +57,8 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
         ([unschedulable()], r"no node takes pod orders-1-exec-1 \(0/3 nodes are available: 3 Insufficient cpu\)"),
         ([waiting("ImagePullBackOff", "no such image")], r"orders-1-exec-1 does not start \(no such image\)"),
         ([waiting("ContainerCreating")], "its containers are still being created"),
-        ([], "none is on its way"),
-        ([executor("Failed"), executor("Succeeded")], "none is on its way"),
+        ([], "no pod of one is on its way"),
+        ([executor("Failed"), executor("Succeeded")], "no pod of one is on its way"),
     ],
 )
 def test_a_driver_without_an_executor_says_what_its_executors_wait_for(pods: list[dict[str, Any]], told: str) -> None:

@@ -80,8 +80,8 @@ class Format(Model):
         "is malformed, unless the format is Raw with BINARY. Skip: it yields no row. Delete, with write: Upsert: it deletes "
         "the row of its key. The view `source` then has a column _deleted, true for a tombstone; of its other columns only "
         "those that begin with an underscore have values. The transform yields _deleted and takes the keys from _key, and a "
-        "condition on other columns must not leave tombstones out (WHERE _deleted OR amount > 0). Kafka itself forgets "
-        "tombstones: a stream that is further behind than the topic's delete.retention.ms misses deletions.",
+        "condition on other columns must not leave tombstones out (WHERE _deleted OR amount > 0). The source itself "
+        "forgets tombstones: a stream that is further behind than the topic's delete.retention.ms misses deletions.",
     )
     options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
 

@@ -193,7 +193,9 @@ TRANSITIONS = (
         _R.REFUSED,
         "A store or the API server has refused something, and retrying will not help.",
     ),
-    _transition(_ACTIVE, SUSPENDED, _R.AT_REST, "No driver runs, and none is to run.", rare=(RECONCILING, LAUNCHING)),
+    _transition(
+        _ACTIVE, SUSPENDED, _R.AT_REST, "No driver runs, and no driver is to run.", rare=(RECONCILING, LAUNCHING)
+    ),
     _by_operator(
         _ACTIVE,
         DRAINING,

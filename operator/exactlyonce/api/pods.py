@@ -98,7 +98,7 @@ class Driver(Model):
         "at least 384Mi.",
     )
     cpu_request: Cpu | None = Field(None, description="The CPU request of the pod, such as 500m; the default is cores.")
-    cpu_limit: Cpu | None = Field(None, description="The CPU limit of the pod; by default there is none.")
+    cpu_limit: Cpu | None = Field(None, description="The CPU limit of the pod; by default, no limit.")
     service_account_name: ObjectName | None = Field(
         None, description="The service account of its pod; the default is the one that the chart made for drivers."
     )
@@ -136,7 +136,7 @@ class Executor(Model):
     cpu_request: Cpu | None = Field(
         None, description="The CPU request of each pod, such as 500m; the default is cores."
     )
-    cpu_limit: Cpu | None = Field(None, description="The CPU limit of each pod; by default there is none.")
+    cpu_limit: Cpu | None = Field(None, description="The CPU limit of each pod; by default, no limit.")
     pod_template: PodTemplate = Field(PodTemplate(), description="A template that is merged into each pod.")
 
     rules = (

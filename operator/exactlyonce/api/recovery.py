@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from exactlyonce.connectors.registry import source_fields
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import LARGEST, Duration, Model, Whole, is_duration_cel, within
 
@@ -91,9 +92,9 @@ class Recovery(Model):
     )
     on_topic_deleted: OnTopicDeleted = Field(
         OnTopicDeleted.HALT,
-        description="When a topic that source.kafka.topicPattern matched was deleted. Forget continues without it, and reads "
-        "one that was recreated under its name from its first record; records of the deleted topic that had not landed are "
-        "lost. A stream halts all the same if none of its topics is left, and if its query keeps state.",
+        description=f"When a topic that {' or '.join(source_fields('Pattern'))} matched was deleted. Forget continues without "
+        "it, and reads one that was recreated under its name from its first record; records of the deleted topic that had not "
+        "landed are lost. A stream halts all the same if none of its topics is left, and if its query keeps state.",
     )
     on_bad_update: OnBadUpdate = Field(
         OnBadUpdate.ROLL_BACK,

@@ -118,7 +118,7 @@ class StreamSpec(Model):
     output_mode: OutputMode = Field(
         OutputMode.APPEND,
         description="Which rows of the transform's result each batch writes. Append: those that never change again. Update: "
-        "those that changed, with sink.postgres.write: Upsert or Merge. Complete: all of an aggregation's rows, at most "
+        "those that changed, with write: Upsert or Merge in the sink. Complete: all of an aggregation's rows, at most "
         "100,000, in place of whatever the table holds; the table then belongs to the stream, and rows of other writers are "
         "deleted. A query that keeps state cannot change it.",
     )

@@ -61,7 +61,7 @@ class DriverStatus(StatusModel):
         description="The value that `tookOver` gets when this driver starts the stream from a lease table or consumer group.",
     )
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
-    proof: str | None = Field(None, description="The proof that it has ended; unset while there is none.")
+    proof: str | None = Field(None, description="The proof that it has ended; unset until it is proven.")
     message: str | None = Field(None, description="The last message of the driver.")
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
@@ -118,7 +118,8 @@ class BadUpdate(StatusModel):
     plan: str = Field(description="A hash of what those drivers were built from.")
     image: str | None = Field(None, description="The image of those drivers.")
     attempt: int | None = Field(
-        None, description="The latest such attempt; unset where the API server refused the pod, so that none was made."
+        None,
+        description="The latest such attempt; unset where the API server refused the pod, so that no pod was made.",
     )
     at: datetime = Field(description="When the latest of them was counted.")
     failures: int = Field(description="The number of consecutive failures.")

@@ -186,7 +186,7 @@ _EXIT = """
 
 suspend = _wish(
     "suspend",
-    f"""Suspend stream NAME: its driver ends after the current batch, and none is started.
+    f"""Suspend stream NAME: its driver ends after the current batch, and no other is started.
 
     It sets spec.suspend to true. What is in a Git repository or a chart has to say so too, or its next sync undoes it.{_EXIT}
     """,

@@ -1,8 +1,8 @@
 """`exactlyonce offsets NAME`: where a stream of a cluster stands, by its ledger and its source.
 
 Both are asked from here, with the logins of the stream's own secrets as far as the person's kubeconfig may read them; a ledger
-on S3 or in DynamoDB without one with the person's own AWS credentials. The checkpoint is not read: the operator's and the
-drivers' identities may, and this command has neither.
+that is reached with an AWS login, and without one here, with the person's own AWS credentials. The checkpoint is not read: the
+operator's and the drivers' identities may, and this command has neither.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def source_with_own_login(source: Source, secrets: Secrets) -> SourceAddress:
     if address.reached_by_process:
         raise ReadRefused(
             f"{address.shown} is not queried with your own login, and spec.source.{field_name(source.connector)}.secretRef "
-            "names none; `exactlyonce status` shows the lag that the operator has measured."
+            "names no login; `exactlyonce status` shows the lag that the operator has measured."
         )
     return address
 

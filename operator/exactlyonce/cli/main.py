@@ -186,8 +186,8 @@ def offsets(target: str, output: str, **options: Any) -> None:
 
     Planned and checkpointed are what Spark's two logs say, landed what the ledger says; lag is latest minus landed, in
     records. For stream NAME of a cluster the ledger and the source are queried from here, with the logins in the
-    stream's secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown. A ledger on S3 or
-    in DynamoDB for which the stream names no secret is queried with your own AWS credentials.
+    stream's secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown. A ledger
+    that is reached with an AWS login, and for which the stream names no secret, is queried with your own AWS credentials.
     """
     from exactlyonce.cli.offsets import offsets_of, show_offsets
 

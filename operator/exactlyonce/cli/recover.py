@@ -46,8 +46,8 @@ def recover(target: str, output: str, **options: Any) -> None:
     one with another metadata.name, sink.files.path and checkpoint, and with this start: each record then takes effect once
     over both folders.
 
-    For Kinesis the record of each shard's last row is read, since an aggregate of the Kinesis Producer Library may have more
-    user records than have landed. A shard of which a child has rows was read to its end.
+    Where one record of the source may hold several, as an aggregate in a shard does, the record of each partition's last row
+    is read, since it may hold more of them than have landed. A shard of which a child has rows was read to its end.
 
     A file that is in place and not shown may have landed just before the ledger was lost, or not: such files are named, and
     nothing is printed until they are moved away. A partition without a row is not printed; add it, with the position at

@@ -59,7 +59,7 @@ def settle_loads(
 ) -> None:
     """Answer for loads that a stream's ledger has decided and that its sink has forgotten.
 
-    A stream into Doris halts with LoadsInDoubt where it was down for so long that Doris no longer knows what became of a load.
+    A stream halts with LoadsInDoubt where it was down for so long that its sink no longer knows what became of a load.
     The message names each load with its label, its rows and their ranges in the source. Look for these rows in the table: are
     they there, the load is committed; are they not, it is aborted, and its rows are written again. A wrong answer loses rows
     or doubles them, and nothing can tell. An answer counts only where the sink does not know the load.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model
 
-from exactlyonce.schema.model import Model
+from exactlyonce.schema.model import Model, field_name
 
 CONNECTORS = (
     "kafka",
@@ -37,6 +37,17 @@ def _specs(part: str) -> dict[str, Any]:
 
 SOURCES, SINKS, LEDGERS = _specs("SOURCE"), _specs("SINK"), _specs("LEDGER")
 """The class of each connector's spec (a `SourceSpec`, a `SinkSpec`, a `LedgerSpec`) by the connector's name."""
+
+
+def source_fields(ending: str, of: str | None = None) -> tuple[str, ...]:
+    """Return the fields of sources, or of one of them, whose names end so, each as a path in the resource."""
+    return tuple(
+        f"source.{field_name(name)}.{found}"
+        for name, spec in SOURCES.items()
+        if of in (None, name)
+        for field in spec.model_fields
+        if (found := field_name(field)).endswith(ending)
+    )
 
 
 ADVICE: dict[str, Callable[[Any, Mapping[str, Any]], tuple[str, ...]]] = _specs("ADVICE")

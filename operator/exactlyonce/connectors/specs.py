@@ -31,7 +31,11 @@ class Commit(StrEnum):
 
 
 class SourceSpec(Protocol):
-    """The source half of a stream's spec: `spec.source.<connector>`."""
+    """The source half of a stream's spec: `spec.source.<connector>`.
+
+    Fields that limit a batch end in `PerTrigger`, as the options of Spark's own sources do, and one that selects by pattern
+    ends in `Pattern`: messages and descriptions name them so, whatever the connector is (`registry.source_fields`).
+    """
 
     stream_rules: ClassVar[tuple[Rule, ...]]
     """Rules of the whole spec that this source adds."""

@@ -10,6 +10,7 @@ from exactlyonce.api.source import Source
 from exactlyonce.assembly import Secrets, checkpoint_store, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, names_login
 from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.connectors.registry import LEDGERS
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.control.operator_sources import OperatorSources
 from exactlyonce.errors import Refused
@@ -42,7 +43,7 @@ def operators_store(
             f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
             "give checkpoint.s3, or checkpoint.volume with the claim that the folder is on."
         )
-    if is_in_reach(checkpoint.s3, namespace, secret, allowed):
+    if is_in_reach(checkpoint.s3, namespace, secret, allowed, "checkpoint.s3.secretRef"):
         return checkpoint_store(checkpoint, lambda reference: secret)
     return StoreInPods(
         checkpoint.location,
@@ -66,10 +67,10 @@ def require_ledger_in_reach(
         return
     if isinstance(folder, str):
         raise LocationOutOfReach(
-            f"The ledger at {folder} is in a folder, which the operator cannot see from its own pod; give spec.ledger with a "
-            "location on S3, a table in DynamoDB, or a database."
+            f"The ledger at {folder} is in a folder, which the operator cannot see from its own pod; give spec.ledger "
+            f"({', '.join(field_name(name) for name in LEDGERS)}) in a place that it reaches over the network."
         )
-    if not is_in_reach(folder, namespace, secret, allowed):
+    if not is_in_reach(folder, namespace, secret, allowed, f"{ledger.named_at}.secretRef"):
         raise LocationOutOfReach(
             f"The operator may not read the ledger at {folder.location}: {ledger.named_at} names no login in a secretRef, and "
             f"checkpoints.locations does not allow namespace {namespace} that location. Name a secret, or ask an administrator."
@@ -97,14 +98,15 @@ def source_in_reach(source: Source, namespace: str, secrets: Secrets, allowed: O
     return address
 
 
-def is_in_reach(place: Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:
+def is_in_reach(
+    place: Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations, named_at: str
+) -> bool:
     """Return whether the operator has a login for a place: the stream's own, or its own where an administrator allowed that.
+
+    `named_at` is the part of the resource that names the secret.
 
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    if isinstance(place, S3Place):
-        named = names_login(place, secret)
-    else:
-        named = login_in(secret, "spec.ledger.dynamoDb.secretRef") is not None
+    named = names_login(place, secret) if isinstance(place, S3Place) else login_in(secret, named_at) is not None
     return named or allowed.allow(namespace, place)

@@ -37,9 +37,7 @@ Prefix = Annotated[
 class Allowance(ServiceAllowance):
     """Some namespaces, and the folders and tables in which their streams may have what the operator itself reaches."""
 
-    prefixes: tuple[Prefix, ...] = Field(
-        min_length=1, description="Folders on S3, and DynamoDB tables or parts of them."
-    )
+    prefixes: tuple[Prefix, ...] = Field(min_length=1, description="Folders on S3, and tables or parts of them.")
 
     def allows(self, namespace: str, place: CanonicalPlace) -> bool:
         """Return whether a stream of this namespace may name this place."""

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from exactlyonce.control.namespace_lists import NAMESPACE, ServiceAllowance, entries_of
 from exactlyonce.schema.constraints import matches
-from exactlyonce.schema.places import DATA_STREAM, TABLE_PREFIX, NamedPlace
+from exactlyonce.schema.places import DATA_STREAM, NAMED_PLACES, TABLE_PREFIX, NamedPlace
 
 _IN = rf"({DATA_STREAM}|{TABLE_PREFIX}[a-z0-9-]{{1,64}}/)"
 _PART = "[A-Za-z0-9_.-]"
@@ -27,7 +27,7 @@ Name = Annotated[
     Field(max_length=512),
     matches(
         _NAMES,
-        f"write arn:aws:kinesis:region:account:stream/name, or {TABLE_PREFIX}region/table for a lease table; {NAMESPACE} may "
+        f"write {NAMED_PLACES}; {NAMESPACE} may "
         f"stand once in the name and a * at its end; in a name with both, a dot or an underscore has to follow {NAMESPACE}",
     ),
 ]

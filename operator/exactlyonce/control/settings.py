@@ -14,6 +14,7 @@ from exactlyonce.control.operator_locations import OperatorLocations, parse_loca
 from exactlyonce.control.operator_sources import OperatorSources, parse_sources
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.schema.places import EXAMPLE_OF_A_NAMED_PLACE
 
 PREFIX = "EXACTLYONCE_OPERATOR_"
 
@@ -59,10 +60,10 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option("lease-name", "the lease; shards of one cluster need one each", "exactlyonce-operator")
     option("lease-seconds", "how long a silent holder keeps the lease", "15")
     option("workers", "how many passes may run at once", "10")
-    option("image", "the image of drivers and executors, for streams that name none")
+    option("image", "the image of drivers and executors, for streams that do not name one")
     option("image-pull-policy", "how that image is pulled")
     option("image-pull-secrets", "the secrets it is pulled with")
-    option("service-account", "the service account of drivers, for streams that name none", "exactlyonce-driver")
+    option("service-account", "the service account of drivers, for streams that do not name one", "exactlyonce-driver")
     option(
         "checkpoint-locations",
         "where on S3 streams without a login of their own may have checkpoints that the operator reaches with its own login: "
@@ -71,7 +72,7 @@ def read_settings(arguments: list[str] | None = None) -> OperatorSettings:
     option(
         "source-locations",
         "which data streams and lease tables of streams without a login of their own the operator reaches with its own login: "
-        'a JSON list such as [{"namespaces": ["shop"], "names": ["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"]}]',
+        f'a JSON list such as [{{"namespaces": ["shop"], "names": ["{EXAMPLE_OF_A_NAMED_PLACE}"]}}]',
     )
     option(
         "allowlists",

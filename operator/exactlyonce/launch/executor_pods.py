@@ -40,8 +40,8 @@ def why_idle(executors: Sequence[Manifest], started_at: datetime | None, now: da
         why = _held_back(waiting[0]) or "its containers are still being created"
         return f"The driver has no executor: pod {waiting[0]['metadata']['name']} does not start ({_cut(why)})."
     return (
-        "The driver has no executor and none is on its way; its log says why Spark does not get their pods, such as a quota "
-        "or a right that its service account lacks."
+        "The driver has no executor, and no pod of one is on its way; its log says why Spark does not get their pods, such as "
+        "a quota or a right that its service account lacks."
     )
 
 

@@ -126,13 +126,13 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge(
             "decided_timestamp_seconds",
-            "When the batch was decided that the sink is to commit and that has not landed: a sink of two phases. Absent while "
-            "there is none.",
+            "When the batch was decided that the sink is to commit and that has not landed: a sink of two phases. Absent "
+            "without such a batch.",
         ),
         _ledger(lambda landed: landed.decided_at),
     ),
     (
-        _gauge("decided_loads", "Loads of that batch that are not known to be committed; 0 while there is none."),
+        _gauge("decided_loads", "Loads of that batch that are not known to be committed; 0 without such a batch."),
         _ledger(lambda landed: landed.decided_loads),
     ),
     (_gauge("created_timestamp_seconds", "When the resource was created."), _life(lambda life: life.created_timestamp)),
@@ -231,7 +231,7 @@ PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the
 PARTITIONS = Series(
     "exactlyonce_stream_partitions",
     Kind.GAUGE,
-    "Partitions or shards of the source by state: behind, caught_up, ended (a shard that was read to its end), unknown (its "
+    "Partitions of the source by state: behind, caught_up, ended (read to its end, as a shard that was split is), unknown (its "
     "source has not told yet).",
     (*_STREAM, "state"),
 )

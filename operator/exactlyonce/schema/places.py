@@ -21,6 +21,10 @@ TABLE_PREFIX = "dynamodb://"
 DATA_STREAM = "arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/"
 """What the ARN of a data stream looks like before its name."""
 
+NAMED_PLACES = f"arn:aws:kinesis:region:account:stream/name, or {TABLE_PREFIX}region/table for a lease table"
+"""How a `NamedPlace` is written, in words, and an example."""
+EXAMPLE_OF_A_NAMED_PLACE = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
+
 S3A_BUCKETS = "spark.hadoop.fs.s3a.bucket."
 """How Spark's settings for one bucket begin."""
 

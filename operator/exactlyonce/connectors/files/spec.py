@@ -114,7 +114,7 @@ class FilesSink(Model):
     include_positions: Flag = Field(
         False,
         description="Whether each row carries its source position in _exactlyonce_origin, _exactlyonce_partition and "
-        "_exactlyonce_offset. The query has to yield the source's position columns, for Kafka _topic, _partition and _offset.",
+        "_exactlyonce_offset. The query has to yield the source's position columns, such as _topic, _partition and _offset.",
     )
     manifest: ManifestKind = Field(
         ManifestKind.SPARK_METADATA,

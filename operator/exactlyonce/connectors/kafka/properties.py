@@ -104,7 +104,7 @@ def _blocks(text: str) -> str:
 def _login(spec: KafkaSource, secret: Mapping[str, str]) -> tuple[str, str]:
     missing = [key for key in ("username", "password") if not secret.get(key)]
     if missing:
-        name = spec.secret_ref.name if spec.secret_ref else "(none is named in source.kafka.secretRef)"
+        name = spec.secret_ref.name if spec.secret_ref else "(source.kafka.secretRef is missing)"
         raise SecretMissing(
             f"Secret {name} lacks {', '.join(missing)}, which a SASL login needs; its keys may be "
             f"{', '.join(KAFKA_SECRET_KEYS)}."

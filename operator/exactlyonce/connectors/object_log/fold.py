@@ -87,6 +87,6 @@ def require_readable(where: str, content: bytes) -> bytes:
         raise LogTooLarge(
             f"{where} would have {has}, and an object of a ledger may have at most {MOST_BYTES} bytes and {MOST_VALUES} "
             "values; keep fewer batches (ledgerRetention.batches.count), make batches smaller (limits of the source), or "
-            "files larger (sink.files.targetFileSize)."
+            "files larger (targetFileSize of a sink that writes files)."
         )
     return content

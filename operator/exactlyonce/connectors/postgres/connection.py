@@ -71,7 +71,7 @@ class Limits:
     @classmethod
     def of_batches(cls, sink: PostgresSink) -> Limits:
         """Return the limits of a driver and its tasks."""
-        advice = "Raise sink.postgres.transactionTimeout, or make batches smaller: source.kafka.maxOffsetsPerTrigger."
+        advice = "Raise sink.postgres.transactionTimeout, or make batches smaller."
         seconds = math.ceil(sink.transaction_timeout.total_seconds())
         return cls(lock_seconds=60, transaction_seconds=seconds, advice=advice)
 

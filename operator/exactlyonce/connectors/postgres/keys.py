@@ -1,7 +1,7 @@
 """Between partitions and positions and the columns that keep them. Performs no I/O.
 
-The columns are as old as the first release, which knew Kafka alone: a topic, a number, an offset of 64 bits. A partition with a
-name has its name in a column of its own and at the end of `topic`, so that the primary key stays what older drivers know. A
+The columns are as old as the first release, which knew only topics: a topic, a number, an offset of 64 bits. A partition with
+a name has its name in a column of its own and at the end of `topic`, so that the primary key stays what older drivers know. A
 position beyond 64 bits has a column of its own, and the old one holds the largest offset that there is.
 """
 

@@ -1,0 +1,58 @@
+"""The last message of a driver whose batch was too large names what limits a batch of this stream's own source."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from exactlyonce.api.source import Source
+from exactlyonce.errors import LedgerUnreachable, TransactionTooLong
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.driver_failure import Claimed, failed
+
+FORMAT = {"type": "Json", "schema": "id BIGINT"}
+KAFKA = {"kafka": {"bootstrapServers": "k:9092", "topics": ["orders"]}, "format": FORMAT}
+KINESIS = {"kinesis": {"streamName": "orders", "region": "eu-central-1"}, "format": FORMAT}
+
+
+class Unreachable:
+    """A ledger that does not answer, so that nothing is recorded in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LedgerUnreachable("it does not answer")
+
+
+def message_of(problem: Exception, source: dict[str, Any]) -> str:
+    planned = SimpleNamespace(number=BatchNumber(4), ranges=Ranges({}))
+    claimed = Claimed(
+        cast("Ledger", Unreachable()),
+        cast("Permit", SimpleNamespace(stream_id="s")),
+        "k",
+        Source.model_validate(source),
+    )
+    loop = cast("BatchLoop", SimpleNamespace(in_hand=planned))
+    return failed(problem, claimed, loop, asks_again=False).message
+
+
+@pytest.mark.parametrize(
+    ("source", "limits"),
+    [
+        (KAFKA, "source.kafka.maxOffsetsPerTrigger"),
+        (KINESIS, "source.kinesis.maxRecordsPerTrigger, source.kinesis.maxBytesPerTrigger"),
+    ],
+    ids=["kafka", "kinesis"],
+)
+@pytest.mark.parametrize("problem", [TransactionTooLong("It took 900 s."), RuntimeError("java.lang.OutOfMemoryError")])
+def test_a_batch_that_was_too_large_is_told_with_the_limits_of_its_own_source(
+    problem: Exception, source: dict[str, Any], limits: str
+) -> None:
+    assert message_of(problem, source).endswith(f" What limits a batch: {limits}.")
+
+
+def test_a_batch_that_failed_otherwise_is_not_to_be_made_smaller() -> None:
+    assert "What limits" not in message_of(RuntimeError("relation does not exist"), KAFKA)
