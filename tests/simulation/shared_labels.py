@@ -54,6 +54,8 @@ class StoreClient:
     """Answers as the client of Doris does, from the store: by ids, and with what it says of a label that is in use."""
 
     world: SharedLabelsWorld
+    database: str = "shop"
+    table: str = "orders"
 
     @property
     def store(self) -> TwoPhaseStore:

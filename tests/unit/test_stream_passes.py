@@ -379,7 +379,8 @@ def test_a_resource_whose_status_nobody_can_write_is_told_in_an_event() -> None:
 def test_what_is_valid_and_may_not_be_meant_is_an_event_once_for_each_spec() -> None:
     doris = {**DORIS, "labelFormat": "Compatible"}
     checkpoint = {"s3": {"location": "s3a://checkpoints" + "/of-a-team" * 12}}
-    server = ServerInMemory(changed(resource(), {"spec.sink": {"doris": doris}, "spec.checkpoint": checkpoint}))
+    changes = {"spec.sink": {"doris": doris}, "spec.checkpoint": checkpoint, "spec.trigger": {"interval": "60s"}}
+    server = ServerInMemory(changed(resource(), changes))
     for _ in range(2):
         passes(server).run(KEY)
     assert server.events.count("Advice") == 1
