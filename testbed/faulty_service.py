@@ -17,6 +17,9 @@ from typing import Any, Self, assert_never
 
 _HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 _SECONDS = 30.0
+_SLOW_SECONDS = 0.5
+"""Longer than any other call takes, and shorter than a client waits."""
+
 _TARGET = "X-Amz-Target"
 """The header by which a request to DynamoDB or Kinesis is known, and which action it asks for."""
 
@@ -34,6 +37,7 @@ class Fate(Enum):
     TWICE = "it arrives twice, and the second answer is told"
     LATE = "it is answered with 503 and arrives when `deliver` is called"
     UNANSWERED = "it takes effect and nothing comes back for as long as the client waits"
+    SLOW = "it is answered as it should be, only much later than the others"
     ITERATOR_EXPIRED = "it is told that the iterator in it is too old (Kinesis)"
 
 
@@ -60,12 +64,16 @@ class Request:
 
 @dataclass
 class FaultyService:
-    """The proxy at `endpoint`, in threads of this process. `seen` are the requests, `late` those that have not arrived yet."""
+    """The proxy at `endpoint`, in threads of this process. `seen` are the requests, `late` those that have not arrived yet.
+
+    `answered` is told each answer of the service that reaches the client, with its status.
+    """
 
     port_of_service: int
     fate: Callable[[Request], Fate] = lambda request: Fate.ANSWERED
     seen: list[Request] = field(default_factory=list)
     late: list[Request] = field(default_factory=list)
+    answered: Callable[[Request, int, bytes], None] = lambda request, status, body: None
     _server: ThreadingHTTPServer | None = None
 
     @property
@@ -108,11 +116,12 @@ class FaultyService:
         self.seen.append(request)
         fate = self.fate(request)
         match fate:
-            case Fate.ANSWERED:
-                self._answer(handler, *self._pass_on(request))
+            case Fate.ANSWERED | Fate.SLOW:
+                threading.Event().wait(_SLOW_SECONDS if fate is Fate.SLOW else 0)  # nobody sets it: only time passes
+                self._answer_as_told(handler, request)
             case Fate.TWICE:
                 self._pass_on(request)
-                self._answer(handler, *self._pass_on(request))
+                self._answer_as_told(handler, request)
             case Fate.CUT:
                 self._pass_on(request)
                 handler.close_connection = True
@@ -135,6 +144,11 @@ class FaultyService:
                 self._refuse(handler, 400, "ExpiredIteratorException")
             case _:
                 assert_never(fate)
+
+    def _answer_as_told(self, handler: BaseHTTPRequestHandler, request: Request) -> None:
+        status, headers, body = self._pass_on(request)
+        self.answered(request, status, body)
+        self._answer(handler, status, headers, body)
 
     def _pass_on(self, request: Request) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port_of_service, timeout=_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
@@ -37,19 +38,24 @@ class Letter(NamedTuple):
     message: str
 
 
-FAULTS = (Fate.THROTTLED, Fate.REFUSED_500, Fate.CUT, Fate.REFUSED_503, Fate.TAKEN_500)
+FAULTS = (Fate.THROTTLED, Fate.REFUSED_500, Fate.CUT, Fate.SLOW, Fate.REFUSED_503, Fate.TAKEN_500)
 """What may become of any call of Kinesis, each of which only reads."""
 
-RECORDS_FAULTS = tuple(fault for other in (Fate.UNANSWERED, *FAULTS) for fault in (other, Fate.ITERATOR_EXPIRED))
-"""What may become of GetRecords: an expired iterator every other time, as drivers and not only the operator are to meet it."""
+RECORDS_FAULTS = (
+    *(Fate.UNANSWERED, Fate.ITERATOR_EXPIRED, Fate.THROTTLED, Fate.ITERATOR_EXPIRED, Fate.REFUSED_500, Fate.CUT),
+    *(Fate.ITERATOR_EXPIRED, Fate.SLOW, Fate.REFUSED_503),
+)
+"""What may become of GetRecords: an expired iterator every third time, as drivers and not only the operator are to meet it."""
 
 
 @dataclass
 class BadDay:
-    """Every fourth call of each action fails, in each way in turn; one alone is not answered, which costs ten seconds.
+    """Every fourth call of each action fails or is slow, in each way in turn; one alone is not answered: ten seconds.
 
-    `failed` counts how often each action has failed in which way.
+    `failed` counts how often each action has failed in which way. Once it `is_over`, every call is answered.
     """
+
+    is_over: bool = False
 
     failed: Counter[tuple[str, Fate]] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
@@ -60,7 +66,7 @@ class BadDay:
         with self._guard:
             self._calls[request.action] += 1
             turn, is_answered = divmod(self._calls[request.action], 4)
-            if is_answered:
+            if is_answered or self.is_over:
                 return Fate.ANSWERED
             faults = RECORDS_FAULTS if request.action == "GetRecords" else FAULTS
             fault = faults[turn % len(faults)]
@@ -70,15 +76,38 @@ class BadDay:
             return fault
 
 
+@dataclass
+class Delivered:
+    """The records that have left the service, by sequence number: how often, and how many bytes of data in all."""
+
+    times: Counter[int] = field(default_factory=Counter)
+    data_bytes: Counter[int] = field(default_factory=Counter)
+
+    def answered(self, request: Request, status: int, body: bytes) -> None:
+        """Take an answer of the service."""
+        if request.action == "GetRecords" and status == 200:
+            for record in json.loads(body)["Records"]:
+                number = int(record["SequenceNumber"])
+                self.times[number] += 1
+                self.data_bytes[number] += len(base64.b64decode(record["Data"]))
+
+    def clear(self) -> None:
+        """Count from now on."""
+        self.times.clear()
+        self.data_bytes.clear()
+
+
 class KinesisRig(Rig):
     """A stream over Kinesis; some records are aggregates of ten user records.
 
-    `places` says of each id in which shard it is, its sequence number and its sub-sequence number, as Kinesis answered.
+    `places` says of each id in which shard it is, its sequence number and its sub-sequence number, as Kinesis answered, and
+    `sizes` how many bytes the record with a sequence number has.
     """
 
     def __init__(self, kinesis: Kinesis, server: Postgres, folder: Path, name: str, **overrides: Any) -> None:
         self.kinesis = kinesis
         self.places: dict[int, tuple[str, int, int]] = {}
+        self.sizes: dict[int, int] = {}
         source = {
             "kinesis": {
                 "streamName": name,
@@ -109,7 +138,10 @@ class KinesisRig(Rig):
             sent.append((key, aggregated(texts, key) if len(texts) > 1 else texts[0].encode()))
             ids_of.append(ids)
             self.produced += ids
-        for ids, (shard_id, sequence_number) in zip(ids_of, self.kinesis.put(self.name, *sent), strict=True):
+        for ids, (_, data), (shard_id, sequence_number) in zip(
+            ids_of, sent, self.kinesis.put(self.name, *sent), strict=True
+        ):
+            self.sizes[sequence_number] = len(data)
             self.places |= {each: (shard_id, sequence_number, place) for place, each in enumerate(ids)}
 
     def put_malformed(self) -> list[Letter]:

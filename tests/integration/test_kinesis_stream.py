@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from testbed.kinesis import Kinesis
 from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
 from tests.integration.test_files_stream import ids_in
-from tests.kinesis_rig import RECORDS_FAULTS, SHARDS, BadDay, KinesisRig, shard
+from tests.kinesis_rig import RECORDS_FAULTS, SHARDS, BadDay, Delivered, KinesisRig, Letter, shard
 
 ACTIONS = {"DescribeStreamSummary", "GetRecords", "GetShardIterator", "ListShards"}
 """What a stream asks of Kinesis."""
@@ -37,18 +37,18 @@ def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
 def test_every_id_lands_once_and_every_malformed_record_is_kept_though_shards_change_drivers_are_killed_and_calls_fail(
     kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
-    day = BadDay()
-    with FaultyService(kinesis.port, day.fate) as proxy:
+    day, delivered = BadDay(), Delivered()
+    with FaultyService(kinesis.port, day.fate, answered=delivered.answered) as proxy:
         overrides = {"spec.source.format.onMalformed": "DeadLetter", "spec.source.kinesis.endpoint": proxy.endpoint}
         rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **overrides)
-        _assert_each_lands_once(rig)
+        _assert_each_lands_once(rig, day, delivered)
     assert {fault for action, fault in day.failed if action == "GetRecords"} == set(RECORDS_FAULTS)
     assert {action for action, _ in day.failed} == ACTIONS
     told = rig.told_by_drivers()
     assert re.search(rf"stream {name}\b.*The call is made again", told), told[-3000:]
 
 
-def _assert_each_lands_once(rig: KinesisRig) -> None:
+def _assert_each_lands_once(rig: KinesisRig, day: BadDay, delivered: Delivered) -> None:
     rig.put(300)
     malformed = rig.put_malformed()
     rig.kinesis.split(rig.name, shard(0))
@@ -71,11 +71,30 @@ def _assert_each_lands_once(rig: KinesisRig) -> None:
     assert rig.sql(counted) == rig.sql(of_each_batch), "each batch has counted its own, in its own transaction"
     assert verdicts <= set(rig.verdicts()), rig.story()
     # The stream continues behind what landed, in the children too.
+    day.is_over = True
+    _assert_each_is_read_once(rig, delivered)
+    day.is_over = False
+    assert len(rig.verdicts()) == len(verdicts) + 2, f"no driver ended because a call had failed\n{rig.story()}"
+    _assert_the_first_malformed_record_halts(rig, malformed)
+
+
+def _assert_each_is_read_once(rig: KinesisRig, delivered: Delivered) -> None:
+    """A stream on which nothing strikes asks for each record once, beside the last one that landed of each shard."""
+    before = {place[:2] for place in rig.places.values()} | {letter[:2] for letter in rig.letters()}
+    last_landed = {max(number for where, number in before if where == shard_id) for shard_id, _ in before}
+    known = set(rig.sizes)
+    delivered.clear()
     rig.put(40)
     assert isinstance(rig.run(), Done), rig.story()
     rig.assert_exactly_once()
-    assert len(rig.verdicts()) == len(verdicts) + 2, f"no driver ended because a call had failed\n{rig.story()}"
-    # Without dead letters, the first malformed record halts the stream and is named.
+    new = {number: size for number, size in rig.sizes.items() if number not in known}
+    assert {number: delivered.times[number] for number in new} == dict.fromkeys(new, 1)
+    assert {number: delivered.data_bytes[number] for number in new} == new, "and each byte of it"
+    assert delivered.times.keys() - new.keys() <= last_landed
+
+
+def _assert_the_first_malformed_record_halts(rig: KinesisRig, malformed: Sequence[Letter]) -> None:
+    """Without dead letters it halts the stream and is named."""
     rig.put(4)
     letters = rig.put_malformed()
     strict = {"spec.source.format.onMalformed": "Fail", "spec.recovery.maxFailuresPerBatch": 1}

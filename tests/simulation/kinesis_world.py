@@ -54,6 +54,9 @@ _NOT_WITH_SHARDS = frozenset(
 )
 """What happens to topics alone, and what other worlds show whose part of the protocol does not see which source it is."""
 
+_FILES_SHARE = 0.1
+"""How many of the streams land in files; such a world takes twice as long, and most of the protocol is the same."""
+
 _STARTS: tuple[Mapping[str, Any], ...] = (
     {"from": "TrimHorizon"},
     {"from": "Latest"},
@@ -257,6 +260,9 @@ class KinesisWorld(SimulatedWorld):
 
     def _fitting(self, scenario: Scenario) -> Scenario:
         dice = random.Random(f"hazards {self.seed}")
+        into_files = random.Random(f"files {self.seed}").random() < _FILES_SHARE
+        if into_files:
+            scenario = scenario.with_manifest()
         own = {hazard for hazard in OWN_HAZARDS if scenario.hazards and dice.random() < 0.75}
         if scenario.hazards & {"restore", "failover", "lose ledger", "start over"}:
             own.discard("unlisted")  # a ledger that goes back asks for the shard again, and it is not there then
@@ -265,7 +271,7 @@ class KinesisWorld(SimulatedWorld):
             delivery=Delivery.EXACTLY_ONCE,
             commit=Commit.BATCH,
             stateful=False,
-            manifest=False,
+            manifest=into_files,
             hazards=(scenario.hazards - _NOT_WITH_SHARDS) | own,
         )
 

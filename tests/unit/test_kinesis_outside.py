@@ -6,12 +6,14 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, user_records
 from exactlyonce.connectors.kinesis.positions import TRIM_HORIZON, UserRecord, position_after_record
+from exactlyonce.connectors.kinesis.shards import HashKeyOutside
 from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords, RecordOutsideShard
@@ -164,3 +166,27 @@ def test_the_list_of_shards_is_asked_for_only_where_ranges_matter(api: KinesisAp
         read(outside, spans)
         listed.append(api.calls["list_shards"])
     assert listed == [0, 1]
+
+
+def test_a_record_in_another_shard_than_that_of_its_key_has_both_in_its_row_where_that_is_asked_for(
+    api: KinesisApi,
+) -> None:
+    api.put(aggregated(KEYS), shard=LOW)
+    (end,) = api.put(b"plain", shard=LOW)
+    spans = Ranges({Partition(STREAM, LOW): OffsetRange(TRIM_HORIZON, position_after_record(end))})
+    asked = replace(place(KEEP), compute_shard=True)
+    assert Place.of(asked.options()) == asked
+
+    def found(where: Place) -> list[tuple[str, str, str | None]]:
+        reader = KinesisRangesReader(where, spans)
+        rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+        return [(row["partition_key"], row["shard_id"], row["computed_shard"]) for row in rows]
+
+    assert found(asked) == [(key, LOW, half(key)) for key in [*KEYS, "key"]]
+    assert found(place(KEEP)) == [(key, LOW, None) for key in [*KEYS, "key"]]
+    api.hash_keys[HIGH] = (GREATEST_HASH_KEY, GREATEST_HASH_KEY)
+    del api.shards[SHARD]
+    with pytest.raises(
+        HashKeyOutside, match=rf"^User record \d+ of record \d+ of shard {LOW} of stream {STREAM}: No shard of"
+    ):
+        found(asked)

@@ -177,6 +177,11 @@ class KinesisSource(Model):
         "aggregators that mix keys. Fail fails the batch and names the record, plain ones by their partition "
         "key as well; it is for producers that set no explicit hash keys.",
     )
+    compute_shard: bool = Field(
+        False,
+        description="Whether `_computed_shard` says to which shard the hash key of a record belongs, beside `_shard`, which is "
+        "where it was. It is null for malformed records, and without this.",
+    )
     max_records_per_trigger: Whole | None = Field(
         None,
         ge=1,

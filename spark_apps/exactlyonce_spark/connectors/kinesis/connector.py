@@ -24,6 +24,7 @@ _VIEW = {
     "_timestamp": "approximate_arrival_timestamp",
     "_key": "cast(partition_key as binary)",
     "_explicit_hash_key": "explicit_hash_key",
+    "_computed_shard": "computed_shard",
 }
 _WHERE = (
     "concat(' in stream ', _stream, ' shard ', _shard, ' sequence number ', _sequence_number, "
@@ -108,7 +109,9 @@ class KinesisRecords:
 
         spec = self.spec
         secret = None if spec.secret_ref is None else spec.secret_ref.name
-        return Place(spec.stream, spec.named, spec.where, spec.endpoint, secret, spec.outside_shard_range).options()
+        return Place(
+            spec.stream, spec.named, spec.where, spec.endpoint, secret, spec.outside_shard_range, spec.compute_shard
+        ).options()
 
 
 def _registered(session: Any) -> str:

@@ -17,7 +17,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, UserRecordData, user_records
-from exactlyonce.connectors.kinesis.answers import ShardMissing
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import following_client, kinesis_client
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
@@ -27,6 +26,7 @@ from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
 from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.kinesis.known_shards import KnownShards
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
 from exactlyonce_spark.connectors.kinesis.rows import SCHEMA, arrow_batches
@@ -50,6 +50,7 @@ class Place:
     endpoint: str | None
     secret: str | None
     outside: OutsideShardRange = OutsideShardRange.KEEP
+    compute_shard: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -61,12 +62,14 @@ class Place:
             options.get("endpoint"),
             options.get("secret"),
             OutsideShardRange(options["outside"]),
+            "compute" in options,
         )
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
         told = {"stream": self.stream, "named": self.named, "region": self.region, "outside": self.outside.value}
         told |= {} if self.endpoint is None else {"endpoint": self.endpoint}
+        told |= {"compute": "shard"} if self.compute_shard else {}
         return told | ({} if self.secret is None else {"secret": self.secret})
 
     def client(self) -> KinesisClient:
@@ -99,7 +102,8 @@ class Place:
 class ShardRange(InputPartition):
     """What one task reads; `fetched` are the records of it, where the planner still holds them.
 
-    `listed` is the shard with its range of hash keys, where what is outside of it is not simply kept.
+    `listed` is the shard with its range of hash keys, where what is outside of it is not simply kept. `shards` is the map of
+    shards, where each record's is to be computed.
     """
 
     shard: str
@@ -107,13 +111,14 @@ class ShardRange(InputPartition):
     end: str
     fetched: tuple[RawRecord, ...] | None = None
     listed: Shard | None = None
+    shards: tuple[Shard, ...] = ()
 
 
 def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
     start, end = from_text(part.start), from_text(part.end)
     outside = None if part.listed is None else OutsideRecords(part.listed, place.outside)
     keeps: RecordFilter = (lambda record, users: True) if outside is None else outside.keeps
-    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard)
+    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard, part.shards)
     if outside is not None and outside.dropped:
         log.warning(
             "Left out of shard %s of stream %s, %s to %s: %d user records of aggregates with a key of another shard "
@@ -132,32 +137,6 @@ def _users(place: Place, part: ShardRange, start: int, end: int, keeps: RecordFi
             yield from (user for user in users if start <= user.record.position < end)
 
 
-class ShardRanges:
-    """The shards of a stream by name, asked for where one is not known; their ranges never change."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._known: dict[str, Shard] = {}
-
-    def of(self, shard: str) -> Shard | None:
-        """Return a shard, or None where its range is not needed.
-
-        Raises:
-            ShardMissing: if it is listed no more.
-            OriginMissing, SourceRefused, SourceUnreachable: by situation.
-        """
-        if self._place.outside is OutsideShardRange.KEEP:
-            return None
-        if shard not in self._known:
-            self._known = {found.id: found for found in self._place.client().shards(self._place.named)}
-        if shard not in self._known:
-            raise ShardMissing(
-                f"Shard {shard} of stream {self._place.stream} is listed no more, so its range of hash keys is not known; its "
-                "records have expired."
-            )
-        return self._known[shard]
-
-
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads batches. Spark keeps one in a process of the driver for the life of the query."""
 
@@ -165,11 +144,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._place = place
         self._limit = limit
         self._planner: Planner | None = None
-        self._ranges = ShardRanges(place)
+        self._ranges: KnownShards | None = _known_shards(place)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks are given the reader, and not what the planner holds."""
-        return {"_place": self._place, "_limit": self._limit, "_planner": None, "_ranges": ShardRanges(self._place)}
+        return {"_place": self._place, "_limit": self._limit, "_planner": None, "_ranges": None}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what there is now, and end."""
@@ -197,13 +176,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a task for each shard that has something to read."""
+        assert self._ranges is not None, "a task plans nothing"
         starts, found = _positions(start, self._place.stream), []
         for shard, until in _positions(end, self._place.stream).items():
             # One that appears is named where it starts, and read from the next batch on.
             begin = starts.get(shard, until)
             if begin != until:
                 fetched = None if self._planner is None else self._planner.fetched(shard, begin, until)
-                found.append(ShardRange(shard, to_text(begin), to_text(until), fetched, self._ranges.of(shard)))
+                listed, whole_map = self._ranges.of(shard), self._ranges.map(shard)
+                found.append(ShardRange(shard, to_text(begin), to_text(until), fetched, listed, whole_map))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -233,10 +214,14 @@ class KinesisRangesReader(DataSourceReader):
 
     def __init__(self, place: Place, ranges: Ranges) -> None:
         self._place = place
-        known = ShardRanges(place)
+        known = _known_shards(place)
         self._parts = [
             ShardRange(
-                str(key.key), to_text(span.from_offset), to_text(span.until_offset), listed=known.of(str(key.key))
+                str(key.key),
+                to_text(span.from_offset),
+                to_text(span.until_offset),
+                listed=known.of(str(key.key)),
+                shards=known.map(str(key.key)),
             )
             for key, span in ranges.non_empty().items()
         ]
@@ -271,6 +256,15 @@ class KinesisData(DataSource):
     def reader(self, schema: Any) -> KinesisRangesReader:
         """Return the reader of ranges."""
         return KinesisRangesReader(Place.of(self.options), Ranges.from_json(self.options["ranges"]))
+
+
+def _known_shards(place: Place) -> KnownShards:
+    return KnownShards(
+        place.stream,
+        lambda: place.client().shards(place.named),
+        needs_range=place.outside is not OutsideShardRange.KEEP,
+        needs_map=place.compute_shard,
+    )
 
 
 def _positions(offsets: Offsets, stream: str) -> dict[str, int]:

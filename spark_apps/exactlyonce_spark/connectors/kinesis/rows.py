@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from exactlyonce.connectors.kinesis.aggregation import UserRecordData
+from exactlyonce.connectors.kinesis.shards import HashKeyOutside, Shard, hash_key_of, shard_of
 from exactlyonce.errors import Refused
 
 SEQUENCE_NUMBER_DIGITS = 56
@@ -18,7 +19,8 @@ POSITION_DIGITS = 66
 
 SCHEMA = (
     "data binary, partition_key string, explicit_hash_key string, sequence_number string, sub_sequence_number bigint, "
-    "shard_id string, approximate_arrival_timestamp timestamp, stream string, position string, malformed string"
+    "shard_id string, approximate_arrival_timestamp timestamp, stream string, position string, malformed string, "
+    "computed_shard string"
 )
 _TYPES: dict[str, pa.DataType] = {
     "data": pa.binary(),
@@ -31,6 +33,7 @@ _TYPES: dict[str, pa.DataType] = {
     "stream": pa.string(),
     "position": pa.string(),
     "malformed": pa.string(),
+    "computed_shard": pa.string(),
 }
 _ARROW = pa.schema(_TYPES)
 
@@ -42,26 +45,49 @@ class SequenceNumberTooLong(Refused):
     """A sequence number has more digits than any has today, so texts of one width could not be ordered."""
 
 
-def arrow_batches(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[pa.RecordBatch]:
-    """Return user records as rows of `SCHEMA`."""
-    for rows in _bounded(users, stream, shard):
+def arrow_batches(
+    users: Iterable[UserRecordData], stream: str, shard: str, shards: Sequence[Shard] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Return user records as rows of `SCHEMA`; `shards` is the map of shards, if each record's own is to be computed.
+
+    Raises:
+        HashKeyOutside: if a record belongs to no shard of the map.
+    """
+    for rows in _bounded(users, stream, shard, shards):
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
             schema=_ARROW,
         )
 
 
-def _bounded(users: Iterable[UserRecordData], stream: str, shard: str) -> Iterator[list[tuple[Any, ...]]]:
+def _bounded(
+    users: Iterable[UserRecordData], stream: str, shard: str, shards: Sequence[Shard]
+) -> Iterator[list[tuple[Any, ...]]]:
     rows: list[tuple[Any, ...]] = []
     size = 0
     for user in users:
         if rows and (len(rows) == _ROWS or size + len(user.data) > _DATA_BYTES):
             yield rows
             rows, size = [], 0
-        rows.append(_row(user, stream, shard))
+        rows.append((*_row(user, stream, shard), _computed(user, stream, shard, shards)))
         size += len(user.data)
     if rows:
         yield rows
+
+
+def _computed(user: UserRecordData, stream: str, shard: str, shards: Sequence[Shard]) -> str | None:
+    if not shards or user.malformed is not None:
+        return None
+    hash_key = hash_key_of(user.partition_key, user.explicit_hash_key)
+    if any(known.id == shard and known.holds_key(hash_key) for known in shards):
+        return shard  # of all shards that ever hold a key, one is open at a time, and this one was
+    try:
+        return shard_of(shards, hash_key, user.record.sequence_number).id
+    except HashKeyOutside as problem:
+        raise HashKeyOutside(
+            f"User record {user.record.sub_sequence_number} of record {user.record.sequence_number} of shard {shard} of stream "
+            f"{stream}: {problem}"
+        ) from problem
 
 
 def _row(user: UserRecordData, stream: str, shard: str) -> tuple[Any, ...]:
