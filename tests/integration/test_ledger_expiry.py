@@ -98,10 +98,9 @@ def test_only_batches_with_the_statuses_named_go(ledger: Ledger) -> None:
 def test_failures_go_by_status_and_age_and_never_those_of_the_landed_batch_or_later_ones(ledger: Ledger) -> None:
     with_batches(ledger, *(batch_row(number) for number in range(1, 5)))
     with ledger.transaction() as transaction:
-        for first, status in enumerate(FailureStatus):
-            transaction.write_failures(
-                STREAM, tuple(failure(batch, status, 10 * first + batch) for batch in range(1, 6))
-            )
+        for place, status in enumerate(FailureStatus):
+            rows = (failure(batch, status, 10 * place + batch) for batch in range(1, 6))
+            transaction.write_failures(STREAM, tuple(rows))
 
     def deleted(status: FailureStatus, age: timedelta, most: int = 100) -> int:
         with ledger.transaction() as transaction:
@@ -111,14 +110,15 @@ def test_failures_go_by_status_and_age_and_never_those_of_the_landed_batch_or_la
     assert [deleted(FailureStatus.CLOSED, NOW, most=2) for _ in range(3)] == [2, 1, 0]
     assert deleted(FailureStatus.LOST, NOW) == 3
     assert deleted(FailureStatus.SUPERSEDED, NOW) == 3
+    assert deleted(FailureStatus.REPLAYED, NOW) == 3
     with ledger.transaction() as transaction:  # what was given up and is forgotten is no obstacle any more
         transaction.write_failures(STREAM, (failure(9, FailureStatus.LOST, 21),))
 
 
-def test_only_ranges_that_may_still_land_are_kept_for_ever() -> None:
+def test_only_ranges_that_may_still_take_effect_are_kept_for_ever() -> None:
     retention = LedgerRetention.model_validate({**EVERYTHING, "lostFailures": {"age": "1h"}})
     kept_for_ever = [status for status in FailureStatus if expiry.age_of_failures(retention, status) is None]
-    assert kept_for_ever == [FailureStatus.OPEN, FailureStatus.QUARANTINED]
+    assert kept_for_ever == [FailureStatus.OPEN, FailureStatus.QUARANTINED, FailureStatus.REPLAYING]
 
 
 def failure(batch: int, status: FailureStatus, offset: int) -> FailureRow:

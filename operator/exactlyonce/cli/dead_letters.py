@@ -24,7 +24,7 @@ from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.history import KeptLetter
+from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.schema.model import field_name
 
 _IDENTIFIER = re.compile(r".+/(\d{1,90})")
@@ -110,7 +110,7 @@ def require_letters(asked: AskedLedger) -> None:
         )
 
 
-def letters(asked: AskedLedger, position: int | None = None) -> Iterator[KeptLetter]:
+def letters(asked: AskedLedger, position: int | None = None) -> Iterator[RecordedLetter]:
     """Yield every dead letter, or those at a position; no more than a page of them is in memory."""
     after = None
     while page := asked.ledger.kept_letters(asked.stream.stream_id, position, after, _PAGE):
@@ -118,7 +118,7 @@ def letters(asked: AskedLedger, position: int | None = None) -> Iterator[KeptLet
         after = page[-1].letter_key
 
 
-def find_letters(asked: AskedLedger, identifier: str) -> tuple[KeptLetter, ...]:
+def find_letters(asked: AskedLedger, identifier: str) -> tuple[RecordedLetter, ...]:
     """Return the dead letter with an id; several where its topic was recreated meanwhile.
 
     Raises:
@@ -167,7 +167,7 @@ def _already_there(file: Path) -> NotExported:
     return NotExported(f"{file} is there already, and nothing was exported; name a new file.")
 
 
-def letter_data(asked: AskedLedger, letter: KeptLetter) -> dict[str, object]:
+def letter_data(asked: AskedLedger, letter: RecordedLetter) -> dict[str, object]:
     """Render a dead letter for a program; key and value are in base64, null where the record has none."""
     return {
         "id": letter.identifier,
@@ -185,7 +185,7 @@ def letter_data(asked: AskedLedger, letter: KeptLetter) -> dict[str, object]:
     }
 
 
-def _list(asked: AskedLedger, found: Sequence[KeptLetter], *, as_json: bool) -> None:
+def _list(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([letter_data(asked, letter) for letter in found], indent=2))
         return
@@ -203,7 +203,7 @@ def _list(asked: AskedLedger, found: Sequence[KeptLetter], *, as_json: bool) -> 
     Console().print(table)
 
 
-def _show(asked: AskedLedger, found: Sequence[KeptLetter], *, as_json: bool) -> None:
+def _show(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([letter_data(asked, letter) for letter in found], indent=2))
         return

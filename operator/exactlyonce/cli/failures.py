@@ -20,7 +20,7 @@ from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.history import KeptFailure
+from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -96,7 +96,7 @@ def failures(
         click.echo(f"These are the first {limit}; --limit shows more.", err=True)
 
 
-def find_failure(asked: AskedLedger, identifier: str, statuses: Collection[FailureStatus]) -> KeptFailure:
+def find_failure(asked: AskedLedger, identifier: str, statuses: Collection[FailureStatus]) -> RecordedFailure:
     """Return the range with an id.
 
     Raises:
@@ -120,7 +120,7 @@ def find_failure(asked: AskedLedger, identifier: str, statuses: Collection[Failu
     return found
 
 
-def failure_data(asked: AskedLedger, kept: KeptFailure) -> dict[str, object]:
+def failure_data(asked: AskedLedger, kept: RecordedFailure) -> dict[str, object]:
     """Render a range for a program."""
     row = kept.row
     return {
@@ -140,7 +140,7 @@ def failure_data(asked: AskedLedger, kept: KeptFailure) -> dict[str, object]:
 
 
 def _list(
-    asked: AskedLedger, found: Sequence[KeptFailure], statuses: Collection[FailureStatus], *, as_json: bool
+    asked: AskedLedger, found: Sequence[RecordedFailure], statuses: Collection[FailureStatus], *, as_json: bool
 ) -> None:
     listed = [failure_data(asked, kept) for kept in found]
     if as_json:
@@ -158,7 +158,7 @@ def _list(
     Console().print(table)
 
 
-def _show_one(asked: AskedLedger, kept: KeptFailure, *, as_json: bool) -> None:
+def _show_one(asked: AskedLedger, kept: RecordedFailure, *, as_json: bool) -> None:
     data = failure_data(asked, kept)
     if as_json:
         click.echo(json.dumps(data, indent=2))

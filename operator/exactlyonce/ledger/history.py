@@ -15,7 +15,7 @@ LetterKey = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFailure:
+class RecordedFailure:
     """A failed range, and when it got the status that it has."""
 
     row: FailureRow
@@ -28,7 +28,7 @@ class KeptFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLetter:
+class RecordedLetter:
     """A malformed record, with its bytes.
 
     `position` is where it stands in its partition, and `origin_id` which origin that was: of one that was recreated there may
@@ -59,7 +59,7 @@ class FailureHistory(Protocol):
 
     def kept_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
-    ) -> tuple[KeptFailure, ...]:
+    ) -> tuple[RecordedFailure, ...]:
         """Return at most `most` failed ranges with one of the statuses, earliest batches first; of one batch if it is given.
 
         Raises:
@@ -69,7 +69,7 @@ class FailureHistory(Protocol):
 
     def kept_letters(
         self, stream_id: str, position: int | None, after: LetterKey | None, most: int
-    ) -> tuple[KeptLetter, ...]:
+    ) -> tuple[RecordedLetter, ...]:
         """Return at most `most` dead letters behind `after`, by partition; only those at a position if one is given.
 
         A ledger that is not in the database of the rows holds none.

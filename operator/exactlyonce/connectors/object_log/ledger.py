@@ -13,7 +13,7 @@ from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.state import Table
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
-from exactlyonce.ledger.history import KeptFailure, KeptLetter, LetterKey
+from exactlyonce.ledger.history import LetterKey, RecordedFailure, RecordedLetter
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, LedgerView, Owner
@@ -58,7 +58,7 @@ class ObjectLogLedger:
 
     def kept_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
-    ) -> tuple[KeptFailure, ...]:
+    ) -> tuple[RecordedFailure, ...]:
         """Return failed ranges."""
         with self._named():
             try:
@@ -66,14 +66,14 @@ class ObjectLogLedger:
             except LogMissing:
                 return ()
         found = [
-            KeptFailure(kept.row, kept.changed_at) for kept in rows
+            RecordedFailure(kept.row, kept.changed_at) for kept in rows
             if kept.row.status in statuses and batch in (None, kept.row.batch)
         ]  # fmt: skip
         return tuple(sorted(found, key=lambda kept: (kept.row.batch, kept.row.partition, kept.row.from_offset))[:most])
 
     def kept_letters(
         self, stream_id: str, position: int | None, after: LetterKey | None, most: int
-    ) -> tuple[KeptLetter, ...]:
+    ) -> tuple[RecordedLetter, ...]:
         """Return none: a log holds none."""
         return ()
 

@@ -16,7 +16,7 @@ from exactlyonce.connectors.postgres.pool import ConnectionPool
 from exactlyonce.connectors.postgres.rows import FAILURE_COLUMNS, IN_ORDER, failure_from
 from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_SINCE
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.history import KeptFailure, KeptLetter, LetterKey
+from exactlyonce.ledger.history import LetterKey, RecordedFailure, RecordedLetter
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -61,14 +61,14 @@ class Questions:
 
     def kept_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
-    ) -> tuple[KeptFailure, ...]:
+    ) -> tuple[RecordedFailure, ...]:
         """Return failed ranges."""
         rows = self._asked(_FAILURES, stream_id, [str(status) for status in statuses], batch, batch, most)
         return tuple(_kept_failure(row) for row in rows)
 
     def kept_letters(
         self, stream_id: str, position: int | None, after: LetterKey | None, most: int
-    ) -> tuple[KeptLetter, ...]:
+    ) -> tuple[RecordedLetter, ...]:
         """Return dead letters, in the order of the table's primary key."""
         if self._installed_version() == 0:
             return ()  # no stream has ever been run against this database
@@ -99,15 +99,15 @@ class Questions:
         return self._pool.query(question)
 
 
-def _kept_failure(row: Sequence[Any]) -> KeptFailure:
+def _kept_failure(row: Sequence[Any]) -> RecordedFailure:
     """Return the failed range of a row."""
-    return KeptFailure(failure_from(row), row[-1])
+    return RecordedFailure(failure_from(row), row[-1])
 
 
-def _kept_letter(row: Sequence[Any]) -> KeptLetter:
+def _kept_letter(row: Sequence[Any]) -> RecordedLetter:
     """Return the dead letter of a row."""
     topic, topic_id, number, offset, name, position, batch, timestamp, key, value, error, created_at, place = row
-    return KeptLetter(
+    return RecordedLetter(
         partition_from(topic, number, name),
         int(position),
         topic_id,
