@@ -10,7 +10,10 @@ from botocore.exceptions import ClientError
 
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
-from exactlyonce.checkpoint.store import AlreadyExists, Created, FileMissing
+from exactlyonce.checkpoint.store import AlreadyExists, Created, FileMissing, FolderStore
+from exactlyonce.connectors.files.connector import FILES
+from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.tenancy import MARKER, PathNotWritable, Tenant, take_place
 from exactlyonce.errors import SecretMissing, StoreForbidden, StoreUnreachable
 from testbed.s3 import S3
 from tests.s3_stores import BUCKET, login_of, service_of
@@ -35,16 +38,25 @@ def store(s3: S3, location: str) -> S3LogStore:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3, dict[str, dict[str, str]]]]:
-    """A service that checks logins and rights: `reader` may only read, `writer` may read and write below orders/."""
+    """A service that checks logins and rights: `reader` may only read, `writer` may read and write below orders/.
+
+    `lake` may do both below orders/lake/ alone.
+    """
     with S3(tmp_path_factory.mktemp("guarded")) as service:
         service.create_bucket(BUCKET)
         service.client().put_object(Bucket=BUCKET, Key="orders/stream.json", Body=b"one")
         listing = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{BUCKET}"}
         reading = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
         writing = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/orders/*"}
+        in_lake = {
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject"],
+            "Resource": f"arn:aws:s3:::{BUCKET}/orders/lake/*",
+        }
         logins = {
             "reader": login_of(service, "reader", [listing, reading]),
             "writer": login_of(service, "writer", [listing, reading, writing]),
+            "lake": login_of(service, "lake", [listing, in_lake]),
         }
         service.guard()
         with pytest.raises(ClientError):
@@ -87,6 +99,34 @@ def test_a_login_with_the_rights_that_are_told_can_do_all_that_is_needed(
     assert store.create("g/offsets/0", b"v2") == AlreadyExists(b"v1")
     with pytest.raises(FileMissing):
         store.read("g/offsets/1")
+
+
+TENANT = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
+
+
+def lake_of(s3: S3, login: Mapping[str, str], folder: str) -> FolderStore:
+    """The folder of a files sink, as its driver opens it."""
+    sink = FilesSink(path=f"s3a://{BUCKET}/orders/{folder}", endpoint=s3.endpoint, path_style=True)
+    return FILES.folder(sink, login).store
+
+
+def test_a_files_sink_that_may_not_write_to_its_folder_is_told_what_it_lacks_and_nothing_is_written(
+    guarded: tuple[S3, dict[str, dict[str, str]]],
+) -> None:
+    s3, logins = guarded
+    with pytest.raises(PathNotWritable, match=r"cannot be written: .*access is denied .* s3:PutObject") as told:
+        take_place(lake_of(s3, logins["reader"], "not-mine"), TENANT)
+    assert logins["reader"]["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
+    assert lake_of(s3, logins["writer"], "not-mine").tree("") == {}
+
+
+def test_a_files_sink_needs_no_right_above_its_folder(guarded: tuple[S3, dict[str, dict[str, str]]]) -> None:
+    s3, logins = guarded
+    lake = lake_of(s3, logins["lake"], "lake")
+    with pytest.raises(StoreForbidden):
+        S3LogStore(f"s3a://{BUCKET}/orders", service_of(s3, **logins["lake"])).read("stream.json")
+    take_place(lake, TENANT)
+    assert Tenant.parsed(lake.read(MARKER)) == TENANT
 
 
 @pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
