@@ -18,6 +18,7 @@ from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_clus
 from exactlyonce.cli.commands import Commands, ExtraMissing
 from exactlyonce.cli.completion import SHELLS, script
 from exactlyonce.cli.files import files
+from exactlyonce.cli.inspect import checkpoint, inspect
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.recover import recover
 from exactlyonce.cli.settle_loads import settle_loads
@@ -33,8 +34,8 @@ def main() -> None:
     A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
     and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
     `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
-    `explain`, `offsets`, `files`, `recover` and `settle-loads`, which take a file too. All of it is also there as
-    `kubectl exactlyonce`.
+    `explain`, `offsets`, `files`, `recover` and `settle-loads`, which take a file too. `checkpoint` and `inspect` take
+    a folder that Spark wrote, of any query. All of it is also there as `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -198,7 +199,7 @@ def offsets(target: str, output: str, **options: Any) -> None:
     show_offsets(rows, as_json=output == "json")
 
 
-for _command in (files, recover, settle_loads, *CLUSTER_COMMANDS):
+for _command in (checkpoint, inspect, files, recover, settle_loads, *CLUSTER_COMMANDS):
     main.add_command(_command)
 
 
