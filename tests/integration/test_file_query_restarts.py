@@ -14,7 +14,7 @@ from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.inspect.checkpoint import read_checkpoint
 from exactlyonce.inspect.compare import AnotherQuery, SinkAhead, compare
 from exactlyonce.inspect.file_log import read_log
-from exactlyonce.inspect.gather import look
+from exactlyonce.inspect.gather import facts_of
 from exactlyonce.inspect.output import FOLDER, read_output
 from scripts.make_golden_file_queries import write_source
 from testbed.file_query import Told, run_jobs
@@ -118,10 +118,10 @@ def test_what_spark_writes_after_it_is_read_again(
     restarted: dict[str, tuple[Path, Told, Told, Told]], state: str
 ) -> None:
     folder = restarted[state][0]
-    found = look(LocalLogStore(str(folder / "output")), 10).output
+    found = facts_of(LocalLogStore(str(folder / "output")), 10).output
     assert found is not None
     output = read_output(found)
-    checkpoint = look(LocalLogStore(str(folder / "checkpoint")), 10).checkpoint
+    checkpoint = facts_of(LocalLogStore(str(folder / "checkpoint")), 10).checkpoint
     assert checkpoint is not None
     assert not output.log.damage
     assert not isinstance(compare(read_checkpoint(checkpoint), output), SinkAhead | AnotherQuery)

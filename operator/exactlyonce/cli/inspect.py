@@ -16,7 +16,7 @@ from exactlyonce.cli.commands import Taught
 from exactlyonce.errors import Refused
 from exactlyonce.inspect.checkpoint import Checkpoint, read_checkpoint
 from exactlyonce.inspect.compare import compare
-from exactlyonce.inspect.gather import Look, look
+from exactlyonce.inspect.gather import Look, facts_of
 from exactlyonce.inspect.output import FOLDER, read_output
 from exactlyonce.inspect.report import Report, data_of, text_of
 from exactlyonce.schema.places import S3_PREFIX, is_on_s3
@@ -146,7 +146,7 @@ def _looked(path: str, batches: int, service: dict[str, Any], also: frozenset[in
         if not plain.is_dir():
             raise WrongFolder(f"{path} is a file; name the folder that it is in.")
         path = str(plain.resolve())
-    return look(folder_of_a_person(path, **service), batches, also)
+    return facts_of(folder_of_a_person(path, **service), batches, also)
 
 
 def _show(report: Report, output: str) -> None:

@@ -142,7 +142,7 @@ def read_log(folder: str, log: Log) -> FileLog:
     for number, name in _missing(needed, interval, {file.name for file in log.files}):
         kind = FileLogDamage.COMPACT_FILE_MISSING if name.endswith(SUFFIX) else FileLogDamage.ENTRY_MISSING
         what = "which holds the lines of all batches up to it, " if name.endswith(SUFFIX) else ""
-        damage.append(Oddity(kind, f"{folder}/{name}, {what}is missing, and {folder} goes on to {log.latest}"))
+        damage.append(Oddity(kind, f"{folder}/{name}, {what}is missing, and {folder} continues to {log.latest}"))
         damaged.append(number)
         entries.pop(number, None)
     return FileLog(folder, log.latest, interval, entries, needed, tuple(damage), tuple(sorted(damaged)))

@@ -54,7 +54,7 @@ class Look:
     output: OutputFacts | None
 
 
-def look(store: ReadStore, batches: int, also: frozenset[int] = frozenset()) -> Look:
+def facts_of(store: ReadStore, batches: int, also: frozenset[int] = frozenset()) -> Look:
     """Return the facts of whatever a folder is, with the content of the latest `batches` of each log and of `also`.
 
     Raises:
