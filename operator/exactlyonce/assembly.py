@@ -15,10 +15,11 @@ from exactlyonce.api.ledger import ledger_of
 from exactlyonce.api.source import Source
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.checkpoint.folders import open_folder
-from exactlyonce.checkpoint.store import MOST_BYTES, ErasableStore
+from exactlyonce.checkpoint.store import MOST_BYTES, ErasableStore, LogStore
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.connector import LedgerAddress, LedgerConnector, LedgerFleet
 from exactlyonce.schema.model import SecretRef, field_name
+from exactlyonce.schema.places import S3Place, is_on_s3
 from exactlyonce.sink.files import FileSink
 from exactlyonce.source.connector import SourceAddress, SourceConnector, SourceFleet
 
@@ -82,6 +83,19 @@ def checkpoint_store(checkpoint: Checkpoint, secrets: Secrets) -> ErasableStore:
         SecretMissing: if a secret is not there, or holds one half of a login.
     """
     return open_folder(checkpoint.s3 or checkpoint.location, secrets(checkpoint.secret_ref), MOST_BYTES)
+
+
+def folder_of_a_person(path: str, *, endpoint: str | None, region: str | None, path_style: bool) -> LogStore:
+    """Return the store of any folder that a person names at the command line, on S3 with the person's own login.
+
+    It is no stream's, so it may be a whole bucket and its files may be of any size.
+    """
+    if not is_on_s3(path):
+        return open_folder(path, {})
+    place = S3Place.model_construct(
+        location=path.rstrip("/"), endpoint=endpoint, region=region, path_style=path_style, secret_ref=None
+    )
+    return open_folder(place, {})
 
 
 def source_key(spec: StreamSpec, address: SourceAddress) -> SourceKey:

@@ -43,8 +43,8 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "completion", "convert", "dead-letters", "explain", "failures", "files", "init", "logs", "offsets", "recover",
-        "restart", "resume", "run", "settle-loads", "status", "suspend", "validate",
+        "checkpoint", "completion", "convert", "dead-letters", "explain", "failures", "files", "init", "inspect", "logs",
+        "offsets", "recover", "restart", "resume", "run", "settle-loads", "status", "suspend", "validate",
     ]  # fmt: skip
 
 

@@ -49,8 +49,7 @@ def test_an_interval_whose_labels_are_forgotten_within_the_hour_is_told(interval
 
 
 def test_a_stream_that_ends_by_itself_is_told_nothing_of_labels() -> None:
-    changed: dict[str, Any] = {"sink": {"labelFormat": "Default"}, "spec.trigger": {"availableNow": True}}
-    ends = stream("/checkpoints/a", **changed)
+    ends = stream("/checkpoints/a", sink={"labelFormat": "Default"}, **{"spec.trigger": {"availableNow": True}})
     assert advice_of(ends) == ()
 
 

@@ -1,0 +1,171 @@
+"""`exactlyonce inspect` over what Spark's own file source and file sink left, whole and damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from exactlyonce.cli.main import main
+from tests.file_queries import made, states
+from tests.inspected import FAILS, READERS_FAIL, RESTARTS
+
+
+def inspected(state: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    given = [str(state / "output"), "--checkpoint", str(state / "checkpoint"), "-o", "json", *more]
+    ended = CliRunner().invoke(main, ["inspect", *given])
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.output
+    return ended.exit_code, json.loads(ended.stdout)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_state_has_an_expectation() -> None:
+    assert sorted([*RESTARTS, *FAILS]) == sorted(states())
+
+
+@pytest.mark.parametrize("state", RESTARTS)
+def test_it_says_which_batch_a_restart_runs_first(tmp_path: Path, state: str) -> None:
+    restart = inspected(made(state, tmp_path))[1]["checkpoint"]["restart"]
+    assert (restart["kind"], restart["batch"]) == RESTARTS[state]
+
+
+@pytest.mark.parametrize("state", FAILS)
+def test_it_says_with_which_error_a_restart_fails(tmp_path: Path, state: str) -> None:
+    code, found = inspected(made(state, tmp_path))
+    restart = found["checkpoint"]["restart"]
+    assert (code, restart["kind"], restart["condition"]) == (2, "Fails", FAILS[state])
+
+
+@pytest.mark.parametrize(
+    ("state", "oddity"),
+    [
+        ("source-compact-missing", "CompactFileMissing"),
+        ("source-gap", "EntryMissing"),
+        ("source-torn", "EntryTorn"),
+        ("source-empty", "EntryEmpty"),
+        ("source-version-later", "LogVersionUnsupported"),
+    ],
+)
+def test_damage_of_a_sources_log_is_named(tmp_path: Path, state: str, oddity: str) -> None:
+    assert [it["name"] for it in inspected(made(state, tmp_path))[1]["checkpoint"]["oddities"]] == [oddity]
+
+
+@pytest.mark.parametrize(
+    ("state", "oddity"),
+    [
+        ("sink-compact-missing", "CompactFileMissing"),
+        ("sink-gap", "EntryMissing"),
+        ("sink-torn", "EntryTorn"),
+        ("sink-empty", "EntryEmpty"),
+        ("part-missing", "PartFileMissing"),
+    ],
+)
+def test_damage_of_a_sinks_log_is_named_and_readers_fail(tmp_path: Path, state: str, oddity: str) -> None:
+    code, found = inspected(made(state, tmp_path))
+    names = [it["name"] for it in found["output"]["oddities"]]
+    # The first try of batch 12 has left a file, which is known to be of no entry as long as the log is whole.
+    assert (code, names) == (2, [oddity, "PartFilesOfNoEntry"] if state == "part-missing" else [oddity])
+    assert "Readers with Spark fail" in found["output"]["message"]
+    assert state in READERS_FAIL
+
+
+def test_a_log_that_is_not_whole_names_no_orphans(tmp_path: Path) -> None:
+    assert inspected(made("sink-compact-missing", tmp_path))[1]["output"]["orphans"] is None
+
+
+def test_a_person_sees_which_files_each_batch_read(tmp_path: Path) -> None:
+    state = made("equal", tmp_path)
+    batches = inspected(state, "--batches", "20")[1]["checkpoint"]["batches"]
+    read = {it["batch"]: it["sources"][0]["files"] for it in batches}
+    assert read == {number: [f"file://{state}/source/{number:02}.json"] for number in range(13)}
+
+
+def test_files_of_batches_are_told_by_the_compact_file_where_their_own_are_gone(tmp_path: Path) -> None:
+    state = made("equal", tmp_path)
+    for number in range(9):
+        (state / f"checkpoint/sources/0/{number}").unlink()
+    batches = inspected(state, "--batches", "20")[1]["checkpoint"]["batches"]
+    assert batches[3]["sources"][0]["files"] == [f"file://{state}/source/03.json"]
+
+
+def test_a_batch_with_part_files_and_no_entry_is_told_with_its_files(tmp_path: Path) -> None:
+    state = made("planned", tmp_path)
+    code, found = inspected(state)
+    named = {path.rpartition("/")[2] for path in found["output"]["files"]}
+    parts = {path.name for path in (state / "output").glob("part-*")}
+    assert code == 0, "a restart mends it"
+    assert (found["comparison"]["kind"], found["comparison"]["batch"]) == ("PlannedOnly", 12)
+    assert set(found["output"]["orphans"]) == parts - named
+    assert len(parts - named) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("equal", "Equal"),
+        ("listed", "Equal"),
+        ("written", "WrittenNotCommitted"),
+        ("two-sources", "Equal"),
+        ("stateful", "Equal"),
+    ],
+)
+def test_a_checkpoint_and_its_own_output_fit(tmp_path: Path, state: str, expected: str) -> None:
+    code, found = inspected(made(state, tmp_path))
+    assert (code, found["comparison"]["kind"], found["comparison"]["losesRows"]) == (0, expected, False)
+
+
+def test_batches_that_are_committed_and_in_no_log_are_lost(tmp_path: Path) -> None:
+    code, found = inspected(made("sink-behind", tmp_path))
+    assert (code, found["comparison"]["kind"], found["comparison"]["lost"]) == (2, "CheckpointAhead", [11, 12])
+
+
+def test_a_new_checkpoint_over_an_old_output_names_the_batches_that_were_and_would_be_dropped(tmp_path: Path) -> None:
+    code, found = inspected(made("dropped", tmp_path))
+    comparison = found["comparison"]
+    assert (code, comparison["kind"]) == (2, "AnotherQuery")
+    assert (comparison["already"], comparison["dropped"]) == ([0, 1, 2], [3, 12])
+    assert "would drop those of batches 3 to 12" in comparison["message"]
+
+
+def test_an_older_checkpoint_of_the_same_query_names_the_batches_that_would_be_dropped(tmp_path: Path) -> None:
+    """A checkpoint that was restored to an earlier moment: its batches 10 to 12 are gone, and the output has them."""
+    state = made("equal", tmp_path)
+    for path in ("offsets", "commits", "sources/0"):
+        for number in (10, 11, 12):
+            (state / "checkpoint" / path / str(number)).unlink()
+    code, found = inspected(state)
+    assert (code, found["comparison"]["kind"], found["comparison"]["dropped"]) == (2, "SinkAhead", [10, 12])
+
+
+def test_a_query_of_two_sources_has_a_range_of_each(tmp_path: Path) -> None:
+    state = made("two-sources", tmp_path)
+    first, *_ = inspected(state)[1]["checkpoint"]["batches"]
+    assert [source["files"] for source in first["sources"]] == [
+        [f"file://{state}/source/00.json"],
+        [f"file://{state}/other-source/20.json"],
+    ]
+
+
+def test_a_query_that_keeps_state_shows_its_watermarks_and_the_size_of_its_state(tmp_path: Path) -> None:
+    state = made("stateful", tmp_path)
+    found = inspected(state)[1]["checkpoint"]
+    files = [path for path in (state / "checkpoint/state/0").rglob("*") if path.is_file()]
+    (operator,) = found["state"]
+    assert (operator["operator"], operator["partitions"], operator["files"]) == ("0", 1, len(files))
+    assert operator["sizeBytes"] == sum(path.stat().st_size for path in files)
+    assert operator["latestVersion"] == len(found["batches"]), "version 1 is that of batch 0"
+    assert found["batches"][-1]["watermark"] == "2026-01-01T00:02:00.000Z", "a minute before the latest record"
+
+
+@pytest.mark.parametrize("state", ["planned", "sink-torn", "source-gap"])
+def test_nothing_is_changed(tmp_path: Path, state: str) -> None:
+    folder = made(state, tmp_path)
+    before = snapshot(folder)
+    inspected(folder)
+    assert snapshot(folder) == before
