@@ -242,7 +242,7 @@ def a_batch_of_partitions_is_not_closed() -> Iterator[None]:
     finish = landing.finish_partitions
 
     def without_closing(*arguments: Any) -> None:
-        with mock.patch.object(landing, "close", lambda *given: None):
+        with mock.patch.object(landing, "close", lambda *given, **named: None):
             finish(*arguments)
 
     with mock.patch.object(batch_module, "finish_partitions", without_closing):
