@@ -91,6 +91,13 @@ had aborted are prepared again, `finish.recorded` when the ledger has them or kn
 batch has landed, and `finish.aborted` after each load that nobody decided.
 """
 
+POINTS_OF_STAGED_LOADS = ("submit.recorded", "submit.sent", "submit.left-out", "submit.file-removed")
+"""Points that only a batch passes whose sink commits a load once it is submitted, and a driver that finishes such a batch.
+
+`submit.recorded` once the ledger says that a load is submitted, `submit.sent` behind its statement, `submit.left-out` when the
+record no longer names loads that are committed, and `submit.file-removed` after each file.
+"""
+
 POINTS_OF_PLANNERS = ("source.end-planned",)
 """Points that only a source in Python passes, in the process that Spark keeps for it: an end is known, and in no log yet."""
 
@@ -102,6 +109,7 @@ ALL_POINTS = (
     *POINTS_OF_MANIFESTS,
     *POINTS_OF_FILES,
     *POINTS_OF_TWO_PHASES,
+    *POINTS_OF_STAGED_LOADS,
     *POINTS_OF_PLANNERS,
     *POINTS_OF_QUARANTINES,
 )

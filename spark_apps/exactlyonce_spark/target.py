@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition
+from exactlyonce_spark.staged_loads import StagedLoads
 
 log = logging.getLogger("exactlyonce.batch")
 
@@ -134,13 +135,15 @@ class ManifestTarget(ABC):
 class PreparedLoad:
     """Rows that a sink of two phases has taken and that nobody sees: under which label, and in which of its transactions.
 
-    `shares_label`: another load may have such a label, too.
+    `shares_label`: another load may have such a label, too. `staged_file` is where the rows wait if the sink has not been told
+    of them; the id of the transaction is empty then.
     """
 
     label: str
     transaction_id: str
     rows: int
     shares_label: bool = False
+    staged_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,11 @@ class TwoPhaseTarget(ABC):
 
         A request without an answer is settled under the very same label, which the sink accepts once.
         """
+
+    @property
+    def staged_loads(self) -> StagedLoads | None:
+        """What submits loads whose rows wait in files; None where `prepare` hands all rows to the sink."""
+        return None
 
     @abstractmethod
     def commit(self, committable: Committable) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.decided import Committable, StagedFile
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
@@ -206,4 +206,5 @@ def committable_of(prepared: PreparedLoad, ranges: Ranges) -> Committable:
         prepared.rows,
         ranges.non_empty(),
         shares_label=prepared.shares_label,
+        staged=None if prepared.staged_file is None else StagedFile(prepared.staged_file),
     )

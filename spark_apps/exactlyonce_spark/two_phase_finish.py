@@ -24,6 +24,13 @@ from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.target import LoadState, OpenLoad, TwoPhaseTarget
 from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
+from exactlyonce_spark.two_phase_submit import (
+    remove_files,
+    remove_undecided_files,
+    settled,
+    submit_decided,
+    under_another_label,
+)
 
 ROUNDS = 3
 """How often rows that the sink aborts again are written again by one driver."""
@@ -59,6 +66,8 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
         in_doubt = _committed(ledger, permit, target, decided, write_again)
         if in_doubt:
             raise _doubt(decided.batch, in_doubt, target.how_to_find_out(in_doubt[:MOST_TOLD]))
+    remove_undecided_files(target, permit)
+    if decided is not None:
         land_decided(ledger, permit, decided.batch)
         reached("finish.landed", decided.batch)
     named = () if decided is None else decided.committables
@@ -86,16 +95,19 @@ def _committed(
     leaves no doubt.
     """
     for _ in range(ROUNDS):
+        decided = submit_decided(ledger, permit, target, decided)
         states: list[tuple[Committable, LoadState]] = []
         for committable in decided.committables:
-            states.append((committable, _with_answer(committable, outcome(target, committable))))
+            state = settled(target, committable, outcome(target, committable))
+            states.append((committable, _with_answer(committable, state)))
             reached("commit.answered", decided.batch)
         in_doubt = tuple(one for one, state in states if state is LoadState.UNKNOWN)
         aborted = [one for one, state in states if state is LoadState.ABORTED]
         decided = _left(ledger, permit, decided, [one for one, state in states if state is not LoadState.COMMITTED])
+        remove_files(target, [one for one, state in states if state is LoadState.COMMITTED])
         if not aborted:
             return in_doubt
-        again = [new for one in aborted for new in write_again(decided, one)]
+        again = [new for one in aborted for new in _again(target, decided, one, write_again)]
         reached("finish.written-again", decided.batch)
         decided = _left(ledger, permit, decided, [*in_doubt, *again])
         if not again:
@@ -106,10 +118,21 @@ def _committed(
     )
 
 
+def _again(
+    target: TwoPhaseTarget, decided: DecidedBatch, aborted: Committable, write_again: WriteAgain
+) -> tuple[Committable, ...]:
+    relabelled = under_another_label(target, decided, aborted)
+    return write_again(decided, aborted) if relabelled is None else (relabelled,)
+
+
 def _left(ledger: Ledger, permit: Permit, decided: DecidedBatch, committables: Sequence[Committable]) -> DecidedBatch:
-    """Record what is left to be committed, and return it; where nothing is, the batch lands, which takes the record away."""
+    """Record what is left to be committed, and return it.
+
+    Where nothing is, the batch lands, which takes the record away; but files are removed only once no record names them.
+    """
     left = replace(decided, committables=tuple(committables))
-    if committables and left != decided:
+    has_files = any(one.staged is not None for one in decided.committables)
+    if (committables or has_files) and left != decided:
         replace_decided(ledger, permit, decided, left)
         reached("finish.recorded", decided.batch)
     return left

@@ -23,6 +23,7 @@ from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.tasks import DRIVER, PrepareJob, committable_of
+from exactlyonce_spark.two_phase_submit import leave_out_files, submit_decided, submitted_state
 
 COMMIT_TRIES = 3
 
@@ -67,7 +68,9 @@ def land_two_phase(
     land_batch(ledger, permit, marked, record, records_read=records_read, status=status)
     if committables:
         reached("batch.decided", planned.number)
-        commit_all(target, decided)
+        submitted = submit_decided(ledger, permit, target, decided)
+        commit_all(target, submitted)
+        leave_out_files(ledger, permit, target, submitted)
         reached("batch.committed", planned.number)
         land_decided(ledger, permit, planned.number)
     reached("batch.landed", planned.number)
@@ -98,6 +101,8 @@ def outcome(target: TwoPhaseTarget, committable: Committable) -> LoadState:
     Raises:
         Unreachable: if the sink does not answer, or says again and again that the load is prepared.
     """
+    if committable.staged is not None:
+        return submitted_state(target, committable)
     for _ in range(COMMIT_TRIES):
         if target.commit(committable):
             return LoadState.COMMITTED

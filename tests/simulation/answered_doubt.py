@@ -8,6 +8,7 @@ from exactlyonce.ledger.decided import Answer
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.target import LoadState
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt
+from tests.simulation.staged_store import seen_by_a_person
 from tests.simulation.two_phase_world import ANSWERED, OverLoads
 from tests.simulation.world import SimulatedWorld
 
@@ -21,11 +22,11 @@ def answers(world: SimulatedWorld) -> bool:
     drivers = world.drivers.get(Epoch(latest), [])
     if not any(isinstance(driver.problem, LoadsInDoubt) for driver in drivers):
         return False
-    truth = world.loads.truth
+    seen = {one.answered_as: seen_by_a_person(world.loads, one) for one in decided.committables}
     found = {
-        one.answered_as: Answer.COMMITTED if truth[int(one.transaction_id)] is LoadState.COMMITTED else Answer.ABORTED
-        for one in decided.committables
-        if int(one.transaction_id) in truth
+        label: Answer.COMMITTED if state is LoadState.COMMITTED else Answer.ABORTED
+        for label, state in seen.items()
+        if state is not None
     }
     text = " ".join(f"{label}={answer}" for label, answer in found.items())
     if not found or (SETTLE_LOADS, text) in world.annotations:

@@ -15,10 +15,14 @@ from tests.simulation.oracle import run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import scenario_of
 from tests.simulation.shared_labels import SharedLabelsWorld
+from tests.simulation.staged_world import StagedWorld
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
-KINDS = (SimulatedWorld, LogWorld, ManifestLogWorld, KinesisWorld, TwoPhaseWorld, TwoPhaseLogWorld, SharedLabelsWorld)
+KINDS = (
+    *(SimulatedWorld, LogWorld, ManifestLogWorld, KinesisWorld),
+    *(TwoPhaseWorld, TwoPhaseLogWorld, SharedLabelsWorld, StagedWorld),
+)
 SEEDS = range(2)
 RESHARDED = "a_shard_appears_before_its_descendants_are_listed"
 """A seed of this scenario once had as many runs as there are orders of the shards in a set."""

@@ -24,11 +24,13 @@ from tests.simulation.mutations import (
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
     OF_SHARED_LABELS,
+    OF_STAGED_LOADS,
     OF_TWO_PHASES,
 )
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
+from tests.simulation.staged_world import StagedWorld
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
@@ -72,6 +74,7 @@ def _poisoned_and_started_over(drawn: Scenario) -> Scenario:
 
 _CRASHES = _few("kill driver", "strike at commit")
 _SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
+_SUBMISSIONS = _few("kill driver", "strike at commit", SINK_SILENT, LABELS_EXPIRE)
 _RESHARDS = _few("kill driver", "reshard", "unlisted")
 
 FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
@@ -136,6 +139,13 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "rows_are_made_again_of_other_records": _few(
         "kill driver", "strike at commit", LOADS_ABORTED, "truncate", "re-create"
     ),
+    "submitted_before_the_decision": _CRASHES,
+    "submitted_before_the_record": _SUBMISSIONS,
+    "a_load_that_is_not_found_is_submitted_again": _SUBMISSIONS,
+    "a_forgotten_load_counts_as_never_submitted": _SUBMISSIONS,
+    "rows_are_made_again_while_their_file_is_there": _few("kill driver", SINK_SILENT),
+    "a_load_that_finished_is_not_counted": _few("kill driver", SINK_SILENT),
+    "files_are_removed_once_the_batch_has_landed": _CRASHES,
     "children_are_read_before_their_parents_end": _RESHARDS,
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
     "a_parent_that_is_listed_again_is_read_again": _RESHARDS,
@@ -234,6 +244,8 @@ def kind_of_world(name: str) -> type[SimulatedWorld]:
         return KinesisWorld
     if name in OF_SHARED_LABELS:
         return SharedLabelsWorld
+    if name in OF_STAGED_LOADS:
+        return StagedWorld
     if name in OF_TWO_PHASES:
         return TwoPhaseWorld
     if name in OF_MANIFEST_LOGS:

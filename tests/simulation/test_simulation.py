@@ -24,7 +24,7 @@ from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
-from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_SHARED_LABELS, OF_TWO_PHASES
+from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_SHARED_LABELS, OF_STAGED_LOADS, OF_TWO_PHASES
 from tests.simulation.oracle import Broken, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
@@ -39,6 +39,7 @@ from tests.simulation.search import (
 )
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.spark_batch import TASK_TRIES
+from tests.simulation.staged_world import StagedLogWorld, StagedWorld
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
@@ -110,6 +111,8 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
         (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
         (SharedLabelsWorld, max(1, SEEDS_OF_TWO_PHASES // 2)),
+        (StagedWorld, SEEDS_OF_TWO_PHASES),
+        (StagedLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
     ],
 )
 def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type[SimulatedWorld], seeds: int) -> None:
@@ -203,7 +206,10 @@ def test_the_simulation_finds_what_breaks_without(name: str, searched: Search) -
 def test_where_mutations_are_searched_for_nothing_goes_wrong_without_them(pool: ProcessPoolExecutor) -> None:
     """All of these scenarios at once, each of them once, so that no core waits for the one before."""
     names = sorted({focus: name for name, focus in FOCUS.items()}.values())
-    seeds = [SEEDS_OF_A_SCENARIO // (5 if name in OF_TWO_PHASES | OF_SHARED_LABELS else 1) for name in names]
+    seeds = [
+        SEEDS_OF_A_SCENARIO // (5 if name in OF_TWO_PHASES | OF_SHARED_LABELS | OF_STAGED_LOADS else 1)
+        for name in names
+    ]
     found = dict(zip(names, pool.map(first_that_goes_wrong, names, seeds), strict=True))
     assert found == dict.fromkeys(names)
 

@@ -75,11 +75,15 @@ class OverLoads(SimulatedWorld):
 
     two_phases = True
     errors: Mapping[type[BaseException], frozenset[str]] = {**ERRORS, **_ERRORS}
+    written_again_after: frozenset[str] = frozenset({LOADS_ABORTED, ANSWERED})
+    """What makes a driver write decided rows again."""
+    late_arrives = 0.3
+    """How likely a request that is late arrives, or is lost for good, between two steps."""
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         self._is_drawn = scenario is None
         self._unanswered: dict[Process | None, int] = {}
-        self.loads = TwoPhaseStore(lambda label: None, lambda: "answered", lambda rows: None)
+        self.loads = self.made_store()
         super().__init__(seed, scenario)
         self.loads.step = self.simulation.step
         self.loads.fate = self._fate_of_request
@@ -88,13 +92,17 @@ class OverLoads(SimulatedWorld):
         if LABELS_EXPIRE in self.scenario.hazards:
             self.loads.keeps = self.random.randint(4, 30)
 
+    def made_store(self) -> TwoPhaseStore:
+        """Return the sink, before the world is there."""
+        return TwoPhaseStore(lambda label: None, lambda: "answered", lambda rows: None)
+
     def target(self, epoch: int) -> Any:
         """Return the sink as a driver of this epoch writes to it."""
         return StoreTarget(self.loads, LoadLabels(STREAM_ID, "token"), Epoch(epoch))
 
     def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
         """Run a job over the rows of exactly these ranges, as a driver does where the sink has aborted them."""
-        if not self.journal.has_struck({LOADS_ABORTED, ANSWERED}):
+        if not self.journal.has_struck(self.written_again_after):
             self.wrong.append(f"rows of {ranges} are written again, and the sink has aborted nothing by itself")
         rows: list[Hashable] = []
         for key, offsets in ranges.items():
@@ -127,7 +135,7 @@ class OverLoads(SimulatedWorld):
     def strike_sink(self) -> None:
         """Something may go wrong with the sink; requests that were late arrive, or never."""
         for act in list(self.loads.under_way):
-            if self.random.random() < 0.3:
+            if self.random.random() < self.late_arrives:
                 self._settle(act)
         if self.hazard_strikes(LOADS_ABORTED, 0.1):
             self._abort_some()

@@ -25,12 +25,36 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StagedFile:
+    """The file in which the rows of a load wait for the decision, because its sink commits a load as soon as it is submitted.
+
+    `submitted_at_milliseconds` is recorded before the statement of the load may be sent: the time by the sink's own clock, in
+    Unix milliseconds. Whoever finds it there does not send the statement, so that there is at most one for each label.
+    """
+
+    name: str
+    submitted_at_milliseconds: int | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON's objects."""
+        submitted = self.submitted_at_milliseconds
+        return {"file": self.name, **({} if submitted is None else {"submittedAtMilliseconds": submitted})}
+
+    @classmethod
+    def from_document(cls, found: Mapping[str, Any]) -> StagedFile:
+        """Return what `to_document` made."""
+        submitted = found.get("submittedAtMilliseconds")
+        return cls(_text(found["file"]), None if submitted is None else _count(submitted))
+
+
+@dataclass(frozen=True, slots=True)
 class Committable:
     """What one task prepared: the label and the id of its transaction in the sink, its rows, and the ranges they are of.
 
     A label may name another transaction once the sink has aborted or forgotten this one, so it is never used without the id.
     `answer` is what a person says of it; it counts only where the sink does not know the load. `shares_label` says that the
-    label is of a form that another load may have as well, of another batch or another life of the stream.
+    label is of a form that another load may have as well, of another batch or another life of the stream. A load that is
+    `staged` has no transaction before it is submitted; its id is empty, and its label is of nobody else.
     """
 
     label: str
@@ -39,9 +63,11 @@ class Committable:
     ranges: Ranges
     answer: Answer | None = None
     shares_label: bool = False
+    staged: StagedFile | None = None
 
     def __str__(self) -> str:
-        return f"{self.answered_as} (transaction {self.transaction_id}, {self.rows} rows of {self.ranges})"
+        whose = f"transaction {self.transaction_id}" if self.staged is None else "staged"
+        return f"{self.answered_as} ({whose}, {self.rows} rows of {self.ranges})"
 
     @property
     def answered_as(self) -> str:
@@ -57,6 +83,7 @@ class Committable:
             "ranges": json.loads(self.ranges.to_json()),
             **({} if self.answer is None else {"answer": str(self.answer)}),
             **({"sharesLabel": True} if self.shares_label else {}),
+            **({} if self.staged is None else {"staged": self.staged.to_document()}),
         }
 
     @classmethod
@@ -65,8 +92,15 @@ class Committable:
         ranges = Ranges.from_json(json.dumps(found["ranges"]))
         answer = None if found.get("answer") is None else Answer(_text(found["answer"]))
         shares_label = found.get("sharesLabel", False) is True
+        staged = None if found.get("staged") is None else StagedFile.from_document(found["staged"])
         return cls(
-            _text(found["label"]), _text(found["transaction"]), _count(found["rows"]), ranges, answer, shares_label
+            _text(found["label"]),
+            _text(found["transaction"]),
+            _count(found["rows"]),
+            ranges,
+            answer,
+            shares_label,
+            staged,
         )
 
 

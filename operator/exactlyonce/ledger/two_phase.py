@@ -47,11 +47,13 @@ def record_decided(transaction: LedgerTransaction, stream_id: str, decided: Deci
 
     Raises:
         DecisionDiffers: if a decided batch has not landed.
-        DecisionTooLarge: if the record, with an answer for each load, could not be read again by any driver or operator.
+        DecisionTooLarge: if the record, with an answer and the time of submission for each load, could not be read again by
+            any driver or operator.
     """
     require_none_decided(transaction, stream_id)
     answers = len(decided.committables)  # a person may give one for each load, and the ledger has to be readable then
-    if values_in(decided.to_json(), MOST_VALUES) + answers > MOST_VALUES:
+    submissions = sum(committable.staged is not None for committable in decided.committables)
+    if values_in(decided.to_json(), MOST_VALUES) + answers + submissions > MOST_VALUES:
         raise DecisionTooLarge(
             f"Batch {decided.batch} of {stream_id} cannot be decided: with {len(decided.committables)} loads and "
             f"{len(decided.fingerprints)} fingerprints its record could grow beyond the {MOST_VALUES} values of JSON that the "

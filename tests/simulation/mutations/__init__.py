@@ -21,6 +21,7 @@ from tests.simulation.mutations import (
     quarantines,
     shared_labels,
     sources,
+    staged_loads,
     two_phases,
 )
 
@@ -120,6 +121,13 @@ MUTATIONS: dict[str, Mutation] = {
         kinesis.a_start_at_the_latest_skips,
         shared_labels.what_is_under_a_shared_label_is_taken_for_ones_own,
         shared_labels.rows_written_again_take_a_label_of_the_batch,
+        staged_loads.submitted_before_the_decision,
+        staged_loads.submitted_before_the_record,
+        staged_loads.a_load_that_is_not_found_is_submitted_again,
+        staged_loads.a_forgotten_load_counts_as_never_submitted,
+        staged_loads.rows_are_made_again_while_their_file_is_there,
+        staged_loads.a_load_that_finished_is_not_counted,
+        staged_loads.files_are_removed_once_the_batch_has_landed,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -144,6 +152,11 @@ OF_SHARED_LABELS = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == shared_labels.__name__
 )
 """What only a world can notice in which labels name neither epoch nor run of a task."""
+
+OF_STAGED_LOADS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == staged_loads.__name__
+)
+"""What only a world can notice whose sink commits a load once it is submitted."""
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""

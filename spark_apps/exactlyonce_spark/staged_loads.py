@@ -1,0 +1,92 @@
+"""The port to loads that commit as soon as they are submitted, such as Doris' broker load. No pyspark here.
+
+Such a sink has no second phase. So a task writes the rows of a load into one file, nobody tells the sink before the ledger has
+decided, and then the load's statement is sent once. docs/adr/0037 tells why a file, and not the label, keeps a late statement
+out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from exactlyonce.errors import RefusedOutside
+from exactlyonce.ledger.decided import Committable
+from exactlyonce.positions.ranges import BatchNumber, Epoch
+
+REMEMBERED_MILLISECONDS = 10 * 60 * 1000
+"""A sink is taken to know a label for at least this long after its load has ended. Doris keeps labels of broker load for three
+days (`label_keep_max_second`), and 2,000 of a database (`label_num_threshold`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """A file of this stream, in its present life, that is in the place for files; `epoch` is that of who wrote it."""
+
+    name: str
+    epoch: Epoch
+
+
+class End(Enum):
+    """How a load has ended without a row that counts, or that the sink does not know."""
+
+    CANCELLED = "cancelled"
+    """None of its rows counts, and none will: its statement has had its effect."""
+    NOT_FOUND = "not found"
+    """The statement has not arrived, or the load has ended and was forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """So many rows of a load count. Doris skips a file that goes while it is read, so they may be fewer than it had."""
+
+    rows: int
+
+
+class SubmissionRefused(RefusedOutside):
+    """The sink answers that it does not take a load's statement: nothing of it is loaded, and nothing will be."""
+
+
+class StagedLoads(ABC):
+    """Loads whose rows wait in files, each in one. A file is there as a whole or not at all.
+
+    One request alone writes under a name: a writer that got no answer writes the rows under another name, because that request
+    may still be carried out once the file was removed.
+
+    Each method raises Unreachable where the sink, or the store of the files, does not answer: what it was asked to do may then
+    still happen, at any later time.
+    """
+
+    @abstractmethod
+    def now_milliseconds(self) -> int:
+        """Return the time by the sink's own clock, by which it forgets labels, in Unix milliseconds."""
+
+    @abstractmethod
+    def submit(self, committable: Committable) -> None:
+        """Send the statement of a load, once: no connection, pool or proxy may send it again.
+
+        Raises:
+            SubmissionRefused: if the sink has answered that it does not take it; nothing is loaded, and nothing will be.
+        """
+
+    @abstractmethod
+    def outcome_of(self, committable: Committable) -> Finished | End:
+        """Wait until a load has ended, and return how; a state that is not final is waited on, and Unreachable ends that."""
+
+    @abstractmethod
+    def is_there(self, committable: Committable) -> bool:
+        """Whether the file of a load is in its place."""
+
+    @abstractmethod
+    def remove(self, file: str) -> None:
+        """Remove a file, if it is there; a load that reads it meanwhile is cancelled, or has read all of it."""
+
+    @abstractmethod
+    def another_label(self, batch: BatchNumber) -> str:
+        """Return a label of this epoch that no load ever had."""
+
+    @abstractmethod
+    def waiting(self) -> Iterable[WaitingFile]:
+        """Return the files of this stream, in its present life, that are in their place."""

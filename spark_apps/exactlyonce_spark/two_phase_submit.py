@@ -1,0 +1,173 @@
+"""Decided loads whose rows wait in files: submitted once, settled by their label and their file. No pyspark here.
+
+What keeps a row from counting twice: the ledger says that a load is submitted before its statement is sent, and whoever finds
+that there sends none, so each label has at most one statement. A driver may be frozen between the two, and its statement may
+come when the sink has forgotten the label. So nobody concludes that a load has come to nothing while its file is there: the
+file is removed first, and a statement that comes later finds no rows. docs/adr/0037 has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import assert_never
+
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.decided import Committable, DecidedBatch, StagedFile
+from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.two_phase import replace_decided
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.staged_loads import REMEMBERED_MILLISECONDS, End, Finished, StagedLoads, SubmissionRefused
+from exactlyonce_spark.target import LoadState, TwoPhaseTarget
+
+
+class RowsPartlyLoaded(Refused):
+    """The sink has finished a decided load with some of its rows: they count, and the others do not."""
+
+
+class NoStagedLoads(Refused):
+    """The decided batch has loads that wait in files, and this sink submits none."""
+
+
+def submit_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decided: DecidedBatch) -> DecidedBatch:
+    """Submit the loads that wait in files and were not submitted, each recorded first; return the record.
+
+    One by one, so that a driver that dies leaves at most one load of which it is not known whether its statement was sent.
+
+    Raises:
+        Fenced, DecisionDiffers: nothing was submitted that is not recorded.
+        SubmissionRefused: the record says that the load was not submitted.
+        Unreachable, CommitOutcomeUnknown: the next driver finds out.
+    """
+    for committable in decided.committables:
+        staged = committable.staged
+        if staged is None or staged.submitted_at_milliseconds is not None:
+            continue
+        loads = staged_loads_of(target)
+        submitted = replace(staged, submitted_at_milliseconds=loads.now_milliseconds())
+        decided, recorded = _replaced(ledger, permit, decided, committable, replace(committable, staged=submitted))
+        reached("submit.recorded", decided.batch)
+        try:
+            loads.submit(recorded)
+        except SubmissionRefused:
+            _replaced(ledger, permit, decided, recorded, _relabelled(loads, decided, recorded, staged))
+            raise
+        reached("submit.sent", decided.batch)
+    return decided
+
+
+def submitted_state(target: TwoPhaseTarget, committable: Committable) -> LoadState:
+    """Return what the sink says of a load that was submitted: COMMITTED, ABORTED or UNKNOWN.
+
+    Raises:
+        RowsPartlyLoaded: if it is neither committed nor aborted.
+    """
+    outcome = staged_loads_of(target).outcome_of(committable)
+    match outcome:
+        case Finished(rows) if rows == committable.rows:
+            return LoadState.COMMITTED
+        case Finished(0) | End.CANCELLED:
+            return LoadState.ABORTED
+        case End.NOT_FOUND:
+            return LoadState.UNKNOWN
+        case Finished(rows):
+            raise RowsPartlyLoaded(
+                f"The sink has finished {committable} with {rows} rows, which count. Nothing more is written. Find out which "
+                "rows are missing and load them by hand; then continue with a new stream that starts behind this batch."
+            )
+        case _:
+            assert_never(outcome)
+
+
+def settled(target: TwoPhaseTarget, committable: Committable, state: LoadState) -> LoadState:
+    """Return what became of a decided load for good, where the sink did not find one that was submitted.
+
+    Once its file is gone, its statement can load nothing any more. It did before only if the label says so, or was forgotten;
+    and it is not forgotten within `REMEMBERED_MILLISECONDS` of the record.
+    """
+    staged = committable.staged
+    if state is not LoadState.UNKNOWN or staged is None:
+        return state
+    loads = staged_loads_of(target)
+    loads.remove(staged.name)
+    reached("submit.file-removed")
+    state = submitted_state(target, committable)
+    if state is LoadState.UNKNOWN and _is_remembered(staged, loads.now_milliseconds()):
+        return LoadState.ABORTED
+    return state
+
+
+def under_another_label(target: TwoPhaseTarget, decided: DecidedBatch, aborted: Committable) -> Committable | None:
+    """Return a load of the file of one that was cancelled, to be recorded in its place; None where its file is gone.
+
+    The label is another one: a statement of the former is not taken for one of this load.
+    """
+    if aborted.staged is None or not staged_loads_of(target).is_there(aborted):
+        return None
+    return _relabelled(staged_loads_of(target), decided, aborted, aborted.staged)
+
+
+def remove_files(target: TwoPhaseTarget, committed: Collection[Committable]) -> None:
+    """Remove the files of loads that are committed, once the ledger's record no longer names them."""
+    for committable in committed:
+        if committable.staged is not None:
+            staged_loads_of(target).remove(committable.staged.name)
+            reached("submit.file-removed")
+
+
+def leave_out_files(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decided: DecidedBatch) -> None:
+    """Leave committed loads out of the record and remove their files, before the batch lands.
+
+    Raises:
+        Fenced, DecisionDiffers, CommitOutcomeUnknown, Unreachable: the next driver removes the files.
+    """
+    if any(committable.staged is not None for committable in decided.committables):
+        replace_decided(ledger, permit, decided, replace(decided, committables=()))
+        reached("submit.left-out", decided.batch)
+        remove_files(target, decided.committables)
+
+
+def remove_undecided_files(target: TwoPhaseTarget, permit: Permit) -> None:
+    """Remove the files of earlier epochs, once no decision names any of them: their drivers decide nothing any more."""
+    loads = target.staged_loads
+    if loads is None:
+        return
+    for file in loads.waiting():
+        if file.epoch < permit.epoch:
+            loads.remove(file.name)
+            reached("submit.file-removed")
+
+
+def staged_loads_of(target: TwoPhaseTarget) -> StagedLoads:
+    """Return what submits loads.
+
+    Raises:
+        NoStagedLoads: if the sink has no such thing.
+    """
+    loads = target.staged_loads
+    if loads is None:
+        raise NoStagedLoads(
+            "The decided batch has loads whose rows wait in files, and the sink as it is now submits none: give it back the "
+            "place of the files, until the batch has landed."
+        )
+    return loads
+
+
+def _relabelled(loads: StagedLoads, decided: DecidedBatch, one: Committable, staged: StagedFile) -> Committable:
+    """Return a load of the same file that was not submitted; what a person has said was said of the former label."""
+    return replace(one, label=loads.another_label(decided.batch), answer=None, staged=StagedFile(staged.name))
+
+
+def _is_remembered(staged: StagedFile, now_milliseconds: int) -> bool:
+    submitted = staged.submitted_at_milliseconds
+    return submitted is not None and now_milliseconds - submitted < REMEMBERED_MILLISECONDS
+
+
+def _replaced(
+    ledger: Ledger, permit: Permit, decided: DecidedBatch, one: Committable, by: Committable
+) -> tuple[DecidedBatch, Committable]:
+    committables = tuple(by if found == one else found for found in decided.committables)
+    after = replace(decided, committables=committables)
+    replace_decided(ledger, permit, decided, after)
+    return after, by
