@@ -32,6 +32,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "operator/exactlyonce/dynamo_db": {
         "dynamo_db": "requests to the service, for connectors that keep something there"
     },
+    "operator/exactlyonce/inspect": {
+        "kafka": "what Spark's own source writes into its logs, of any query",
+        "files": "files that a batch read, not a field of the resource",
+    },
     "operator/exactlyonce/positions/ranges.py": {
         "kafka": "the source of the JSON form, and an example",
         "kinesis": "an example of what has a name and of a partition that ends",

@@ -67,7 +67,7 @@ LOADS = DriverSeries(
     "exactlyonce_driver_loads_total",
     "counter",
     "Loads of decided batches of which this driver has asked a sink of two phases, each with a label of its own; `into` is "
-    "what remembers labels, such as a database of Doris, and only so many.",
+    "what remembers labels, such as a database, and only so many.",
     ("into",),
 )
 ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES, LOADS)

@@ -1,4 +1,4 @@
-"""The port to loads that commit as soon as they are submitted, such as Doris' broker load. No pyspark here.
+"""The port to loads that commit as soon as they are submitted, such as those of a statement that reads files. No pyspark here.
 
 Such a sink has no second phase. So a task writes the rows of a load into one file, nobody tells the sink before the ledger has
 decided, and then the load's statement is sent once. docs/adr/0037 tells why a file, and not the label, keeps a late statement
@@ -17,8 +17,8 @@ from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 REMEMBERED_MILLISECONDS = 10 * 60 * 1000
-"""A sink is taken to know a label for at least this long after its load has ended. Doris keeps labels of broker load for three
-days (`label_keep_max_second`), and 2,000 of a database (`label_num_threshold`)."""
+"""A sink is taken to know a label for at least this long after its load has ended. docs/adr/0037 has what
+the first such sink keeps, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """So many rows of a load count. Doris skips a file that goes while it is read, so they may be fewer than it had."""
+    """So many rows of a load count. A sink may skip a file that goes while it is read, so they may be fewer than it had."""
 
     rows: int
 

@@ -20,6 +20,7 @@ from exactlyonce.api.status import (
     GoodAttempt,
     LandedShown,
     Phase,
+    PoisonBatch,
     Progress,
     StreamStatus,
     VerdictStatus,
@@ -59,6 +60,7 @@ STATUS = StreamStatus(
     ),
     checkpoint=CheckpointStatus(generation=3, location="s3a://lake/checkpoints/orders/generation-000003-a17"),
     progress=Progress(batch=4215, landed_at=NOW, lag_records=77, lag_seconds=3),
+    poison_batch=PoisonBatch(batch=8, until='{"orders":{"0":19}}', error="A row does not fit.", since=NOW),
     consecutive_failures=ConsecutiveFailures(endings=1, batch=8, batch_failures=1, retry_at=NOW),
     last_good=GoodAttempt(attempt=17, plan="ab12", image="spark:1"),
     bad_update=BadUpdate(

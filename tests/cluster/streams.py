@@ -92,13 +92,23 @@ def install(api: client.ApiClient, definition: dict[str, Any]) -> None:
 
 
 def make_namespace(api: client.ApiClient, name: str) -> None:
-    """Make a namespace unless it is there."""
+    """Make a namespace unless it is there. The same name may be on its way out: wait until it is gone."""
     core: Any = client.CoreV1Api(api)
+    eventually(lambda: not _is_terminating(core, name), f"namespace {name} is gone", 120)
     try:
         core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)), _request_timeout=SECONDS)
     except ApiException as problem:
         if problem.status != CONFLICT:
             raise
+
+
+def _is_terminating(core: Any, name: str) -> bool:
+    try:
+        return bool(core.read_namespace(name, _request_timeout=SECONDS).status.phase == "Terminating")
+    except ApiException as problem:
+        if problem.status != NOT_FOUND:
+            raise
+        return False
 
 
 def published_schema(api: client.ApiClient) -> dict[str, Any]:

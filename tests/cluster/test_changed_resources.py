@@ -48,16 +48,16 @@ def resource(changes: Changes | None = None, *, name: str = "orders") -> dict[st
 
 
 IMMUTABLE: dict[str, tuple[Changes, str]] = {
-    "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery changes {RESTS}"),
-    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.doris.write change {RESTS}"),
-    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.doris.write change {RESTS}"),
-    "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path change {RESTS}"),
-    "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path change {RESTS}"),
-    "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path change {RESTS}"),
-    "how the bucket is addressed": ({"spec.checkpoint.s3.pathStyle": True}, f"local.path change {RESTS}"),
+    "the delivery": ({"spec.delivery": "AtLeastOnce"}, f"delivery can be changed {RESTS}"),
+    "the table": ({"spec.sink.postgres.table": "public.others"}, f"sink.doris.write can be changed {RESTS}"),
+    "the ledger's schema": ({"spec.sink.postgres.ledgerSchema": "other"}, f"sink.doris.write can be changed {RESTS}"),
+    "the checkpoint": ({"spec.checkpoint.s3.location": "s3a://lake/other"}, f"local.path can be changed {RESTS}"),
+    "the endpoint": ({"spec.checkpoint.s3.endpoint": "https://other:9000"}, f"local.path can be changed {RESTS}"),
+    "the region": ({"spec.checkpoint.s3.region": "eu-central-1"}, f"local.path can be changed {RESTS}"),
+    "how the bucket is addressed": ({"spec.checkpoint.s3.pathStyle": True}, f"local.path can be changed {RESTS}"),
     "the claim": (
         {"spec.checkpoint": {"volume": {"claimName": "other", "path": "/c"}}},
-        f"local.path change {RESTS}",
+        f"local.path can be changed {RESTS}",
     ),
 }
 

@@ -137,7 +137,7 @@ def test_who_may_only_read_streams_is_told_which_right_is_missing(
         ("logs", f"You may not list pods in namespace {NAMESPACE}; ask for the right to list pods in namespace "
          f"{NAMESPACE}.\n"),
         ("offsets", f"You may not read secret {NAMESPACE}/warehouse, which spec.sink.postgres.secretRef names; ask for the "
-         f"right to get secret warehouse in namespace {NAMESPACE}. The ledger is asked with its login; `exactlyonce status "
+         f"right to get secret warehouse in namespace {NAMESPACE}. The ledger is queried with its login; `exactlyonce status "
          f"{NAME} -n {NAMESPACE}` shows the lag without it.\n"),
     ):  # fmt: skip
         told = run(command, *AT, kubeconfig=kubeconfig)

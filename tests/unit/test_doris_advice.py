@@ -49,7 +49,8 @@ def test_an_interval_whose_labels_are_forgotten_within_the_hour_is_told(interval
 
 
 def test_a_stream_that_ends_by_itself_is_told_nothing_of_labels() -> None:
-    ends = stream("/checkpoints/a", sink={"labelFormat": "Default"}, **{"spec.trigger": {"availableNow": True}})
+    completes: dict[str, Any] = {"spec.trigger": {"availableNow": True}}
+    ends = stream("/checkpoints/a", sink={"labelFormat": "Default"}, **completes)
     assert advice_of(ends) == ()
 
 

@@ -247,8 +247,8 @@ LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG, PARTITION_OLDEST =
     Series(
         "exactlyonce_partition_landed_offset",
         Kind.GAUGE,
-        "The offset of the next record to land. This and the next three are absent where positions count no records, as in "
-        "shards of Kinesis.",
+        "The offset of the next record to land. This and the next three are absent where positions count no "
+        "records, as in shards.",
         _PARTITION,
     ),
     Series("exactlyonce_partition_latest_offset", Kind.GAUGE, "One past the last offset that can be read.", _PARTITION),
@@ -257,8 +257,8 @@ LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG, PARTITION_OLDEST =
     Series(
         "exactlyonce_partition_oldest_not_landed_timestamp_seconds",
         Kind.GAUGE,
-        "The timestamp of the oldest record that has not landed, in partitions and in shards of Kinesis: the time since "
-        "then is the iterator's age, 1,000 times that MillisBehindLatest at the landed position. Absent while none waits.",
+        "The timestamp of the oldest record that has not landed, in partitions and in shards: the time since "
+        "then is how far the landed position is behind (of a shard, its iterator's age). Absent while none waits.",
         _PARTITION,
     ),
 )
