@@ -28,8 +28,9 @@ def range_text(start: str | None, end: str | None) -> str:
     if start == end:
         return "nothing new"
     if file_number_of(end) is not None:
-        before = file_number_of(start)
-        return f"entries {0 if before is None else before + 1} to {file_number_of(end)}"
+        before, last = file_number_of(start), file_number_of(end)
+        first = 0 if before is None else before + 1
+        return f"entry {last}" if first == last else f"entries {first} to {last}"
     starts, ends = partitions_of(start), partitions_of(end)
     if ends is None:
         return f"{'?' if start is None else start} to {end}"

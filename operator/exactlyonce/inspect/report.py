@@ -99,7 +99,7 @@ def _checkpoint_lines(checkpoint: Checkpoint, batches: int) -> Iterator[str]:
     yield f"Committed   {_latest(checkpoint.latest_committed)}"
     for store in checkpoint.state:
         latest = "" if store.latest_version is None else f", latest version {store.latest_version}"
-        size = f"{store.partitions} partitions, {store.files} files, {store.size_bytes:,} bytes"
+        size = f"partitions: {store.partitions}, files: {store.files}, size: {store.size_bytes:,} bytes"
         yield f"State       operator {store.operator}: {size}{latest}"
     shown = checkpoint.batches()[-batches:]
     if shown:
