@@ -15,6 +15,7 @@ from exactlyonce.cli import dead_letters
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.tables import MIGRATIONS
+from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce_spark.connectors.postgres.dead_letters import write_letters
@@ -98,14 +99,61 @@ def test_dead_letters_are_listed_shown_and_exported_with_the_bytes_that_the_reco
     said = run(tmp_path, "dead-letters", "--export", str(exported))
     assert said.stdout == f"Exported 4 dead letters of shop/orders to {exported}.\n"
     assert [json.loads(line) for line in exported.read_text().splitlines()] == found
+    beside = tmp_path / "letters.jsonl.partial"
+    beside.write_text("of somebody else")
     again = run(tmp_path, "dead-letters", "--export", str(exported))
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr == f"{exported} is there already, and nothing was exported; name a new file.\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["letters.jsonl", "orders.yaml", "secrets"]
+    other = tmp_path / "other.jsonl"
+    (tmp_path / "other.jsonl.partial").write_text("of somebody else")
+    told = run(tmp_path, "dead-letters", "--export", str(other), "-o", "json").stdout
+    assert json.loads(told) == {"stream": STREAM, "file": str(other), "exported": 4}
+    assert other.read_text() == exported.read_text()
+    partial = [tmp_path / f"{name}.jsonl.partial" for name in ("letters", "other")]
+    assert [path.read_text() for path in partial] == ["of somebody else"] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("letters.jsonl", "letters.jsonl.partial", "orders.yaml", "other.jsonl", "other.jsonl.partial", "secrets")
+    ]
+    heading, *lines = run(tmp_path, "dead-letters").stdout.splitlines()
+    assert (heading.split()[-2:], len(lines)) == (["bytes", "error"], 4)
+    sizes = [line.rstrip().removesuffix(row["error"]).split()[-1] for line, row in zip(lines, found, strict=True)]
+    assert sizes == ["2", "256", "-", "5"]
 
     fewer = run(tmp_path, "dead-letters", "--limit", "3", "-o", "json")
     assert json.loads(fewer.stdout) == found[:3]
     assert fewer.stderr == "These are the first 3; --limit shows more, --export all of them.\n"
+
+
+def test_pages_of_large_dead_letters_are_bounded_in_bytes_and_a_list_reads_no_value(
+    server: Postgres, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = ledger_on(server, name)
+    started(ledger)
+    stream_of(server, name, tmp_path)
+    keep(ledger, 1, [DeadLetter(P0, offset, AT, None, b"x" * 1000, "no number") for offset in range(7)])
+    pages = []
+    kept = PostgresLedger.kept_letters
+
+    def observed(*arguments: Any) -> tuple[RecordedLetter, ...]:
+        page = kept(*arguments)
+        pages.append([(letter.position, len(letter.value or b""), letter.value_bytes) for letter in page])
+        return page
+
+    monkeypatch.setattr(PostgresLedger, "kept_letters", observed)
+    monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 2500)
+    assert [row["position"] for row in listed(tmp_path, "dead-letters")] == [*range(7)]
+    whole = [(offset, 1000, 1000) for offset in range(7)]
+    assert pages == [whole[:3], whole[3:6], whole[6:], []]
+    pages.clear()
+    assert len(listed(tmp_path, "dead-letters", "--limit", "1")) == 1
+    assert pages == [whole[:2]], "of which the second only says that there are more"
+    pages.clear()
+    run(tmp_path, "dead-letters")
+    assert pages == [[(offset, 0, 1000) for offset in range(7)], []]
+    pages.clear()
+    monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 10)
+    assert [row["position"] for row in listed(tmp_path, "dead-letters")] == [*range(7)], "a letter beyond the bound"
+    assert max(map(len, pages)) == 1
 
 
 @pytest.mark.parametrize(

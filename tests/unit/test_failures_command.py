@@ -103,6 +103,25 @@ def test_a_range_is_told_with_everything_that_is_known_of_it(failed: Path) -> No
     assert LONG.partition("\a")[2].strip() in shown, "the whole error"
 
 
+def test_an_error_is_shown_whole_however_long_it_is(failed: Path) -> None:
+    ledger = open_stream(choose_stream(failed, None), failed.parent / "state", failed.parent).ledger
+    with ledger.transaction() as transaction:
+        transaction.write_failures(
+            STREAM, (row(20, P0, 400, 401, FailureStatus.OPEN, "and so forth " * 1000 + "the cause"),)
+        )
+    shown = run(failed, "failures", "--id", "20/orders-0/400").stdout
+    assert "and so forth and so forth the cause\n" in shown
+
+
+def test_a_table_that_is_piped_is_not_cut_to_the_width_of_a_screen(failed: Path) -> None:
+    options = ["--state", str(failed.parent / "state"), "--secrets", str(failed.parent)]
+    result = CliRunner().invoke(main, ["failures", str(failed), *options], env={"COLUMNS": None})
+    heading, first, *_ = result.stdout.splitlines()
+    assert heading.split()[-1] == "error"
+    assert LONG.partition("\a")[0].partition("\x1b")[0] in first
+    assert len(result.stdout.splitlines()) == 4, "a line for each range"
+
+
 @pytest.mark.parametrize("arguments", [(), ("--id", "12/orders-0/340")])
 def test_what_an_error_says_is_text_and_does_nothing_to_a_terminal(failed: Path, arguments: tuple[str, ...]) -> None:
     shown = run(failed, "failures", *arguments).stdout

@@ -88,7 +88,8 @@ def status(
 
     Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be queried.
     """
-    from exactlyonce.cli.status import console_of_output, show_status
+    from exactlyonce.cli.consoles import console_of_output
+    from exactlyonce.cli.status import show_status
     from exactlyonce.control.cluster_reader import ClusterReader
 
     if name and everywhere:

@@ -6,6 +6,8 @@ import base64
 import json
 import os
 import re
+import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -22,13 +23,15 @@ from exactlyonce.cli.ages import age
 from exactlyonce.cli.asked_ledger import AskedLedger, asked_ledger
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
+from exactlyonce.cli.consoles import console_of_output
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.history import RecordedLetter
+from exactlyonce.ledger.history import LetterPlace, RecordedLetter
 from exactlyonce.schema.model import field_name
 
-_IDENTIFIER = re.compile(r".+/(\d{1,90})")
+_IDENTIFIER = re.compile(r"(.{1,1000})/(\d{1,90})")
 _PAGE = 500
+_PAGE_BYTES = 8 << 20
 _SHOWN_BYTES = 4096
 _COLUMNS = ("id", "batch", "topic", "partition", "position", "landed", "bytes", "error")
 
@@ -86,13 +89,15 @@ def dead_letters(
     asked = asked_ledger(target, options)
     require_letters(asked)
     if export is not None:
-        click.echo(f"Exported {export_letters(asked, export)} dead letters of {asked.stream.stream_id} to {export}.")
+        _say_exported(asked, export, export_letters(asked, export), as_json=output == "json")
     elif identifier is not None:
         _show(asked, find_letters(asked, identifier), as_json=output == "json")
     else:
-        found = list(islice(letters(asked), limit + 1))
-        _list(asked, found[:limit], as_json=output == "json")
-        if len(found) > limit:
+        as_json = output == "json"
+        found = letters(asked, most=limit + 1, contents=as_json)
+        first = islice(found, limit)
+        _echo_json(letter_data(asked, letter) for letter in first) if as_json else _list(asked, list(first))
+        if next(found, None) is not None:
             click.echo(f"These are the first {limit}; --limit shows more, --export all of them.", err=True)
 
 
@@ -110,12 +115,21 @@ def require_letters(asked: AskedLedger) -> None:
         )
 
 
-def letters(asked: AskedLedger, position: int | None = None) -> Iterator[RecordedLetter]:
-    """Yield every dead letter, or those at a position; no more than a page of them is in memory."""
-    after = None
-    while page := asked.ledger.kept_letters(asked.stream.stream_id, position, after, _PAGE):
+def letters(
+    asked: AskedLedger, place: LetterPlace | None = None, most: int | None = None, *, contents: bool = True
+) -> Iterator[RecordedLetter]:
+    """Yield every dead letter, those at a place, or the first of them; no more than a page of them is in memory.
+
+    A record may be of megabytes, so a page is bounded in bytes as well. Without `contents` keys and values stay where they are.
+    """
+    after, left = None, most
+    while left is None or left > 0:
+        size = _PAGE if left is None else min(_PAGE, left)
+        page = asked.ledger.kept_letters(asked.stream.stream_id, place, after, size, _PAGE_BYTES if contents else None)
+        if not page:
+            return
         yield from page
-        after = page[-1].letter_key
+        after, left = page[-1].letter_key, None if left is None else left - len(page)
 
 
 def find_letters(asked: AskedLedger, identifier: str) -> tuple[RecordedLetter, ...]:
@@ -130,7 +144,8 @@ def find_letters(asked: AskedLedger, identifier: str) -> tuple[RecordedLetter, .
             f"{one_line(identifier)} is not the id of a dead letter, which has the form PARTITION/POSITION, such as "
             f"orders-0/340; `exactlyonce dead-letters` lists those of {asked.stream.stream_id}."
         )
-    found = tuple(letter for letter in letters(asked, int(written[1])) if letter.identifier == identifier)
+    place = LetterPlace.of(written[1], int(written[2]))
+    found = tuple(letter for letter in letters(asked, place) if letter.identifier == identifier)
     if not found:
         raise UnknownLetter(
             f"{asked.stream.stream_id} has no dead letter {one_line(identifier)}; `exactlyonce dead-letters` lists its own."
@@ -147,19 +162,20 @@ def export_letters(asked: AskedLedger, file: Path) -> int:
     """
     if file.exists():
         raise _already_there(file)
-    count, beside = 0, file.with_name(f"{file.name}.partial")
+    count = 0
     try:
-        with beside.open("w") as opened:
+        # A name that nobody else has: two exports to one file would write into each other's.
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".dead-letters-", suffix=".partial") as beside:
             for letter in letters(asked):
-                opened.write(json.dumps(letter_data(asked, letter)) + "\n")
+                beside.write(json.dumps(letter_data(asked, letter)) + "\n")
                 count += 1
-        os.link(beside, file)  # unlike a rename, it replaces nothing
+            beside.flush()
+            os.fsync(beside.fileno())
+            os.link(beside.name, file)  # unlike a rename, it replaces nothing
     except FileExistsError:
         raise _already_there(file) from None
     except OSError as problem:
         raise NotExported(f"{file} cannot be written: {problem.strerror}.") from None
-    finally:
-        beside.unlink(missing_ok=True)
     return count
 
 
@@ -185,10 +201,23 @@ def letter_data(asked: AskedLedger, letter: RecordedLetter) -> dict[str, object]
     }
 
 
-def _list(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool) -> None:
+def _say_exported(asked: AskedLedger, file: Path, count: int, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([letter_data(asked, letter) for letter in found], indent=2))
-        return
+        click.echo(json.dumps({"stream": asked.stream.stream_id, "file": str(file), "exported": count}))
+    else:
+        click.echo(f"Exported {count} dead letters of {asked.stream.stream_id} to {file}.")
+
+
+def _echo_json(rows: Iterator[dict[str, object]]) -> None:
+    """Print a list as `json.dumps` would, of which only one row is in memory."""
+    before = "["
+    for row in rows:
+        click.echo(before + "\n" + textwrap.indent(json.dumps(row, indent=2), "  "), nl=False)
+        before = ","
+    click.echo("[]" if before == "[" else "\n]")
+
+
+def _list(asked: AskedLedger, found: Sequence[RecordedLetter]) -> None:
     if not found:
         click.echo(f"{asked.stream.stream_id} has no dead letters.")
         return
@@ -197,20 +226,20 @@ def _list(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool)
     for letter in found:
         row = letter_data(asked, letter)
         told = {**row, "landed": age(str(row["landed"]), now), "error": one_line(letter.error, 100)}
-        told["bytes"] = "-" if letter.value is None else len(letter.value)
+        told["bytes"] = "-" if letter.value_bytes is None else letter.value_bytes
         # What a record made its parser say is text, never the markup that a table would take it for.
         table.add_row(*(Text(str(told[name])) for name in _COLUMNS))
-    Console().print(table)
+    console_of_output().print(table)
 
 
 def _show(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([letter_data(asked, letter) for letter in found], indent=2))
+        _echo_json(letter_data(asked, letter) for letter in found)
         return
     for letter in found:
         for name, value in letter_data(asked, letter).items():
             if value is not None and name not in ("key", "value"):
-                click.echo(f"{name:<10}{one_line(str(value), 4000)}")
+                click.echo(f"{name:<10}{one_line(str(value), len(str(value)) + 1)}")
         for name, content in (("key", letter.record_key), ("value", letter.value)):
             click.echo(f"{name:<10}{'null' if content is None else f'{len(content)} bytes'}")
             for line in dump(content or b""):

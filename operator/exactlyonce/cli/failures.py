@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -18,6 +17,7 @@ from exactlyonce.cli.ages import age
 from exactlyonce.cli.asked_ledger import AskedLedger, asked_ledger
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
+from exactlyonce.cli.consoles import console_of_output
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.history import RecordedFailure
@@ -155,7 +155,7 @@ def _list(
         told = {**row, "since": age(str(row["since"]), now), "error": one_line(str(row["error"]), 100)}
         # What a server or a record said is text, never the markup that a table would take it for.
         table.add_row(*(Text(str(told[name])) for name in _COLUMNS))
-    Console().print(table)
+    console_of_output().print(table)
 
 
 def _show_one(asked: AskedLedger, kept: RecordedFailure, *, as_json: bool) -> None:
@@ -165,7 +165,7 @@ def _show_one(asked: AskedLedger, kept: RecordedFailure, *, as_json: bool) -> No
         return
     for name, value in data.items():
         if value is not None:
-            click.echo(f"{name:<10}{one_line(str(value), 4000)}")
+            click.echo(f"{name:<10}{one_line(str(value), len(str(value)) + 1)}")
 
 
 def _either(statuses: Collection[FailureStatus]) -> str:

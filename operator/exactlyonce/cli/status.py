@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -21,7 +19,6 @@ from exactlyonce.errors import Unreachable
 
 EXIT_WELL, EXIT_HALTED = 0, 2
 _REFRESH_SECONDS = 2.0
-_NO_SCREEN_CELLS = 1000
 
 
 def show_status(
@@ -51,12 +48,6 @@ def show_status(
     except KeyboardInterrupt:
         return EXIT_WELL
     raise AssertionError("a watch ends by Ctrl-C or by an error")
-
-
-def console_of_output() -> Console:
-    """Return the console; what does not go to a screen has no width that anything would have to fit into."""
-    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if narrow else _NO_SCREEN_CELLS)
 
 
 def as_data(streams: Sequence[Resource], *, one: bool) -> object:

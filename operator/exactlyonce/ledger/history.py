@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.positions.ranges import BatchNumber, Partition, key_of
 
 LetterKey = tuple[str, str, int, int]
 """What tells a dead letter from the others of its stream, and where the next page of them begins; it has no other meaning."""
@@ -33,7 +33,8 @@ class RecordedLetter:
 
     `position` is where it stands in its partition, and `origin_id` which origin that was: of one that was recreated there may
     be another letter with the same position. `place` is the same in the words of the source, where it has others.
-    `timestamp` is the record's own.
+    `timestamp` is the record's own. `value_bytes` is the length of the value, also where key and value themselves were not
+    asked for and are None.
     """
 
     partition: Partition
@@ -47,11 +48,27 @@ class RecordedLetter:
     landed_at: datetime
     place: Mapping[str, object] | None
     letter_key: LetterKey
+    value_bytes: int | None
 
     @property
     def identifier(self) -> str:
         """Partition and position; the same for the letters of an origin that was recreated."""
         return f"{self.partition}/{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPlace:
+    """A position in any of some partitions: the text of an identifier can be that of several."""
+
+    partitions: tuple[Partition, ...]
+    position: int
+
+    @classmethod
+    def of(cls, partition: str, position: int) -> LetterPlace:
+        """Return the place at a position of whichever partitions are written like this."""
+        splits = [index for index, character in enumerate(partition) if character == "-"]
+        found = (Partition(partition[:index], key_of(partition[index + 1 :])) for index in splits)
+        return cls(tuple(it for it in found if str(it) == partition), position)
 
 
 class FailureHistory(Protocol):
@@ -68,9 +85,12 @@ class FailureHistory(Protocol):
         ...
 
     def kept_letters(
-        self, stream_id: str, position: int | None, after: LetterKey | None, most: int
+        self, stream_id: str, place: LetterPlace | None, after: LetterKey | None, most: int, most_bytes: int | None
     ) -> tuple[RecordedLetter, ...]:
-        """Return at most `most` dead letters behind `after`, by partition; only those at a position if one is given.
+        """Return at most `most` dead letters behind `after`, by partition; only those at a place if one is given.
+
+        They hold little more than `most_bytes` bytes: none follows the one that exceeds them. With None they come without
+        their keys and values.
 
         A ledger that is not in the database of the rows holds none.
 

@@ -13,7 +13,7 @@ from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.state import Table
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
-from exactlyonce.ledger.history import LetterKey, RecordedFailure, RecordedLetter
+from exactlyonce.ledger.history import LetterKey, LetterPlace, RecordedFailure, RecordedLetter
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, LedgerView, Owner
@@ -72,7 +72,7 @@ class ObjectLogLedger:
         return tuple(sorted(found, key=lambda kept: (kept.row.batch, kept.row.partition, kept.row.from_offset))[:most])
 
     def kept_letters(
-        self, stream_id: str, position: int | None, after: LetterKey | None, most: int
+        self, stream_id: str, place: LetterPlace | None, after: LetterKey | None, most: int, most_bytes: int | None
     ) -> tuple[RecordedLetter, ...]:
         """Return none: a log holds none."""
         return ()
