@@ -122,3 +122,16 @@ def test_what_somebody_else_has_named_so_is_left_alone_and_the_ledger_is_migrate
     ledger.prepare()
     assert server.execute("select * from exactlyonce.control", name) == []
     assert server.execute("select * from exactlyonce.failure", name) == []
+
+
+def test_a_type_of_the_name_of_a_view_is_left_alone_and_the_other_view_is_made(
+    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_release(monkeypatch, *MIGRATIONS[:10])
+    ledger = of_a_role_with_rights(server, name)
+    ledger.prepare()
+    server.execute("create type exactlyonce.control as enum ('mine')", name)
+    monkeypatch.undo()
+    ledger.prepare()
+    assert server.execute("select 'mine'::exactlyonce.control", name) == [("mine",)]
+    assert server.execute("select * from exactlyonce.failure", name) == []

@@ -253,7 +253,7 @@ comment on column {schema}.streams.decided is 'What is yet to be committed of a 
         version=11,
         oldest_reader=1,
         # An older driver leaves the columns empty: a replay then asks the source without them. The views are for people; where
-        # somebody has made something else under their names, that is left alone.
+        # somebody has made something else under their names, be it a type, that is left alone.
         sql="""
 alter table {schema}.failures add column origin_id text;
 alter table {schema}.failures add column fingerprint text;
@@ -265,7 +265,7 @@ comment on column {schema}.failures.life is 'Of the stream; one that starts over
 comment on column {schema}.failures.replay is 'Which replay reads the range, or has landed it.';
 do $$
 begin
-    if to_regclass('{schema}.control') is null then
+    begin
         create view {schema}.control as
         select b.stream_id || '/' || b.batch as id,
             (select coalesce(jsonb_object_agg(t.key,
@@ -279,20 +279,20 @@ begin
             b.created_at as created
         from {schema}.batches b;
         comment on view {schema}.control is 'Every batch: where it starts and ends, and how it ended.';
-    end if;
-    if to_regclass('{schema}.failure') is null then
+    exception when duplicate_table or duplicate_object then null;
+    end;
+    begin
         create view {schema}.failure as
         select f.stream_id || '/' || f.batch as id,
-            case when f.partition_name is null then f.topic
-                else left(f.topic, - length(f.partition_name) - 1) end as source,
+            case when f.partition_name is null then f.topic else left(f.topic, - length(f.partition_name) - 1) end as source,
             coalesce(f.partition_name, f.topic) as topic_or_shard,
             case when f.partition_name is null then f.partition end as partition,
             coalesce(f.from_position, f.from_offset) as "from",
             coalesce(f.until_position, f.until_offset) as until,
-            f.brokers, f.error, f.status
-        from {schema}.failures f;
+            f.brokers, f.error, f.status from {schema}.failures f;
         comment on view {schema}.failure is 'Every range that failed; its id is the one of its batch in control.';
-    end if;
+    exception when duplicate_table or duplicate_object then null;
+    end;
 end
 $$;
 """,
