@@ -430,11 +430,31 @@ def test_what_a_stream_reads_again_leaves_the_quarantine_with_the_positions_and_
         transaction.write_failures(STREAM, (failure(21, 6, 16, QUARANTINED),))
     set_back(ledger, stream, 3, Positions({P0: 6, P1: 5}), LandedPositions(Positions({P0: 30}), {"orders": "id-2"}))
     with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == (failure(21, 6, 16, QUARANTINED),), (
-            "its topic is unknown"
-        )
+        assert transaction.read_failures(STREAM, QUARANTINED) == ()
         lost = transaction.read_failures(STREAM, FailureStatus.LOST)
-    assert [(row.partition, row.until_offset) for row in lost] == [(P0, 6), (P1, 5)], "of a topic that is gone"
+    told = [(row.partition, row.from_offset, row.until_offset, row.origin_id) for row in lost]
+    assert told == [(P0, 0, 6, "id-1"), (P1, 0, 5, "id-1"), (P0, 6, 16, "")], (
+        "also what names no topic is of the old one"
+    )
+
+
+def test_a_stale_quarantine_of_the_release_before_does_not_keep_a_stream_from_being_set_back(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    permit = started(ledger)
+    with ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.UPDATE)
+        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20), P1: OffsetRange(0, 5)}), IDS)
+        transaction.write_failures(STREAM, (failure(1, 0, 20, QUARANTINED),))
+        transaction.set_positions(STREAM, LandedPositions(Positions({P0: 0, P1: 5}), IDS))  # and released nothing
+        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20)}), IDS)
+        transaction.write_failures(STREAM, (failure(7, 5, 15, QUARANTINED),))
+    set_back(ledger, stream, 2, Positions({P0: 20, P1: 5}), LandedPositions(Positions({P0: 10, P1: 5}), IDS))
+    with ledger.transaction() as transaction:
+        held = transaction.read_failures(STREAM, QUARANTINED)
+        superseded = transaction.read_failures(STREAM, FailureStatus.SUPERSEDED)
+    assert [(row.batch, row.from_offset, row.until_offset) for row in held] == [(1, 0, 5), (7, 5, 10)]
+    assert [(row.batch, row.from_offset, row.until_offset) for row in superseded] == [(1, 5, 20), (7, 10, 15)]
 
 
 def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:

@@ -85,7 +85,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         _require_none_taken(transaction, stream_id, row.landed_batch)
         if landed != publication.after:
             if row.landed_batch is not None:  # else nothing was ever quarantined
-                _release_what_is_read_again(transaction, stream_id, publication.after)
+                _release_what_is_read_again(transaction, stream_id, publication.after, landed.origin_ids)
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
         if not publication.goes_on:
@@ -175,10 +175,12 @@ def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str
     )
 
 
-def _release_what_is_read_again(transaction: LedgerTransaction, stream_id: str, after: LandedPositions) -> None:
+def _release_what_is_read_again(
+    transaction: LedgerTransaction, stream_id: str, after: LandedPositions, known_ids: Mapping[str, str]
+) -> None:
     """Take out of quarantine what the stream reads again: before the positions move, so that it is told by where they were."""
     held = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
-    changed = read_again(held, after)
+    changed = read_again(held, after, known_ids)
     if changed:
         transaction.write_failures(stream_id, changed)
 

@@ -6,28 +6,41 @@ time, so it leaves the quarantine in the very transaction that sets the position
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
-from exactlyonce.positions.fingerprint import is_other_origin
+from exactlyonce.positions.fingerprint import is_origin_id, is_other_origin
 
 HELD = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING)
 """Ranges that the stream has continued after and that have not taken effect; they lie before its positions."""
 
 
-def read_again(held: Iterable[FailureRow], after: LandedPositions) -> tuple[FailureRow, ...]:
+def read_again(
+    held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]
+) -> tuple[FailureRow, ...]:
     """Return the rows that change when the stream is set to `after`, each with what becomes of it.
 
     A range from which the stream reads on is Superseded; of one that the position divides, only the part behind it. A range of
     an origin that has been replaced is Lost: nobody can read its records any more. All others stay as they are.
+
+    `known_ids` are the ids of the origins until now: a row that names none, as those of an earlier release, is of these. That
+    release released nothing either: where a later batch holds records of a row, the stream had read on from there at the
+    latest, so that it is Superseded from there as well. The ledger would refuse two rows that hold the same records.
     """
-    return tuple(changed for row in held for changed in _changed(row, after))
+    return tuple(changed for row in held for changed in _changed(row, held, after, known_ids))
 
 
-def _changed(row: FailureRow, after: LandedPositions) -> Iterator[FailureRow]:
-    position = after.positions.get(row.partition)
-    if is_other_origin(row.origin_id, after.origin_ids.get(row.partition.origin)):
+def _changed(
+    row: FailureRow, held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]
+) -> Iterator[FailureRow]:
+    origin = row.partition.origin
+    origin_id = row.origin_id if is_origin_id(row.origin_id) else known_ids.get(origin)
+    starts = [other.from_offset for other in held if other.batch > row.batch and other.overlaps(row)]
+    if row.partition in after.positions:
+        starts.append(after.positions[row.partition])
+    position = min(starts, default=None)
+    if is_other_origin(origin_id, after.origin_ids.get(origin)):
         error = f"{row.partition.origin} was replaced before these records were replayed. They had failed: {row.error}"
         yield replace(row, status=FailureStatus.LOST, error=error, origin_gone=True)
     elif position is not None and position <= row.from_offset:

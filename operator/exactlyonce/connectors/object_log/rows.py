@@ -1,7 +1,8 @@
 """Between the rows of a state and JSON. Performs no I/O.
 
-A field that a later release adds is read with a default, and one that this release does not know is left alone: two releases
-run over one log while an operator is upgraded before its drivers.
+A field that a later release adds is read with a default, and one that this release does not know is ignored: two releases run
+over one log while an operator is upgraded before its drivers. What is ignored is gone once this release writes the row again,
+or a snapshot with the row in it, so a later release has to do without a field that it added.
 """
 
 from __future__ import annotations
