@@ -37,7 +37,7 @@ def main() -> int:
     words = _run(options.spec, Epoch(options.epoch), drain)
     with contextlib.suppress(OSError):
         options.last_words.write_text(words.render())
-    logging.getLogger("exactlyonce.driver").info("%s: %s", words.ending, words.message)
+    logging.getLogger("exactlyonce.driver").info("%s: %s", words.ending, words.whole_message)
     return EXIT_STATUS.get(words.ending, _FAILED)
 
 

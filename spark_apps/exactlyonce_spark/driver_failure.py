@@ -34,16 +34,18 @@ def failed(problem: BaseException, parts: Claimed | None, loop: BatchLoop | None
     if parts is not None and ending is not Ending.FENCED:
         ending, message = _fenced_meanwhile(parts, ending, message)
     too_large = ending is Ending.BATCH_FAILED and is_too_large(problem)
+    advice = ""
     if parts is not None and too_large:
-        message = f"{message} What limits a batch: {', '.join(parts.source.limit_fields)}."
+        advice = f"What limits a batch: {', '.join(parts.source.limit_fields)}."
     if parts is not None and planned is not None and ending is Ending.BATCH_FAILED:
         try:
-            record_failure(parts.ledger, parts.permit, planned, parts.address, message)
+            told = LastWords(ending, message, advice=advice).whole_message
+            record_failure(parts.ledger, parts.permit, planned, parts.address, told)
         except ExactlyOnceError as second:
             log.warning("The failure could not be recorded: %s", second)
     if planned is None:
         return LastWords(ending, message)
-    return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large)
+    return LastWords(ending, message, planned.number, planned.ranges.to_json(), too_large, advice)
 
 
 def _fenced_meanwhile(parts: Claimed, ending: Ending, message: str) -> tuple[Ending, str]:

@@ -9,9 +9,10 @@ import pytest
 
 from exactlyonce.api.source import Source
 from exactlyonce.errors import LedgerUnreachable, TransactionTooLong
+from exactlyonce.launch.last_words import parse_last_words
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.driver_failure import Claimed, failed
 
@@ -27,8 +28,10 @@ class Unreachable:
         raise LedgerUnreachable("it does not answer")
 
 
-def message_of(problem: Exception, source: dict[str, Any]) -> str:
-    planned = SimpleNamespace(number=BatchNumber(4), ranges=Ranges({}))
+def message_of(problem: Exception, source: dict[str, Any], partitions: int = 0) -> str:
+    """Return the message as the launcher reads it, of a batch of so many partitions."""
+    ranges = Ranges({Partition("orders", number): OffsetRange(10**12, 10**12 + 9) for number in range(partitions)})
+    planned = SimpleNamespace(number=BatchNumber(4), ranges=ranges)
     claimed = Claimed(
         cast("Ledger", Unreachable()),
         cast("Permit", SimpleNamespace(stream_id="s")),
@@ -36,7 +39,9 @@ def message_of(problem: Exception, source: dict[str, Any]) -> str:
         Source.model_validate(source),
     )
     loop = cast("BatchLoop", SimpleNamespace(in_hand=planned))
-    return failed(problem, claimed, loop, asks_again=False).message
+    words = parse_last_words(failed(problem, claimed, loop, asks_again=False).render())
+    assert words is not None
+    return words.message
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,18 @@ def test_a_batch_that_was_too_large_is_told_with_the_limits_of_its_own_source(
     problem: Exception, source: dict[str, Any], limits: str
 ) -> None:
     assert message_of(problem, source).endswith(f" What limits a batch: {limits}.")
+
+
+@pytest.mark.parametrize("partitions", [1, 60, 90, 400])
+@pytest.mark.parametrize("said", ["x", "ö"])
+def test_the_limits_are_told_also_where_a_long_error_and_many_ranges_leave_little_room(
+    partitions: int, said: str
+) -> None:
+    told = message_of(TransactionTooLong(said * 10_000), KINESIS, partitions)
+    assert told.endswith(
+        " What limits a batch: source.kinesis.maxRecordsPerTrigger, source.kinesis.maxBytesPerTrigger."
+    )
+    assert told.startswith(said * 300)
 
 
 def test_a_batch_that_failed_otherwise_is_not_to_be_made_smaller() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 MAX_BYTES = 4096  # a Kubernetes termination message holds no more
@@ -34,7 +34,8 @@ class Ending(StrEnum):
 class LastWords:
     """The last message of a driver; `ranges` is the JSON of the current batch.
 
-    `too_large` says that the batch needed more memory or time than there is.
+    `too_large` says that the batch needed more memory or time than there is. `advice` follows the message, and is never cut: a
+    sentence of at most 200 ASCII characters; what is parsed has it in the message.
     """
 
     ending: Ending
@@ -42,12 +43,18 @@ class LastWords:
     batch: int | None = None
     ranges: str | None = None
     too_large: bool = False
+    advice: str = ""
+
+    @property
+    def whole_message(self) -> str:
+        """The message with the advice."""
+        return f"{self.message} {self.advice}".rstrip() if self.advice else self.message
 
     def render(self) -> str:
         """Return one JSON object of at most MAX_BYTES; the message is cut to fit, then the ranges are left out."""
         for ranges in (self.ranges, None):
             for length in (len(self.message), 1500, _SHORTEST):
-                text = self._json(self.message[:length], ranges)
+                text = self._json(replace(self, message=self.message[:length]).whole_message, ranges)
                 if len(text) <= MAX_BYTES:
                     return text
         raise AssertionError("the shortest message fits beside a reason and a number")
