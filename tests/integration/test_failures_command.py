@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from exactlyonce.cli import dead_letters
 from exactlyonce.cli.main import main
+from exactlyonce.connectors.postgres.history import letters_query
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.tables import MIGRATIONS
-from exactlyonce.ledger.history import RecordedLetter
+from exactlyonce.ledger.history import LetterPlace, RecordedLetter
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce_spark.connectors.postgres.dead_letters import write_letters
@@ -154,6 +155,27 @@ def test_pages_of_large_dead_letters_are_bounded_in_bytes_and_a_list_reads_no_va
     monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 10)
     assert [row["position"] for row in listed(tmp_path, "dead-letters")] == [*range(7)], "a letter beyond the bound"
     assert max(map(len, pages)) == 1
+
+
+def test_a_dead_letter_is_found_by_its_id_through_an_index(postgres_18: Postgres, name: str) -> None:
+    ledger = ledger_on(postgres_18, name)
+    started(ledger)
+    keep(ledger, 1, [DeadLetter(P0, offset, AT, None, b"x", "no number") for offset in range(3000)])
+    keep(ledger, 2, [DeadLetter(SHARD, FAR + offset, AT, None, b"x", "no number") for offset in range(2000)])
+    for partition, position in ((P0, 1900), (SHARD, FAR + 1900)):
+        statement, values = letters_query(STREAM, LetterPlace.of(str(partition), position), None, 500, 1000)
+        with ledger.transaction() as transaction, transaction.cursor() as cursor:
+            cursor.execute("analyze exactlyonce.dead_letters")
+            cursor.execute("set local enable_seqscan = off")  # which is cheaper for so few
+            cursor.execute(f"explain (analyze, format json) {ledger.named(statement)}", values)
+            ((plan,),) = cursor.fetchall()
+        read = sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans(plan[0]["Plan"]))
+        assert read == 1
+
+
+def scans(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    below = [node for part in plan.get("Plans", []) for node in scans(part)]
+    return [*below, *([plan] if plan["Node Type"].endswith("Scan") and "Relation Name" in plan else [])]
 
 
 @pytest.mark.parametrize(
