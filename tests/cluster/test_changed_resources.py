@@ -85,7 +85,7 @@ def test_what_the_ledger_depends_on_changes_only_before_the_first_attempt_and_wh
 def test_a_folder_may_not_move_to_a_claim_while_the_stream_runs(streams: Streams, name: str) -> None:
     made = streams.create(resource({"spec.checkpoint": {"local": {"path": "/c"}}}, name=name))
     running = with_status(streams, made, STATUS)
-    with pytest.raises(ServerRefused, match=r"local\.path change only while"):
+    with pytest.raises(ServerRefused, match=r"local\.path can be changed only while"):
         streams.replace(
             changed(running, {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c"}}}), dry=True
         )
