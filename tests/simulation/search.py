@@ -56,6 +56,11 @@ def _truncated(drawn: Scenario) -> Scenario:
     return _few("kill driver", "leader moves", "truncate")(drawn.delivered(Delivery.EXACTLY_ONCE))
 
 
+def _failing_over_by_partition(drawn: Scenario) -> Scenario:
+    """A failover may lose the record of a batch whose partitions land one by one."""
+    return replace(_few("failover", "kill driver")(drawn.delivered(Delivery.EXACTLY_ONCE)), commit=Commit.PARTITION)
+
+
 def _few_and_another_delivery(drawn: Scenario) -> Scenario:
     hazards = frozenset({"kill driver", "strike at commit", "suspend", "delivery changed"})
     return replace(drawn.with_changing_delivery(), operators=1, hazards=hazards)
@@ -100,7 +105,10 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "sparks_log_is_begun_with_the_first_batch": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
-    "a_generation_is_published_over_a_taken_batch": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
+    "a_generation_is_published_over_a_taken_batch": lambda drawn: _few("failover", "kill driver", "lose checkpoint")(
+        drawn.delivered(Delivery.AT_MOST_ONCE)
+    ),
+    "partitions_land_unrecorded": _failing_over_by_partition,
     "taken_batches_are_told_by_at_most_once_alone": _few_and_another_delivery,
     "a_batch_that_landed_in_part_is_finished_by_any_delivery": _few_and_another_delivery,
     # Where little else goes wrong, batches land, and what was asked for takes effect late.
@@ -144,7 +152,9 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "a_load_that_is_not_found_is_submitted_again": _SUBMISSIONS,
     "a_forgotten_load_counts_as_never_submitted": _SUBMISSIONS,
     "rows_are_made_again_while_their_file_is_there": _few("kill driver", SINK_SILENT),
-    "a_load_that_finished_is_not_counted": _few("kill driver", SINK_SILENT),
+    "a_load_that_finished_is_not_counted": _few(
+        "kill driver", "lose driver", "strike at commit", SINK_SILENT, LABELS_EXPIRE, LOADS_ABORTED
+    ),
     "files_are_removed_once_the_batch_has_landed": _CRASHES,
     "children_are_read_before_their_parents_end": _RESHARDS,
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
