@@ -78,6 +78,7 @@ def test_dead_letters_are_listed_shown_and_exported_with_the_bytes_that_the_reco
     keep(ledger, 2, [DeadLetter(SHARD, FAR, AT, None, b"{}", "no id", '{"sequenceNumber": "1"}')])
     keep(ledger, 9, [DeadLetter(P0, 340, AT, None, b"later", "no number")], topic_id="id-2")
     monkeypatch.setattr(dead_letters, "_PAGE", 1)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     found = listed(tmp_path, "dead-letters")
     assert [(row["id"], row["topicId"], row["batch"]) for row in found] == [
