@@ -161,7 +161,8 @@ def _relabelled(loads: StagedLoads, decided: DecidedBatch, one: Committable, sta
 
 def _is_remembered(staged: StagedFile, now_milliseconds: int) -> bool:
     submitted = staged.submitted_at_milliseconds
-    return submitted is not None and now_milliseconds - submitted < REMEMBERED_MILLISECONDS
+    # A clock that went back, as after a failover of the sink, says nothing.
+    return submitted is not None and 0 <= now_milliseconds - submitted < REMEMBERED_MILLISECONDS
 
 
 def _replaced(

@@ -13,7 +13,13 @@ import pytest
 
 from exactlyonce.api.recovery import Recovery
 from exactlyonce.api.status import ConsecutiveFailures
-from exactlyonce.connectors.doris.load_failures import NotNow, RowsRefused, failure_of_backend, failure_of_frontend
+from exactlyonce.connectors.doris.load_failures import (
+    NotAllowed,
+    NotNow,
+    RowsRefused,
+    failure_of_backend,
+    failure_of_frontend,
+)
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_words import Ending, LastWords
 from exactlyonce.launch.port import Ended
@@ -44,6 +50,7 @@ OF_THE_LOAD = [
     f"{FROM_FRONTEND}column has no default value, column=added",
     f"{FROM_FRONTEND}No matching function with signature: hll_hsah(varchar(*)).",
     "[INVALID_ARGUMENT]Invalid mem limit format",
+    f"{FROM_FRONTEND}no such function in expression `timeout`",
 ]
 TO_WAIT_FOR = [
     "[E-235]failed to init rowset builder. version count: 2001, exceed limit: 2000, tablet: 10111",
@@ -55,8 +62,17 @@ TO_WAIT_FOR = [
     "[MEM_LIMIT_EXCEEDED]process memory used 2.68 GB exceed limit 2.47 GB",
     "[THRIFT_RPC_ERROR]failed to call frontend service",
     "[INTERNAL_ERROR]failed to send brpc batch, error=Host is down",
+    "[INTERNAL_ERROR]tablet writer write failed, tablet_id=27417, txn_id=32813, err=-232, host: 10.0.0.1",
+    "[INTERNAL_ERROR]cancelled: [E-240]have not get FE Master heartbeat yet",
+    "[INTERNAL_ERROR]cancelled: closed",
+    "failed to call frontend service",
+    "[INTERNAL_ERROR]failed to open tablet writer, error=end of file",
 ]
-OTHERS = ["[INTERNAL_ERROR]something that nobody has seen", "[E-208]checksum error", "a message of an old server"]
+OTHERS = [
+    "[INTERNAL_ERROR]something that nobody has seen\n\t0# brpc::policy::ProcessRpcRequest",
+    "[E-208]checksum error",
+    "a message of an old server",
+]
 
 
 @pytest.fixture
@@ -179,6 +195,12 @@ def test_a_missing_right_and_two_phases_that_are_off_halt_the_stream(server: Sta
     assert_the_stream_halts_and_no_batch_is_to_blame(problem)
     asked_again, _ = ending_of(problem, in_batch=True, asks_again=True)
     assert isinstance(step_after(asked_again), Restart), "an operator asks again later, as with any login"
+
+
+def test_a_table_that_is_missing_is_told_whatever_its_name_is() -> None:
+    said = "errCode = 2, detailMessage = Unknown table 'rpc_timeout'"
+    assert isinstance(failure_of_frontend(said), NotAllowed)
+    assert isinstance(failure_of_backend({"Message": f"[ANALYSIS_ERROR]TStatus: {said}"}), NotAllowed)
 
 
 def test_a_label_that_a_stranger_committed_halts_the_stream(server: StandIn) -> None:

@@ -242,6 +242,14 @@ def test_a_load_that_a_person_has_found_is_not_made_again(passed: Watch) -> None
     assert landed_once(world)
 
 
+def test_a_clock_of_the_sink_that_went_back_proves_nothing(passed: Watch) -> None:
+    world = StagedWorld()
+    decided_and_dead(world, passed, "submit.recorded")
+    world.files.now -= MINUTE
+    with pytest.raises(LoadsInDoubt):
+        world.next_driver()
+
+
 def test_a_load_that_was_submitted_just_now_was_not_forgotten(passed: Watch) -> None:
     world = StagedWorld()
     decided_and_dead(world, passed, "submit.recorded")

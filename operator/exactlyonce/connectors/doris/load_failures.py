@@ -22,26 +22,32 @@ _ROWS = re.compile(r"DATA_QUALITY_ERROR|too many filtered rows|encountered unqua
 Source: apache/doris#36831.
 """
 
+_PASSING_CODES = (216, 223, 227, 232, 233, 235, 236, 240, 241, 242, 1603)
 _PASSING_KINDS = frozenset(
     (
         *("MEM_LIMIT_EXCEEDED", "MEM_ALLOC_FAILED", "BUFFER_ALLOCATION_FAILED", "MINIMUM_RESERVATION_UNAVAILABLE"),
         *("PROCESS_MEMORY_EXCEEDED", "WORKLOAD_GROUP_MEMORY_EXCEEDED", "QUERY_MEMORY_EXCEEDED"),
         *("TIMEOUT", "THRIFT_RPC_ERROR", "NETWORK_ERROR", "HTTP_ERROR", "IO_ERROR", "NOT_MASTER", "UNINITIALIZED"),
         *("TOO_MANY_TASKS", "LIMIT_REACH", "TABLET_MISSING", "DELETE_BITMAP_LOCK_ERROR"),
-        *(f"E-{code}" for code in (216, 223, 227, 232, 233, 235, 236, 240, 241, 242, 1603)),
+        *(f"E-{code}" for code in _PASSING_CODES),
     )
 )
 """Kinds of be/src/common/status.h that say something of servers, and not of rows: memory, disks, other servers, too many loads
 or versions, and -1603, a schema change that is not finished."""
 
 _PASSING_WORDS = re.compile(
-    r"(?<![\d-])-(?:235|1603)\b|too many versions|exceed limit: \d+, tablet"
+    rf"(?<![\d-])-(?:235|1603)\b|\berr(?:or)?=-(?:{'|'.join(map(str, _PASSING_CODES))})\b"
+    r"|too many versions|exceed limit: \d+, tablet"
     r"|current running txns on db \S+ is \d+, larger than limit"
     r"|read lock timeout|alive replica num|alive backends|(?:no|not enough) (?:\w+ )?(?:alive |available )?backend"
     r"|errCode = 3\b|schema ?change|state is not normal|not master|is not ready"
-    r"|memory (?:limit )?exceed|exceed limit usage|timed? ?out|\bbrpc\b|\brpc\b|host is down|connection (?:refused|reset)",
+    r"|memory (?:limit )?exceed|exceed limit usage|timed? ?out|\bbrpc\b|\brpc\b|host is down|connection (?:refused|reset)"
+    r"|cancelled: closed|failed to call frontend service|already stopped, skip waiting|failed to open tablet writer",
     re.IGNORECASE,
 )
+"""A backend of another one wraps the cause, with its code or without: apache/doris#30381, #5334."""
+
+_QUOTED = re.compile(r"'[^'\n]*'|`[^`\n]*`|\"[^\"\n]*\"")
 _COLUMNS = re.compile(
     r"unknown (?:reference )?column|column has no default value|no matching function|can not found function|syntax error",
     re.IGNORECASE,
@@ -130,9 +136,15 @@ def _by_words(said: str) -> NotNow | TwoPhasesOff | NotAllowed | LoadRefused | N
         return LoadRefused(_shown(said))
     if _SWITCHED_OFF.search(said):
         return TwoPhasesOff()
-    if _PASSING_WORDS.search(said):
-        return NotNow(_shown(said))
-    return NotAllowed(_shown(said)) if _DENIED.search(said) else None
+    if _DENIED.search(said):
+        return NotAllowed(_shown(said))
+    return NotNow(_shown(said)) if _passes(said) else None
+
+
+def _passes(said: str) -> bool:
+    """Whether words of Doris' own say that waiting helps: not a name that it quotes, and not a stack trace."""
+    own = _QUOTED.sub("", said.split("\n", 1)[0])
+    return any(kind in _PASSING_KINDS for kind in _KIND.findall(own)) or _PASSING_WORDS.search(own) is not None
 
 
 def _shown(said: str) -> str:
