@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
-from exactlyonce.source.connector import Reading, SourceCheck
+from exactlyonce.source.connector import Reading, SourceCheck, TellsWithoutRecords
 from exactlyonce.source.port import LeaderEpochs
 from exactlyonce_spark.source_check import KnownLog, require_all_was_there, without_proof
 
@@ -54,9 +54,10 @@ class LogWatch:
         One that could not be read is no failure: the partition lands without one, and that is told once.
         """
         if self._reading is not None:
+            without = self._reading.without_records if isinstance(self._reading, TellsWithoutRecords) else frozenset()
             self._read, self._reading = self._reading.result(), None
             ends = ranges.non_empty().ends  # nothing follows where a partition ends, so nothing is ever compared there
-            lacking = [str(key) for key in ends if key not in self._read and key not in ends.ended]
+            lacking = [str(key) for key in ends if key not in self._read and key not in ends.ended | without]
             if lacking and not self._told:
                 self._told = True
                 log.warning(

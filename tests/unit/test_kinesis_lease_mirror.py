@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -37,6 +38,20 @@ def bounds(api: KinesisApi, table: LeasesInMemory, start: str = "TrimHorizon") -
     return KinesisBounds(spec, client_of(api, api.time), KnownTable(table, Seen()))
 
 
+def with_record_1() -> KinesisApi:
+    """A shard whose oldest record is in front of all positions of these tests."""
+    api = KinesisApi(next_number=0, chance=SmallSteps())
+    api.put(b"1")
+    return api
+
+
+class SmallSteps(random.Random):
+    """Sequence numbers without gaps."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
 def split(api: KinesisApi) -> None:
     api.shards[LEFT], api.shards[RIGHT] = StoredShard((SHARD,)), StoredShard((SHARD,))
     api.hash_keys = {LEFT: (0, HALF - 1), RIGHT: (HALF, (1 << 128) - 1)}
@@ -70,8 +85,31 @@ def test_what_has_landed_is_shown_and_a_second_round_writes_nothing() -> None:
     assert (table.held[SHARD].checkpoint, table.held[SHARD].counter) == (Checkpoint("SHARD_END"), 1)
 
 
-def test_a_worker_that_took_a_lease_is_told_as_long_as_it_lives_and_left_alone() -> None:
+def test_a_lease_stays_at_the_trim_horizon_until_a_record_of_its_shard_has_landed() -> None:
+    """The stream stands behind a number that Kinesis never gave to a record, and that no application can continue behind."""
     api, table = KinesisApi(), LeasesInMemory()
+    first, second = api.put(b"1", b"2")
+    source, again = bounds(api, table), replace(STREAM_SHOWN, life="fedcba9876543210")
+    named = at(SHARD, UserRecord(first).position)
+    for positions in (named, at(SHARD, TRIM_HORIZON), named):
+        assert source.show_landed(STREAM_SHOWN, positions) is None
+        assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON")
+    assert len(table.writes) == 1
+    assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(first))) is None
+    assert table.held[SHARD].checkpoint == Checkpoint(str(first), EVERY_USER_RECORD)
+    api.expire(1)
+    assert source.show_landed(again, at(SHARD, UserRecord(second).position)) is None, "it has started over"
+    assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON")
+    api.expire(1)
+    del table.held[SHARD]
+    assert source.show_landed(again, at(SHARD, UserRecord(second).position)) is None
+    assert table.held[SHARD].checkpoint == Checkpoint("TRIM_HORIZON"), (
+        "nothing is left, and all that comes is behind it"
+    )
+
+
+def test_a_worker_that_took_a_lease_is_told_as_long_as_it_lives_and_left_alone() -> None:
+    api, table = with_record_1(), LeasesInMemory()
     source = bounds(api, table)
     source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held[SHARD] = taken = replace(table.held[SHARD], owner="worker-1", counter=5)
@@ -110,7 +148,7 @@ def test_a_shard_that_the_stream_had_landed_to_its_end_before_it_started_over_is
 
 
 def test_a_renewal_between_the_look_and_the_write_wins() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
+    api, table = with_record_1(), LeasesInMemory()
     source = bounds(api, table)
     source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
 
@@ -125,9 +163,11 @@ def test_a_renewal_between_the_look_and_the_write_wins() -> None:
 
 
 def test_what_a_round_had_no_time_to_write_is_pending_and_written_by_the_next_one() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
+    api, table = with_record_1(), LeasesInMemory()
     split(api)
     source = bounds(api, table)
+    api.put(b"2", shard=LEFT)
+    api.put(b"3", shard=RIGHT)
     stands = {SHARD: SHARD_END, LEFT: position_after_record(7), RIGHT: position_after_record(8)}
     landed = Positions({Partition(STREAM, shard): position for shard, position in stands.items()})
     table.before_look = lambda: api.time.sleep(11)
@@ -152,7 +192,7 @@ def test_a_table_that_does_not_answer_is_told_and_stops_nothing() -> None:
 
 
 def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
+    api, table = with_record_1(), LeasesInMemory()
     source = bounds(api, table)
     source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held, table.is_there = {}, False
@@ -335,7 +375,7 @@ def test_a_lease_that_is_not_the_streams_is_left_as_it_is_and_told_in_one_senten
 
 
 def test_of_two_streams_that_name_one_new_table_the_second_is_told() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
+    api, table = with_record_1(), LeasesInMemory()
     one, other = bounds(api, table), bounds(api, table)
     assert one.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7))) is None
     second = ShownStream(
@@ -349,7 +389,7 @@ def test_of_two_streams_that_name_one_new_table_the_second_is_told() -> None:
 
 
 def test_a_lease_whose_worker_may_be_gone_is_pending_until_its_counter_has_stood_still() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
+    api, table = with_record_1(), LeasesInMemory()
     bounds(api, table).show_landed(STREAM_SHOWN, at(SHARD, position_after_record(7)))
     table.held[SHARD] = replace(table.held[SHARD], owner="worker-1", counter=5)
     source = bounds(api, table)  # of an operator that has just started

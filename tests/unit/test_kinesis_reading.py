@@ -8,6 +8,7 @@ import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import user_records
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.pages import LOOKS_AT_TIP
 from exactlyonce.connectors.kinesis.positions import (
     SHARD_END,
     TRIM_HORIZON,
@@ -100,11 +101,34 @@ def test_a_range_from_the_start_of_a_shard_that_has_expired_as_a_whole_is_empty_
             ShardReader(client, STREAM, SHARD, end).fetch()
     api.expire(1)
     with pytest.raises(RangeIncomplete):
-        range_of(client, TRIM_HORIZON, position_after_record(b))  # nothing there proves that it has expired
+        range_of(client, TRIM_HORIZON, SHARD_END)  # nothing there proves that an open shard has ended
     api.close_shard()
     assert range_of(client, TRIM_HORIZON, position_after_record(b)) == []  # and the shard's end does
     with pytest.raises(PositionExpired):
         ShardReader(client, STREAM, SHARD, position_after_record(b)).fetch()
+
+
+def test_a_range_from_the_start_of_a_shard_is_empty_where_nothing_is_left_and_its_end_would_not_be_found(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    """A batch that only names the oldest record is planned again after a restart; that record may have been the only one."""
+    (oldest,) = api.put(b"a")
+    api.expire(1)
+    for end in (UserRecord(oldest).position, position_after_record(oldest)):
+        assert range_of(client, TRIM_HORIZON, end) == []
+        with pytest.raises(PositionExpired):
+            ShardReader(client, STREAM, SHARD, end).fetch()
+
+
+def test_a_range_from_the_start_of_a_shard_is_not_empty_while_the_record_at_its_end_is_there(
+    api: KinesisApi, client: KinesisClient
+) -> None:
+    """Whoever reads on would find that record, and the range would be skipped without a word."""
+    (only,) = api.put(b"a")
+    for end in (UserRecord(only).position, position_after_record(only)):
+        api.mangled = [lambda answer: {**answer, "Records": [], "MillisBehindLatest": 0}] * LOOKS_AT_TIP
+        with pytest.raises(RangeIncomplete):
+            range_of(client, TRIM_HORIZON, end)
 
 
 def test_a_malformed_aggregate_is_one_record_of_a_range(api: KinesisApi, client: KinesisClient) -> None:

@@ -11,6 +11,7 @@ from exactlyonce.positions.fingerprint import ZERO_ORIGIN_ID, Fingerprint
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.source_check import LeaderChanged, RecordsReplaced
+from tests.kinesis_api import KinesisApi, bounds_of
 from tests.simulation.source import TOPIC, MemoryTopic
 
 KEY = Partition(TOPIC, 0)
@@ -134,3 +135,20 @@ def test_a_partition_that_was_read_to_its_end_needs_no_fingerprint_and_nobody_is
     scenario.watch.begin(ranges, scenario.ids, {}, scenario.watch.request_epochs(ranges)())
     scenario.watch.fingerprints(ranges)
     assert not caplog.records
+
+
+def test_a_range_that_holds_no_record_lacks_no_fingerprint_and_hides_no_later_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario()
+    ranges = Ranges({KEY: OffsetRange(0, 10)})
+    monkeypatch.setattr(scenario.topic, "last_records", bounds_of(KinesisApi()).last_records)
+    scenario.watch.begin(ranges, scenario.ids, {}, scenario.watch.request_epochs(ranges)())
+    scenario.watch.fingerprints(ranges)
+    assert not caplog.records, "it begins at TRIM_HORIZON"
+    monkeypatch.setattr(scenario.topic, "last_records", lambda _: Fingerprints({}))
+    later = Ranges({KEY: OffsetRange(10, 20)})
+    scenario.watch.begin(later, scenario.ids, {}, scenario.watch.request_epochs(later)())
+    scenario.watch.fingerprints(later)
+    (warned,) = caplog.messages
+    assert str(KEY) in warned

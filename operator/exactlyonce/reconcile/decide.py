@@ -223,7 +223,7 @@ def _source_truncated(case: Case, missing: dict[Partition, tuple[int, int]]) -> 
     seen, ledger, change = case.seen, case.ledger, case.change
     gone = "" if change is None else change.forgotten.sentences
     changed = () if change is None else change.evidence
-    evidence = (*missing_evidence(seen.request, missing), *last_seen(ledger, missing))
+    evidence = (*missing_evidence(seen.request, missing), *last_seen(seen.request, ledger, missing))
     message = f"{gone} {missing_words(seen.request, missing)}".lstrip()
     if seen.request.on_source_truncated is not OnSourceTruncated.RESUME_FROM_EARLIEST:
         advice = "set recovery.onSourceTruncated to ResumeFromEarliest to continue without them"

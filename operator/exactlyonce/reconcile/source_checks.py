@@ -82,12 +82,17 @@ def missing_evidence(request: Request, missing: Mapping[Partition, tuple[int, in
     )
 
 
-def last_seen(ledger: LedgerView, missing: Collection[Partition]) -> tuple[Evidence, ...]:
-    """Return when partitions last held what is gone, as far as that is known: each landing asks for those that it has read."""
+def last_seen(request: Request, ledger: LedgerView, missing: Collection[Partition]) -> tuple[Evidence, ...]:
+    """Return when partitions last held what is gone, as far as that is known: each landing asks for those that it has read.
+
+    Where positions do not count records, a range from the start of a partition tells nothing: nothing in front of it could be
+    asked for, and it lands as well where all of it has expired.
+    """
     left, evidence = set(missing), []
     rows = [row for row in (*ledger.earlier, *ledger.batches) if row.status is BatchStatus.LANDED]
     for row in sorted(rows, key=lambda row: row.batch, reverse=True):
-        read = sorted(left & row.ranges.non_empty().keys())
+        ranges = row.ranges.non_empty()
+        read = sorted(key for key in left & ranges.keys() if request.positions_count_records or ranges[key].from_offset)
         if row.landed_at is not None and read:
             left -= set(read)
             evidence.append(_seen_in(row, row.landed_at, [str(key) for key in read]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import ExactlyOnceError
@@ -58,6 +58,16 @@ class Reading(Protocol):
 
     def result(self) -> Mapping[Partition, Fingerprint]:
         """Return the fingerprints, after a bounded time; partitions of which none was read are left out. Never raises."""
+        ...
+
+
+@runtime_checkable
+class TellsWithoutRecords(Protocol):
+    """A `Reading` of a source in which a range may hold no record, so that no fingerprint of one is lacking."""
+
+    @property
+    def without_records(self) -> frozenset[Partition]:
+        """The partitions whose ranges hold none."""
         ...
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from exactlyonce.api.recovery import OnSourceTruncated
 from exactlyonce.checkpoint.state import Absent, CheckpointState
-from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Observation
@@ -111,6 +112,22 @@ def test_a_partition_that_is_gone_before_its_end_landed_is_a_named_loss_of_unkno
     assert decision.verdict.evidence[0].words == (
         "orders-shard-0: it has landed up to <30> and does not exist any more; how many records it still held is not known"
     )
+
+
+def test_a_landing_from_the_start_of_a_partition_is_no_proof_that_its_next_record_was_there() -> None:
+    """It lands without asking for a record in front of it, so all of it may have expired by then."""
+    landed_at = datetime(2026, 1, 2, tzinfo=UTC)
+    named = replace(batch(4, Ranges({PARENT: OffsetRange(0, 30)})), landed_at=landed_at)
+    stands, there = Positions({PARENT: 30}), source({PARENT: (50, END)})
+
+    def seen_at(row: BatchRow) -> list[object]:
+        found = ledger(stands=stands, batches=(row,))
+        verdict = decide(_decided(logs(end=stands), ledger=found, source=there)).verdict
+        assert isinstance(verdict, SourceTruncated)
+        return [evidence.data["batch"] for evidence in verdict.evidence if "landedAt" in evidence.data]
+
+    assert seen_at(named) == []
+    assert seen_at(replace(named, ranges=Ranges({PARENT: OffsetRange(10, 30)}))) == [4]
 
 
 def test_the_stream_goes_on_behind_a_partition_that_is_gone_where_the_resource_asks_for_it() -> None:

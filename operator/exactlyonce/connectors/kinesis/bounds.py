@@ -41,6 +41,7 @@ class Fingerprints:
     """What is kept of the last records of ranges: their sequence numbers, which are in the ranges' ends."""
 
     found: Mapping[Partition, Fingerprint]
+    without_records: frozenset[Partition] = frozenset()
 
     def result(self) -> Mapping[Partition, Fingerprint]:
         """Return it."""
@@ -181,8 +182,10 @@ class KinesisBounds:
     def last_records(self, ranges: Ranges) -> Fingerprints:
         """Return the last record of each range; at the end of a shard it is not known, and from its start on there is none."""
         found: dict[Partition, Fingerprint] = {}
-        for key, offsets in ranges.non_empty().items():
-            if offsets.from_offset == TRIM_HORIZON:
+        spans = ranges.non_empty()
+        begin = frozenset(key for key, offsets in spans.items() if offsets.from_offset == TRIM_HORIZON)
+        for key, offsets in spans.items():
+            if key in begin:
                 continue  # it ends where the oldest record begins
             match read_from(offsets.until_offset):
                 case AfterRecord(sequence_number):
@@ -192,7 +195,7 @@ class KinesisBounds:
                     found[key] = Fingerprint(last.position, "")
                 case _:
                     pass
-        return Fingerprints(found)
+        return Fingerprints(found, begin)
 
     def _created(self) -> str:
         """Return the time of creation, which is the same text in every time zone."""

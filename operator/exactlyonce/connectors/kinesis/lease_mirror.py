@@ -13,12 +13,24 @@ from typing import assert_never
 
 from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.connectors.kinesis.client import KinesisClient
-from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS, LeasePlan, Sighting, plan_leases, sightings_of
+from exactlyonce.connectors.kinesis.lease_plan import (
+    UNMOVED_SECONDS,
+    CreateLease,
+    LeasePlan,
+    LeaseWrite,
+    Sighting,
+    from_the_start,
+    plan_leases,
+    sightings_of,
+    unproven_number,
+)
 from exactlyonce.connectors.kinesis.lease_rights import Other
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
+from exactlyonce.connectors.kinesis.leases import Lease
 from exactlyonce.connectors.kinesis.patience import Deadline, each
+from exactlyonce.connectors.kinesis.reading import first_record
 from exactlyonce.dynamo_db.answers import TableMissing
-from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 
 _ROUND_SECONDS = 10.0
@@ -85,12 +97,36 @@ class LeaseMirror:
         found = self._table.leases()
         self._seen.sightings = sightings_of(found, self._seen.sightings, clock.elapsed_seconds())
         plan = plan_leases(landed, shards, found, self._seen.sightings, stream)
-        written = list(each(lambda write: not deadline.has_passed and self._table.write(write), plan.writes))
+
+        def shown(write: LeaseWrite) -> bool:
+            return not deadline.has_passed and self._write(write, found, stream, deadline)
+
+        written = list(each(shown, plan.writes))
         left = left_alone(plan, self._table.place)
         if left is None and not all(written):
             told = f"Not all leases in {self._table.place} are written yet; the next look continues."
             return NotShown(NotShownBecause.PENDING, told)
         return left
+
+    def _write(self, write: LeaseWrite, found: Mapping[str, Lease], stream: ShownStream, deadline: Deadline) -> bool:
+        """Write a lease; return whether it is written.
+
+        KCL cannot continue behind a number that Kinesis never gave to a record. Where a shard holds no record up to the number
+        of a lease, TRIM_HORIZON names the same place.
+        """
+        wanted: LeaseWrite | None = write
+        number = unproven_number(write, found, stream)
+        if number is not None:
+            key = write.lease.key if isinstance(write, CreateLease) else write.key
+            try:
+                oldest = first_record(self._client, self._stream, key, deadline)
+            except SourceUnreachable:
+                if deadline.has_passed:
+                    return False  # the next round asks again
+                raise
+            if oldest is None or oldest.sequence_number > number:
+                wanted = from_the_start(write, found, stream)
+        return wanted is None or self._table.write(wanted)
 
 
 def left_alone(plan: LeasePlan, place: str) -> NotShown | None:

@@ -8,16 +8,17 @@ holds a lease which is not the stream's (`lease_rights`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from exactlyonce.connectors.kinesis.lease_marks import Mark, marked_by, name_of
 from exactlyonce.connectors.kinesis.lease_rights import Other, not_own
-from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease, checkpoint_at
+from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease, checkpoint_at
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.shards import Shard, children_of
 from exactlyonce.source.port import ShownStream
 
+AT_START = Checkpoint("TRIM_HORIZON")
 UNMOVED_SECONDS = 30.0
 """How long the counter of a lease has to stand still until its worker counts as gone. A worker renews what it holds in a third
 of its failover time, which is 10 s by default: one with a failover time of up to a minute and a half is known to live."""
@@ -144,16 +145,45 @@ def plan_leases(
             ended += [] if checkpoint.is_end else [key]
         elif holder is Holder.UNKNOWN:
             unknown.append(key)
-        elif not _shows(lease, checkpoint, name):
+        elif not shows(lease, checkpoint, name):
             mark = marked_by(name, lease.mark, checkpoint.text)
             writes.append(MoveLease(key, lease.counter, checkpoint, mark, children))
     return LeasePlan(() if others else tuple(writes), held, tuple(unknown), tuple(ended), others)
 
 
-def _shows(lease: Lease, checkpoint: Checkpoint, name: str) -> bool:
+def shows(lease: Lease, checkpoint: Checkpoint, name: str) -> bool:
     """Whether a lease that nobody holds is as the stream would write it."""
     is_free = lease.owner is None and not lease.is_pending
     return is_free and lease.checkpoint == checkpoint and lease.mark is not None and lease.mark.stream == name
+
+
+def unproven_number(write: LeaseWrite, found: Mapping[str, Lease], stream: ShownStream) -> int | None:
+    """Return the sequence number of a write that need not be a record's; None where it is one.
+
+    Where a stream has only named the oldest record of a shard, it stands behind the number before. Such a number is behind none
+    that this life of the stream has shown.
+    """
+    after = write.lease.checkpoint if isinstance(write, CreateLease) else write.checkpoint
+    if after.sub_sequence_number != EVERY_USER_RECORD:
+        return None
+    number = int(after.sequence_number)
+    if isinstance(write, CreateLease):
+        return number
+    lease = found[write.key]
+    before, is_own = lease.checkpoint.sequence_number, lease.mark is not None and lease.mark.stream == name_of(stream)
+    return None if is_own and before.isdecimal() and int(before) <= number else number
+
+
+def from_the_start(write: LeaseWrite, found: Mapping[str, Lease], stream: ShownStream) -> LeaseWrite | None:
+    """Return the write that shows TRIM_HORIZON instead, None where the lease shows it."""
+    name = name_of(stream)
+    if isinstance(write, CreateLease):
+        mark = marked_by(name, None, AT_START.text)
+        return CreateLease(replace(write.lease, checkpoint=AT_START, mark=mark))
+    lease = found[write.key]
+    if shows(lease, AT_START, name):
+        return None
+    return replace(write, checkpoint=AT_START, mark=marked_by(name, lease.mark, AT_START.text))
 
 
 def _follows(shard: Shard, landed: Mapping[str, int], listed: Mapping[str, Shard]) -> bool:
