@@ -6,8 +6,9 @@ next batch's watermark. Source: OffsetSeqLog and CommitLog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.checkpoint import checksums, files
@@ -16,6 +17,7 @@ from exactlyonce.inspect.facts import Listed, Log, Oddity
 from exactlyonce.positions.ranges import BatchNumber
 
 COMMIT_VERSIONS = (1, 2, 3)
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +42,26 @@ class Committed:
 
 def read_planned(log: Log) -> tuple[dict[BatchNumber, Planned], dict[BatchNumber, Oddity]]:
     """Return what the files of `offsets/` say that were read, and what is wrong with the others."""
-    planned: dict[BatchNumber, Planned] = {}
-    wrong: dict[BatchNumber, Oddity] = {}
-    for file in log.files:
-        if file.content is not None:
-            try:
-                planned[file.number] = _planned(file.content)
-            except ValueError as problem:
-                wrong[file.number] = _damage("offsets", file, problem)
-    return planned, {**wrong, **_altered("offsets", log)}
+    return _read("offsets", log, _planned)
 
 
 def read_committed(log: Log) -> tuple[dict[BatchNumber, Committed], dict[BatchNumber, Oddity]]:
     """Return what the files of `commits/` say that were read, and what is wrong with the others."""
-    committed: dict[BatchNumber, Committed] = {}
+    return _read("commits", log, _committed)
+
+
+def _read(
+    folder: str, log: Log, parsed: Callable[[bytes], Entry]
+) -> tuple[dict[BatchNumber, Entry], dict[BatchNumber, Oddity]]:
+    entries: dict[BatchNumber, Entry] = {}
     wrong: dict[BatchNumber, Oddity] = {}
     for file in log.files:
         if file.content is not None:
             try:
-                committed[file.number] = _committed(file.content)
+                entries[file.number] = parsed(file.content)
             except ValueError as problem:
-                wrong[file.number] = _damage("commits", file, problem)
-    return committed, {**wrong, **_altered("commits", log)}
+                wrong[file.number] = _damage(folder, file, problem)
+    return entries, {**wrong, **_altered(folder, log)}
 
 
 def _planned(content: bytes) -> Planned:
