@@ -45,7 +45,7 @@ _PASSING_WORDS = re.compile(
     r"|cancelled: closed|failed to call frontend service|already stopped, skip waiting|failed to open tablet writer",
     re.IGNORECASE,
 )
-"""A backend of another one wraps the cause, with its code or without: apache/doris#30381, #5334."""
+"""A backend wraps what another one answered, with its code or without: apache/doris#30381, #5334."""
 
 _QUOTED = re.compile(r"'[^'\n]*'|`[^`\n]*`|\"[^\"\n]*\"")
 _COLUMNS = re.compile(
