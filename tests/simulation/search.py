@@ -52,7 +52,7 @@ def _few(*hazards: str) -> Callable[[Scenario], Scenario]:
 
 
 def _truncated(drawn: Scenario) -> Scenario:
-    """A leader moves and its log is cut. Not with AtLeastOnce: its tasks write rows before they land, which the oracle counts."""
+    """A leader moves and its log is cut. Not with AtLeastOnce: its rows are there before they land, which the oracle counts."""
     return _few("kill driver", "leader moves", "truncate")(drawn.delivered(Delivery.EXACTLY_ONCE))
 
 
