@@ -22,7 +22,7 @@ _ONE_PASS_SECONDS = 2.0
 
 
 def erase(
-    parts: StreamAssembly, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    assembly: StreamAssembly, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
 ) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
@@ -35,9 +35,9 @@ def erase(
         StillErasing: if this pass has done its share, and there is more.
         ExactlyOnceError: if the spec is invalid, a secret is missing, or a store does not answer.
     """
-    stream, owner = parse_stream(document, "the resource"), owner_of(parts.cluster, document)
+    stream, owner = parse_stream(document, "the resource"), owner_of(assembly.cluster, document)
     ends = clock() + _ONE_PASS_SECONDS
-    erasable = parts.erasable(stream)
+    erasable = assembly.erasable(stream)
     ledger, store = erasable.ledger, erasable.checkpoints
     with erasable.at_ledger.entered():
         view = ledger.view(stream.stream_id)
@@ -53,12 +53,12 @@ def erase(
     else:
 
         def is_enough() -> bool:
-            require_lease(parts.may_act)
+            require_lease(assembly.may_act)
             return clock() >= ends
 
         with erasable.at_checkpoints.entered():
             left = _erase_checkpoint(store, view.stream, is_enough)
-    require_lease(parts.may_act)
+    require_lease(assembly.may_act)
     with erasable.at_ledger.entered():
         ledger.forget(stream.stream_id, owner)
     return left

@@ -235,7 +235,7 @@ def table_of_answer(data: object, name: str) -> DorisTable:
     """Return the table of a `_schema`'s data.
 
     Raises:
-        DorisRefused: if it is none that takes loads.
+        DorisRefused: if it takes no loads.
     """
     try:
         return table_of(data)
@@ -246,7 +246,7 @@ def table_of_answer(data: object, name: str) -> DorisTable:
 def _load_headers(
     label: str, columns: Sequence[str], computed: Sequence[tuple[str, str]], seconds: float
 ) -> dict[str, str]:
-    """Headers of a load. What does not fit is refused: no row is filtered, and no value becomes NULL that is none."""
+    """Headers of a load. What does not fit is refused: no row is filtered, and no value silently becomes NULL."""
     return {
         "Expect": "100-continue",
         "label": label,

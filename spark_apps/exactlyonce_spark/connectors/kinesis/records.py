@@ -1,6 +1,6 @@
 """Spark's readers of Kinesis, in Python: as a stream, and of exactly given ranges.
 
-Options are seen in plans and logs, so the login is none of them: whoever reads takes it from the mounted secret.
+Options are seen in plans and logs, so the login is not an option: whoever reads takes it from the mounted secret.
 """
 
 from __future__ import annotations
