@@ -110,6 +110,18 @@ REFUSED_DRIVERS = (
         "spec.ledgerRetention.batches.count",
         "greater than or equal to 200",
     ),
+    Refused(
+        "fewer batches than Spark keeps by itself",
+        {"spec.checkpointRetention": {"batches": 99}},
+        "spec.checkpointRetention.batches",
+        "greater than or equal to 100",
+    ),
+    Refused(
+        "no superseded generation",
+        {"spec.checkpointRetention": {"generations": {"count": 0}}},
+        "spec.checkpointRetention.generations.count",
+        "greater than or equal to 1",
+    ),
     *(
         Refused(
             f"{rows} that are kept for no time",

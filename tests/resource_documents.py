@@ -159,6 +159,7 @@ FULL = document(
             "lostFailures": {"age": "8760h"},
             "deadLetters": {"age": "720h"},
         },
+        "spec.checkpointRetention": {"batches": 1000, "generations": {"count": 1, "age": "1h"}},
         "spec.objectives": {"lagSeconds": 300},
     }
 )
