@@ -241,11 +241,8 @@ class ObjectLog:
         """Require that nothing is newer than the entry, or that what is newer was made over it.
 
         Where the name was pruned before the entry was created, what is newer was not; then the entry is in a gap that nobody
-        reads. Where the next entry is pruned too, nothing tells whether this one was in time. The next entry is read
-        whether or not the list shows it: a list is not of one moment, and may show only the snapshot that followed.
-
-        Raises:
-            FileMissing: if the next entry is pruned.
+        reads. Where the next entry is pruned too (FileMissing), nothing tells whether this one was in time. It is read whether
+        or not the list shows it: a list is not of one moment, and may show only the snapshot that followed.
         """
         if self._names(fold.log_id, entry_name(entry.number)).is_latest(entry.number):
             return
