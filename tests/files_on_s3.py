@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count, cycle
 from typing import Any
 
 import pyarrow.fs
@@ -12,12 +15,45 @@ from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
 from exactlyonce.connectors.files.manifest import WRITING
 from exactlyonce_spark.s3_settings import s3_settings
+from testbed.faulty_service import Fate, Request
 from testbed.s3 import S3
 from tests.files_rig import Stream
 from tests.resource_documents import document
 
 BUCKET = "struck"
 """A bucket of these tests alone: the JVM keeps one file system for each bucket, with the settings of its first use."""
+
+FAULTS = (
+    Fate.REFUSED_503,
+    Fate.TAKEN_500,
+    Fate.TWICE,
+    Fate.LATE,
+    Fate.REFUSED_500,
+    Fate.CUT,
+    Fate.TAKEN_503,
+    Fate.SLOW,
+)
+"""What a bad day of S3 has for a request."""
+
+
+@dataclass
+class BadDay:
+    """Gives each fault in turn to one of so many requests, of those that `strikes` is true of, until the day is over."""
+
+    every: int
+    strikes: Callable[[Request], bool] = lambda request: True
+    struck: Counter[Fate] = field(default_factory=Counter)
+    is_over: bool = False
+    _requests: Iterator[int] = field(default_factory=count)
+    _faults: Iterator[Fate] = field(default_factory=lambda: cycle(FAULTS))
+
+    def fate(self, request: Request) -> Fate:
+        """Say what becomes of a request."""
+        if self.is_over or not self.strikes(request) or (next(self._requests) + 1) % self.every:
+            return Fate.ANSWERED
+        given = next(self._faults)
+        self.struck[given] += 1
+        return given
 
 
 def settings_of_spark(s3: S3, endpoint: str) -> dict[str, str]:

@@ -7,9 +7,7 @@ of test_files_sink.py, is that files are written by uploads which a committer co
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,20 +24,10 @@ from testbed.spark import local_session
 from tests import object_logs
 from tests.combinations import in_full, one_or_all, only_in_full
 from tests.files_deaths import DEATHS, Killed, act_at, require_followed_by_one_that_neither_loses_nor_doubles
-from tests.files_on_s3 import BUCKET, StreamOnS3, settings_of_spark
+from tests.files_on_s3 import BUCKET, FAULTS, BadDay, StreamOnS3, settings_of_spark
 from tests.ledgers import STREAM
 from tests.s3_stores import service_of
 
-FAULTS = (
-    Fate.REFUSED_503,
-    Fate.TAKEN_500,
-    Fate.TWICE,
-    Fate.LATE,
-    Fate.REFUSED_500,
-    Fate.CUT,
-    Fate.TAKEN_503,
-    Fate.SLOW,
-)
 MOVED = "files.moved"
 ON_S3 = [MOVED, *(point for point in DEATHS if point not in (MOVED, "files.checksum-moved"))]
 """Hadoop keeps no checksums beside files on S3, and a file is moved there by a copy: that point tells the most."""
@@ -75,12 +63,6 @@ def is_of_spark(request: Request) -> bool:
     return "aws-sdk-java" in request.headers.get("User-Agent", "")
 
 
-def every(number: int) -> Callable[[Request], Fate]:
-    """Give each fault in turn to one request of so many of Spark's."""
-    requests, faults = itertools.count(1), itertools.cycle(FAULTS)
-    return lambda request: next(faults) if is_of_spark(request) and next(requests) % number == 0 else Fate.ANSWERED
-
-
 def land_all(stream: StreamOnS3, last: int) -> list[str]:
     """Land batches by as many drivers as it takes, each followed by the next one; return what ended them."""
     told: list[str] = []
@@ -103,17 +85,10 @@ def land_all(stream: StreamOnS3, last: int) -> list[str]:
 def test_files_that_spark_writes_on_a_bad_day_of_s3_are_read_once(stream: StreamOnS3, proxy: FaultyService) -> None:
     """Answers of 500 and 503, before and after a request took effect; no answer, a late one, and requests that arrive twice."""
     last = 2
-    seen: Counter[Fate] = Counter()
-    fates = every(6)
-
-    def fate(request: Request) -> Fate:
-        given = fates(request)
-        seen[given] += 1
-        return given
-
-    proxy.fate = fate
+    day = BadDay(6, is_of_spark)
+    proxy.fate = day.fate
     land_all(stream, last)
-    assert set(seen) == {*FAULTS, Fate.ANSWERED}
+    assert set(day.struck) == set(FAULTS)
     proxy.fate = answered
     stream.require(last)
     proxy.deliver()  # what was under way all the time arrives when nobody waits for it any more
