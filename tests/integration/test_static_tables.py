@@ -1,6 +1,6 @@
 """A table beside the source: what Spark reads again in each run of a batch takes effect once with each record, or is refused.
 
-The table of these tests is another one for each driver: a transform in Python writes it anew whenever it is made.
+The table of these tests is another one for each driver: a transform in Python writes another version whenever it is called.
 """
 
 from __future__ import annotations
