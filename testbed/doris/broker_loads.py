@@ -85,9 +85,9 @@ class Job:
 class BrokerLoads:
     """The jobs of a cluster.
 
-    `seen` are the statements that arrived. `shows` are states that the next answers of SHOW LOAD tell instead of those of a
-    job that has not ended. `skips_missing`: a file that goes between listing and reading is skipped, as a backend does by
-    default (be/src/common/config.cpp, ignore_not_found_file_in_external_table).
+    `seen` are the statements that arrived. `shows` are states that the next answers of SHOW LOAD tell of jobs that have not
+    ended, and meanwhile none does. `skips_missing`: a file that goes between listing and reading is skipped, as a backend does
+    by default (be/src/common/config.cpp, ignore_not_found_file_in_external_table).
     """
 
     cluster: Cluster
@@ -145,7 +145,8 @@ class BrokerLoads:
         LoadManager.java, getLoadJobInfosByDb: a job that the user has no LOAD right on is left out in silence.
         """
         with self.cluster.lock:
-            self.progress()
+            if not self.shows:
+                self.progress()
             if "LOAD" not in self.cluster.logins[user].rights:
                 return []
             return [self._row(job) for job in self._of(database, label)]
@@ -175,9 +176,9 @@ class BrokerLoads:
         one = job.statement
         try:
             if self.files(one.file, one.storage) is None:
-                raise Refused(
-                    f"errCode = 2, detailMessage = No source files found in the specified paths: [{one.file}]"
-                )
+                missing = f"errCode = 2, detailMessage = No source files found in the specified paths: [{one.file}]"
+                self._cancel(job, "ETL_RUN_FAIL", missing)
+                return
             transactions = self.cluster.transactions_of(one.database)
             job.transaction = transactions.begin(one.label, one.table, int(one.properties.get("timeout", "14400")))
         except FileDenied as problem:
