@@ -52,14 +52,14 @@ class QueryClient:
             DorisUnreachable, DorisRefused: as they say.
         """
 
-        def ask(cursor: Any) -> int:
+        def time(cursor: Any) -> int:
             cursor.execute("SELECT UNIX_TIMESTAMP()")
             row = cursor.fetchone()
             if not row or not str(next(iter(row.values()))).isdigit():
                 raise Unreadable("no time")
             return int(next(iter(row.values()))) * 1000
 
-        return self._asked(ask)
+        return self._asked(time)
 
     def job(self, label: str) -> Job:
         """Return what has become of a label, as the master knows it.
@@ -70,13 +70,13 @@ class QueryClient:
             DorisUnreachable, DorisRefused: as they say.
         """
 
-        def ask(cursor: Any) -> Job:
+        def found(cursor: Any) -> Job:
             cursor.execute("SET forward_to_master = true")
             database = quoted(self.database).replace("%", "%%")
             cursor.execute(f"SHOW LOAD FROM {database} WHERE LABEL = %s", (label,))
             return job_of(cursor.fetchmany(_MOST_JOBS), label)
 
-        return self._asked(ask)
+        return self._asked(found)
 
     def submit(self, statement: str, values: Sequence[str]) -> None:
         """Send a statement that makes a job, once.
@@ -98,11 +98,11 @@ class QueryClient:
                     f"({code} {_of_statement(said, values)}); the next driver finds out."
                 ) from None
 
-    def _asked(self, ask: Callable[[Any], _T]) -> _T:
+    def _asked(self, question: Callable[[Any], _T]) -> _T:
         with self._connected() as connection:
             try:
                 with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-                    return ask(cursor)
+                    return question(cursor)
             except pymysql.err.MySQLError as problem:
                 code, said = _told(problem)
                 if not _is_of_client(code) and is_refused_statement(code, said):
