@@ -66,7 +66,7 @@ class Folder:
     def read(self, address: str, properties: Mapping[str, str]) -> bytes | None:
         """What the stand-in reads, with the login of a statement."""
         if properties["s3.secret_key"] != READER["AWS_SECRET_ACCESS_KEY"]:
-            raise FileDenied("SignatureDoesNotMatch")
+            raise FileDenied(f"SignatureDoesNotMatch, AWSAccessKeyId={properties['s3.access_key']}")
         assert (properties["s3.endpoint"], properties["s3.region"]) == (
             "https://s3.eu-central-1.amazonaws.com",
             "eu-central-1",
