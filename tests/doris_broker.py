@@ -66,7 +66,7 @@ class Folder:
     def read(self, address: str, properties: Mapping[str, str]) -> bytes | None:
         """What the stand-in reads, with the login of a statement."""
         if properties["s3.secret_key"] != READER["AWS_SECRET_ACCESS_KEY"]:
-            raise FileDenied(f"SignatureDoesNotMatch, AWSAccessKeyId={properties['s3.access_key']}")
+            raise FileDenied(f"{properties['s3.access_key']}: SignatureDoesNotMatch")
         assert (properties["s3.endpoint"], properties["s3.region"]) == (
             "https://s3.eu-central-1.amazonaws.com",
             "eu-central-1",
@@ -88,7 +88,7 @@ class BrokerWorld(World):
         doris = client(self.server.frontend)
         labels, epoch = LoadLabels(STREAM, "token-1"), (permit or self.permit).epoch
         nodes = tuple(type(node)(node.host, self.server.query_port) for node in doris.frontends)
-        query = QueryClient(nodes, doris.login, doris.database, 5.0)
+        query = QueryClient(nodes, doris.login, doris.database, 5.0, tuple(self.reader.values()))
         loads = DorisStagedLoads(
             query, doris, self.folder, STAGING, self.reader, ("id",), labels, epoch, self.pauses.append
         )

@@ -19,7 +19,7 @@ from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.schema.places import S3_PREFIX
 from exactlyonce_spark.connectors.doris.client import Body, DorisClient, DorisUnreachable
-from exactlyonce_spark.connectors.doris.query_client import QueryClient, StatementRefused, hidden_in, literal_properties
+from exactlyonce_spark.connectors.doris.query_client import QueryClient, StatementRefused, literal_properties
 from exactlyonce_spark.connectors.doris.staging_folder import StagingFolder
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.sql_text import quoted
@@ -117,7 +117,7 @@ class DorisStagedLoads(StagedLoads):
                 case Loaded(rows):
                     return Finished(rows)
                 case LoadCancelled(reason, is_refused):
-                    return Cancelled(hidden_in(reason, self.reader.values()), is_refused)
+                    return Cancelled(reason, is_refused)
                 case NoJob.NONE:
                     return End.NOT_FOUND
                 case NoJob.TRANSACTION_UNKNOWN:

@@ -129,8 +129,7 @@ def require_staging(sink: DorisSink, secrets: Secrets, labels: LoadLabels) -> No
     """
     folder = staging_folder_of(sink, secrets)
     if folder is not None:
-        reader_of(sink, secrets)
-        query_client_of(sink, client_of(sink, secrets)).now_milliseconds()
+        query_client_of(sink, client_of(sink, secrets), reader_of(sink, secrets)).now_milliseconds()
         next(iter(folder.paths_below(folder_of(labels))), None)
 
 
@@ -146,10 +145,11 @@ def staging_folder_of(sink: DorisSink, secrets: Secrets) -> FolderOnS3 | None:
     return FolderOnS3(staging, _login_to_files(staging.secret_ref, "secretRef", secrets))
 
 
-def query_client_of(sink: DorisSink, client: DorisClient) -> QueryClient:
-    """Return the client of the frontends' query port."""
+def query_client_of(sink: DorisSink, client: DorisClient, reader: Mapping[str, str]) -> QueryClient:
+    """Return the client of the frontends' query port, which tells nothing of the reader's login."""
     nodes = tuple(Node(node.host, sink.query_port) for node in client.frontends)
-    return QueryClient(nodes, client.login, client.database, client.request_seconds)
+    hidden = tuple(reader[key] for key in READER_KEYS if key in reader)
+    return QueryClient(nodes, client.login, client.database, client.request_seconds, hidden)
 
 
 def broker_loads_of(sink: DorisSink, secrets: Secrets, target: DorisTarget) -> DorisStagedLoads | None:
@@ -157,13 +157,13 @@ def broker_loads_of(sink: DorisSink, secrets: Secrets, target: DorisTarget) -> D
     staging, folder = sink.staging_location, staging_folder_of(sink, secrets)
     if staging is None or folder is None:
         return None
-    client = target.loads.client
+    client, reader = target.loads.client, reader_of(sink, secrets)
     return DorisStagedLoads(
-        query_client_of(sink, client),
+        query_client_of(sink, client, reader),
         client,
         folder,
         staging,
-        reader_of(sink, secrets),
+        reader,
         tuple(column.name for column in target.columns),
         target.labels,
         target.epoch,

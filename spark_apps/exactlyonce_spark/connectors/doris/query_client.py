@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pymysql
@@ -38,12 +38,16 @@ class StatementRefused(Exception):
 
 @dataclass(frozen=True)
 class QueryClient:
-    """The frontends by their query port; the first one that answers is asked, or has the master answer."""
+    """The frontends by their query port; the first one that answers is asked, or has the master answer.
+
+    `hidden` are values that are taken out of whatever Doris says of a load, such as a login that stands in statements.
+    """
 
     frontends: tuple[Node, ...]
     login: Login
     database: str
     request_seconds: float = 30.0
+    hidden: Sequence[str] = field(default=(), repr=False)
 
     def now_milliseconds(self) -> int:
         """Return the frontend's clock, in Unix milliseconds; it counts whole seconds.
@@ -74,7 +78,8 @@ class QueryClient:
             cursor.execute("SET forward_to_master = true")
             database = quoted(self.database).replace("%", "%%")
             cursor.execute(f"SHOW LOAD FROM {database} WHERE LABEL = %s", (label,))
-            return job_of(cursor.fetchmany(_MOST_JOBS), label)
+            rows = cursor.fetchmany(_MOST_JOBS)
+            return job_of([self._told(row) for row in rows], label)
 
         return self._asked(found)
 
@@ -92,10 +97,10 @@ class QueryClient:
             except pymysql.err.MySQLError as problem:
                 code, said = _told(problem)
                 if not _is_of_client(code) and is_refused_statement(code, said):
-                    raise StatementRefused(_of_statement(said, values)) from None
+                    raise StatementRefused(_of_statement(said, self.hidden)) from None
                 raise DorisUnreachable(
                     "Doris was sent a broker load, and does not say that it has taken it "
-                    f"({code} {_of_statement(said, values)}); the next driver finds out."
+                    f"({code} {_of_statement(said, self.hidden)}); the next driver finds out."
                 ) from None
 
     def _asked(self, question: Callable[[Any], _T]) -> _T:
@@ -144,6 +149,9 @@ class QueryClient:
             read_timeout=self.request_seconds,
             write_timeout=self.request_seconds,
         )
+
+    def _told(self, row: Mapping[str, object]) -> dict[str, object]:
+        return {name: hidden_in(told, self.hidden) if isinstance(told, str) else told for name, told in row.items()}
 
     def _refused(self, said: str) -> DorisRefused:
         return DorisRefused(f"Doris refuses {self.login.user} at its query port: {one_line(said)}.")
