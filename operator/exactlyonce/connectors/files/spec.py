@@ -137,6 +137,11 @@ class FilesSink(Model):
         return is_on_s3(self.path)
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
         return place_on_s3(self.path, self)

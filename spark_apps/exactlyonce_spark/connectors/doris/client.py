@@ -167,6 +167,18 @@ class DorisClient:
         path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_schema"
         return table_of_answer(self._read(self._answer_of_frontend(path), data_of), f"{self.database}.{self.table}")
 
+    def require_right_to_load(self) -> None:
+        """Require that the login may load: a frontend says which backend would take a load, and nothing is sent there.
+
+        Raises:
+            DorisRefused, DorisUnreachable: as they say.
+        """
+        path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_stream_load"
+        request = Request("PUT", path, {**self._login(), **_load_headers("right", (), (), self.load_seconds)})
+        asked = self._asked_frontend(request)
+        if isinstance(asked, Answer):
+            raise self._refused(self._read(asked, lambda content: load_answer(content, "right")))
+
     def _login(self) -> dict[str, str]:
         return {"Authorization": self.login.header}
 
