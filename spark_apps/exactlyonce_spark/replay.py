@@ -7,11 +7,14 @@ is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
-from exactlyonce.errors import ExactlyOnceError, OriginMissing
+from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLong, Unreachable
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
 from exactlyonce.ledger.replay_rules import (
@@ -21,7 +24,6 @@ from exactlyonce.ledger.replay_rules import (
     OfAnother,
     Piece,
     RangeKey,
-    SourceFacts,
     finding_of,
     next_chunk,
     ranges_of,
@@ -31,9 +33,10 @@ from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
-from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
+from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.target import DeadLetter, Target
 
 MOST_FAILURES = 10
@@ -78,10 +81,23 @@ class ReplayOutcome:
 
 @dataclass(frozen=True)
 class ReplayPace:
-    """How many records one transaction lands at most, and what is called with their number after each."""
+    """How many records one transaction lands at most, what is called with their number after each, and when to end early."""
 
     most_records: int
     landed: Callable[[int], None] = lambda _: None
+    is_to_end: Callable[[], bool] = lambda: False
+
+
+@contextmanager
+def _failing_records() -> Iterator[None]:
+    """Tell what is wrong with the records from what is wrong with a store: only the former fails a chunk."""
+    try:
+        yield
+    except Exception as problem:
+        ending, words = ending_of(problem, in_batch=True)
+        if ending is not Ending.BATCH_FAILED:
+            raise
+        raise RecordsFailed(words) from problem
 
 
 class Replay:
@@ -115,13 +131,27 @@ class Replay:
         taken = claim_ranges(self._ledger, self._claim, wanted)
         reached("replay.claimed")
         self._rows, self.outcome.told = list(taken.rows), list(taken.refused)
+        try:
+            self._replay_all()
+        except Exception:
+            with suppress(ExactlyOnceError):  # what is not put back now is taken by the next replay
+                self._put_back_rest()
+            raise
+        self._put_back_rest()
+        return self.outcome
+
+    def _replay_all(self) -> None:
         looks = 0
-        while pieces := next_chunk(self._rows, self._most):
+        while not self._pace.is_to_end() and (pieces := next_chunk(self._rows, self._most)):
             try:
                 self._replay(pieces)
                 looks = 0
-            except (RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged):
-                looks += 1  # the next look says of which range that is
+            except TransactionTooLong as problem:
+                self._failed(pieces, RecordsFailed(str(problem)))
+            except (RecordsLost, RecordsReplaced, OriginReplaced, Unreachable):
+                looks += (
+                    1  # the next look says of which range that is; a landing of the stream may have ended our session
+                )
                 if looks >= _LOOKS:
                     raise
             except OriginMissing as problem:
@@ -131,7 +161,6 @@ class Replay:
                 self._forget(pieces)
             except RecordsFailed as problem:
                 self._failed(pieces, problem)
-        return self.outcome
 
     def _replay(self, pieces: tuple[Piece, ...]) -> None:
         batch, ranges = pieces[0].row.batch, ranges_of(pieces)
@@ -143,16 +172,18 @@ class Replay:
         watch = LogWatch(self._source)
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
-        rows = self._reader.rows(ranges)
-        letters = self._reader.malformed(ranges)
+        with _failing_records():
+            rows = self._reader.rows(ranges)
+            letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
         watch.require(batch, ranges, ids)
         reached("replay.source-checked", batch)
 
         def write(transaction: LedgerTransaction) -> int:
-            written = self._target.write(transaction, rows)
-            if letters:
-                self._target.write_dead_letters(transaction, batch, letters, ids)
+            with _failing_records():
+                written = self._target.write(transaction, rows)
+                if letters:
+                    self._target.write_dead_letters(transaction, batch, letters, ids)
             reached("replay.rows-written", batch)
             return written
 
@@ -166,8 +197,8 @@ class Replay:
         self._pace.landed(ranges.record_count)
 
     def _all_held(self, pieces: Sequence[Piece]) -> bool:
-        """Whether the source holds every record; ranges of which it does not are dealt with here, and the rest chosen anew."""
-        facts = self._look(pieces)
+        """Whether the source holds every record; what it does not is dealt with here, and the next chunk leaves it out."""
+        facts = facts_of(self._source, [piece.row for piece in pieces])
         findings: list[tuple[Piece, Finding]] = [(piece, finding_of(piece.row, facts)) for piece in pieces]
         for piece, finding in findings:
             match finding:
@@ -180,20 +211,6 @@ class Replay:
                 case _:
                     assert_never(finding)
         return all(isinstance(finding, Held) for _, finding in findings)
-
-    def _look(self, pieces: Sequence[Piece]) -> SourceFacts:
-        now = self._source.now([piece.row.partition for piece in pieces])
-        offsets = {
-            piece.row.partition: piece.row.fingerprint.offset
-            for piece in pieces
-            if piece.row.fingerprint is not None and piece.row.fingerprint.offset >= now.earliest[piece.row.partition]
-        }
-        records = self._source.records_at(offsets) if offsets else {}
-        found = {key: records.get(key) for key in offsets}
-        absent = frozenset(key.origin for key, record in found.items() if record is None)
-        return SourceFacts(
-            now.earliest, now.origin_ids, found, self._source.compacted(absent) if absent else frozenset()
-        )
 
     def _give_up(self, piece: Piece) -> None:
         key, offsets = RangeKey.of(piece.row), piece.offsets
@@ -224,9 +241,7 @@ class Replay:
             self.outcome.told.append(
                 f"{MOST_FAILURES} records failed, so the replay ended; what it has not landed is in quarantine."
             )
-            for row in self._rows:
-                self._put_back(Piece(row, row.until_offset), None)
-            self._rows = []
+            self._put_back_rest()
 
     def _put_aside(self, pieces: Sequence[Piece], words: str) -> None:
         """Put whole ranges back into quarantine that cannot be replayed as the source is."""
@@ -234,6 +249,11 @@ class Replay:
             self._put_back(Piece(piece.row, piece.row.until_offset), None)
         self.outcome.told.append(words)
         self._forget(pieces)
+
+    def _put_back_rest(self) -> None:
+        for row in self._rows:
+            self._put_back(Piece(row, row.until_offset), None)
+        self._rows = []
 
     def _put_back(self, piece: Piece, error: str | None) -> None:
         try:

@@ -189,8 +189,8 @@ def require_held(stream: StreamRow | None, found: Sequence[FailureRow], pieces: 
         key = RangeKey.of(piece.row)
         if stream is None or not is_held(rows.get(key), piece.row, stream.life):
             raise RangeNotHeld(
-                f"The range {key} is not held by this replay any more: another replay has taken it, or the stream reads it "
-                "again. Nothing of it was landed by this one; `exactlyonce failures` shows what became of it."
+                f"The range {key} is not held by this replay any more: another replay has taken it, the stream reads it again, "
+                "or it has landed. Nothing was written by this; `exactlyonce failures --all` shows what became of it."
             )
 
 

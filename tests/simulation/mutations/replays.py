@@ -29,13 +29,13 @@ def a_replay_lands_what_it_has_not_claimed() -> Iterator[None]:
 def a_replay_looks_without_a_lock() -> Iterator[None]:
     """Two replays look at the same range without the stream's lock, and both find that they may land it."""
 
-    def look(transaction: MemoryTransaction, stream_id: str, lock: Lock) -> Any:
+    def row_of(transaction: MemoryTransaction, stream_id: str, lock: Lock) -> Any:
         return transaction._get(("stream", stream_id))
 
     change = replay._change_once
 
     def without_lock(*arguments: Any) -> None:
-        with mock.patch.object(MemoryTransaction, "lock_stream", look):
+        with mock.patch.object(MemoryTransaction, "lock_stream", row_of):
             change(*arguments)
 
     with mock.patch.object(replay, "_change_once", without_lock):
