@@ -43,6 +43,8 @@ class TransformNotOfEachRecord(Refused):
 def require_rows_of_each_record(rows: DataFrame) -> None:
     """Require of the stream's rows, as a streaming DataFrame, that each is made of one record; static tables may be joined.
 
+    Spark itself refuses a subquery over a stream.
+
     Raises:
         TransformNotOfEachRecord: naming what is in the way.
     """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.reconcile.loop import Done
 from exactlyonce_spark.crash_points import VARIABLE
 from tests.combinations import EVERY_MODE, in_full
+from tests.replayed_transforms import OF_EACH_RECORD, OF_MANY
 from tests.rig import Rig
 from tests.warm.launcher import warm_environment
 
@@ -98,3 +102,13 @@ def with_crash(rig: Rig, point: str) -> ReplayReport:
     report = run_replay(rig.open(), Path(rig.secrets), ranges(rig), most_records=SMALL, environment=environment)
     assert report.problem is not None, "it died"
     return report
+
+
+def test_a_transform_that_makes_rows_of_several_records_is_refused_by_what_does_so() -> None:
+    """A static table may be summed up and joined: its rows are all there."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.replayed_transforms"], stdout=subprocess.PIPE, check=True, text=True
+    )
+    found = json.loads(ran.stdout)
+    assert [text for text in OF_EACH_RECORD if found[text] is not None] == []
+    assert [text for text, node in OF_MANY.items() if node not in (found[text] or "")] == []
