@@ -25,7 +25,7 @@ from exactlyonce.source.port import Bounds, LeaderEpochs, SourceNow, SourceView
 _IDENTITY = "folder"
 """A folder that is deleted and recreated is no other source: its files are told apart one by one."""
 
-_BOUNDS = Bounds(NOTHING_READ, PARTITION_END)
+_BOUNDS = Bounds(NOTHING_READ, PARTITION_END, tells_ages=False)
 """What a folder holds is not known outside of it, so neither is where it ends now."""
 
 
