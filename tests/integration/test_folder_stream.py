@@ -30,7 +30,7 @@ def test_each_id_lands_once_though_drivers_are_killed_and_the_checkpoint_is_lost
     rig.assert_exactly_once()
     assert verdicts <= set(rig.verdicts()), rig.story()
     assert rig.sql("select place->>'file', place->>'line' from exactlyonce.dead_letters") == [("malformed.json", "2")]
-    assert len([*(rig.location / "source").iterdir()]) <= 20, "lists are put together, and those before removed"
+    assert 0 < len([*(rig.location / "source").glob("*/*")]) <= 20, "lists are put together, and those before removed"
 
     # The latest generation is lost: the next one is seeded where the ledger stands, and the lists beside it say what was read.
     shutil.rmtree(rig.generations()[-1])

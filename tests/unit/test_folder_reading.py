@@ -32,7 +32,10 @@ def test_files_are_listed_by_name_and_hidden_ones_left_out_as_spark_does(tmp_pat
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
 
-    assert paths(LocalFolder(str(tmp_path))) == {"a.json", "b.csv"}
+    (tmp_path / "below" / "again").symlink_to(tmp_path)
+    (tmp_path / "linked.csv").symlink_to(tmp_path / "b.csv")
+
+    assert paths(LocalFolder(str(tmp_path))) == {"a.json", "b.csv", "linked.csv"}
     assert paths(LocalFolder(f"file://{tmp_path}", "*.json")) == {"a.json"}
     assert paths(LocalFolder(str(tmp_path), "*.json", recursive=True)) == {"a.json", "below/c.json"}
 

@@ -54,6 +54,8 @@ class LocalFolder:
     def files(self) -> tuple[SourceFile, ...]:
         """Return the files whose names fit, in any order. Hidden ones, `.name` and `_name`, are left out, as Spark does.
 
+        Links to files are followed, and links to folders are not: they may lead back.
+
         Source: HadoopFSUtils.shouldFilterOutPathName.
 
         Raises:
@@ -113,9 +115,8 @@ class LocalFolder:
                 if entry.name.startswith((".", "_")):
                     continue
                 try:
-                    if entry.is_dir():
-                        if self._recursive:
-                            yield from self._below(Path(entry.path))
+                    if self._recursive and entry.is_dir(follow_symlinks=False):
+                        yield from self._below(Path(entry.path))
                         continue
                     found = entry.stat()
                 except FileNotFoundError:

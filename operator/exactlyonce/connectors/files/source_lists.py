@@ -8,6 +8,7 @@ log of a file source does (CompactibleFileStreamLog), and those behind the one b
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -109,8 +110,13 @@ def parse(content: bytes) -> FileList:
     return FileList(start, end, files)
 
 
+def folder_of(origin: str, above: str) -> str:
+    """Return the folder for the lists of one folder that a stream reads, below one for all: it may come back to it later."""
+    return f"{above}/{hashlib.sha256(origin.encode()).hexdigest()[:16]}"
+
+
 class FileLists:
-    """The lists of one stream, in a folder of their own."""
+    """The lists of one folder that a stream reads, in a folder of their own."""
 
     def __init__(self, store: ListStore, folder: str) -> None:
         self._store = store

@@ -21,7 +21,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.generation import SOURCE_FOLDER
 from exactlyonce.connectors.files.source_folder import LocalFolder
-from exactlyonce.connectors.files.source_lists import FileLists
+from exactlyonce.connectors.files.source_lists import FileLists, folder_of
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import from_text, to_text
 from exactlyonce.connectors.files.source_spec import KEY
@@ -86,7 +86,7 @@ class Place:
         # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
         store = open_folder(checkpoint.s3 or checkpoint.location, login)
         ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first)
-        return FolderPlanner(self.folder, FileLists(store, SOURCE_FOLDER), limit, ready)
+        return FolderPlanner(self.folder, FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
 
 
 @dataclass
