@@ -43,6 +43,8 @@ class World:
     ever: set[str] = field(default_factory=set)
     lost_lists: bool = False
     is_mortal: bool = True
+    frozen: list[tuple[FolderPlanner, int]] = field(default_factory=list)
+    """Planners of drivers that were taken for dead, and where they stood; one that wakes plans once more, and lands nothing."""
     store: MemoryStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +66,10 @@ class World:
             gone = [path for path in self.folder.held if self.counted[path]]
             for path in self.chance.sample(gone, min(len(gone), 2)):
                 del self.folder.held[path]
+        if self.frozen and self.chance.random() < 0.3:
+            planner, stood = self.frozen.pop(self.chance.randrange(len(self.frozen)))
+            with suppress(DiedError, FilesUnknown):
+                planner.end(stood)
         if self.chance.random() < 0.02:
             self.plan = None
         if self.chance.random() < 0.01:
@@ -81,6 +87,14 @@ class World:
         )
         if self.plan is not None and self.plan[0] != self.landed:
             self.plan = None  # its batch has landed
+        try:
+            self._batches(planner)
+        except DiedError:
+            if self.chance.random() < 0.3:
+                self.frozen.append((planner, self.landed))
+            raise
+
+    def _batches(self, planner: FolderPlanner) -> None:
         while True:
             if self.plan is None:
                 end = planner.end(self.landed)
