@@ -39,7 +39,7 @@ class MemoryFolder:
 
 @dataclass
 class SetClock(Clock):
-    """A clock that stands unless it is waited for."""
+    """A clock that moves only where somebody sleeps."""
 
     now: float = 1_000_000.0
     slept: list[float] = field(default_factory=list)

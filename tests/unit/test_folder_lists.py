@@ -141,13 +141,13 @@ def test_a_range_that_landed_long_ago_is_found_in_lists_that_go_further() -> Non
         b'v1\n{"after": "0", "until": "0"}\n["a", 1, 2, "3"]\n',
     ],
 )
-def test_what_is_no_list_is_named_and_never_read_as_one(content: bytes) -> None:
+def test_what_is_not_a_list_is_named_and_never_read_as_one(content: bytes) -> None:
     with pytest.raises(MalformedList):
         parse(content)
     store = MemoryStore()
     at = after(NOTHING_READ, [source_file("a")])
     store.files[f"{FOLDER}/{name_of(NOTHING_READ, at)}"] = content
-    with pytest.raises(StoreUnreachable, match="is no list of files"):
+    with pytest.raises(StoreUnreachable, match="is not a list of files"):
         FileLists(store, FOLDER).known(at)
 
 

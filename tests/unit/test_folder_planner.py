@@ -84,7 +84,7 @@ def test_a_driver_that_starts_again_reads_what_its_predecessor_planned_and_then_
     query.folder.put(source_file("late", 1))
     assert [file.path for file in query.planner().files(first, second)] == ["2", "3"], "a replay has exactly its files"
     assert planned(query.planner(), second)[1] == ["late", "4"]
-    assert planned(query.planner(), first)[1] == ["late", "2"], "a plan that did not land is made anew"
+    assert planned(query.planner(), first)[1] == ["late", "2"], "a plan that did not land is made again"
 
 
 def test_a_file_that_comes_with_an_old_time_is_read_and_named(query: Query, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,7 +164,7 @@ def test_a_folder_in_which_nothing_is_new_is_left_alone_for_a_while(query: Query
     assert query.clock.slept == [0.25]
 
 
-def test_lists_that_are_gone_are_made_anew_where_the_folder_proves_what_was_read(query: Query) -> None:
+def test_lists_that_are_gone_are_written_again_where_the_folder_proves_what_was_read(query: Query) -> None:
     query.folder.put(*(source_file(f"{number}", number) for number in range(5)))
     at, _ = planned(query.planner(files=3), NOTHING_READ)
     query.store.files.clear()

@@ -61,7 +61,7 @@ class LocalFolder:
         Raises:
             OriginMissing: if there is no such folder.
             SourceRefused, SourceUnreachable: if it cannot be listed.
-            FileUnreadable: if a name is no text.
+            FileUnreadable: if a name is not UTF-8.
         """
         try:
             return tuple(self._below(self._root))

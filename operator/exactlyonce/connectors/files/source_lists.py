@@ -203,7 +203,7 @@ class FileLists:
             return None  # another driver has removed it, behind a compact one
         except MalformedList as problem:
             raise StoreUnreachable(
-                f"{self.location}/{name} is no list of files that were read ({problem}); restore it, or remove it."
+                f"{self.location}/{name} is not a list of files that were read ({problem}); restore it, or remove it."
             ) from problem
 
     def _create(self, wanted: FileList) -> None:

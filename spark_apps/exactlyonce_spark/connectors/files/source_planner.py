@@ -90,7 +90,7 @@ class FolderPlanner:
         self._only: frozenset[SourceFile] | None = None
 
     def read_until_now(self) -> None:
-        """Read the files that are there now, and no further; one that is too young is waited for."""
+        """Read the files that are there now, and no further, once those of now are old enough."""
         self._clock.sleep(self._ready.min_age.total_seconds())
         found = self._folder.files()
         old_enough = settled(found, self._settled_until())
