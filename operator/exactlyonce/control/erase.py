@@ -8,7 +8,7 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.checkpoint.generation import MARKER, Marker, list_generations, read_marker
+from exactlyonce.checkpoint.generation import MARKER, SOURCE_FOLDER, Marker, list_generations, read_marker
 from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
@@ -78,18 +78,18 @@ def _left_behind(store: StoreInPods, checkpoint: Checkpoint) -> str:
 
 
 def _erase_checkpoint(store: ErasableStore, row: StreamRow, is_enough: Callable[[], bool]) -> str | None:
-    """Remove every generation, then the marker, which says whose they are.
+    """Remove every generation and what a source keeps beside them, then the marker, which says whose they are.
 
     It is read again before each: whoever adopts the location meanwhile keeps what is still there.
     """
     own, generations = Marker(row.stream_id, row.token), list_generations(store)
     if not generations and read_marker(store) is None:
         return None
-    for generation in generations:
+    for folder in (*(generation.folder for generation in generations), SOURCE_FOLDER):
         found = read_marker(store)
         if found != own:
             return _kept(store, found)
-        if not store.remove(generation.folder, is_enough) or is_enough():
+        if not store.remove(folder, is_enough) or is_enough():
             raise StillErasing(f"The checkpoint in {store.location} is being erased; there is more of it.")
     found = read_marker(store)
     if found != own:
