@@ -115,7 +115,12 @@ def test_a_file_that_is_not_the_one_that_was_listed_is_named_before_or_while_it_
 
 
 @pytest.mark.parametrize(
-    "content", [b"plain text\n", gzip.compress(b"a\nb\n" * 100)[:-9], gzip.compress(b"a\n")[:12] + b"\xff" * 20]
+    "content",
+    [
+        pytest.param(b"plain text\n", id="plain text"),
+        pytest.param(gzip.compress(b"a\nb\n" * 100)[:-9], id="cut short"),
+        pytest.param(gzip.compress(b"a\n")[:12] + b"\xff" * 20, id="other bytes at its end"),
+    ],
 )
 def test_a_file_that_is_not_whole_gzip_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)

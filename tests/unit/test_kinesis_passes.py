@@ -151,7 +151,7 @@ def gap() -> KinesisMachine:
             leases_of_another_stream,
             f"has the lease of {SHARD} behind record 12345, which has passed its retention or is of another stream",
         ),
-        (leases_of_another_library, f"the lease {SHARD} has the checkpoint 'latest', which is none of KCL's"),
+        (leases_of_another_library, f"the lease {SHARD} has the checkpoint 'latest', which KCL does not write"),
         (table_denied, "the login may not call dynamodb:Scan on table app of DynamoDB in eu-west-1"),
         (table_missing, "because table app of DynamoDB in eu-west-1 is not there; nothing was written; correct"),
         (overlap, f"Hash keys 90 to 99 belong to two open shards, {SHARD} and {LEFT}; wait until the stream is ACTIVE"),

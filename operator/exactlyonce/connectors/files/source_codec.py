@@ -21,7 +21,7 @@ class FolderCodec:
         """Parse the source's line of `offsets/N`.
 
         Raises:
-            FileTorn: naming what is none of what `render_entry` writes.
+            FileTorn: naming what `render_entry` does not write.
         """
         try:
             folders = parse_json(text, names_once=True)

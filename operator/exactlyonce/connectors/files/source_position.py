@@ -97,7 +97,7 @@ def from_text(text: str) -> int:
     """Return the position that a text stands for; each has one text.
 
     Raises:
-        MalformedPosition: if it is none.
+        MalformedPosition: if the text is not a position.
     """
     if _TEXT.fullmatch(text) is None:
         raise MalformedPosition(
