@@ -9,6 +9,7 @@ from exactlyonce.checkpoint.s3_clients import S3Service
 from testbed.s3 import S3
 
 BUCKET = "lake"
+"""The bucket of the shared S3 service, in which each test has folders of its own; and of services that a test starts."""
 
 
 def service_of(s3: S3, **login: str) -> S3Service:

@@ -9,7 +9,6 @@ import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
-from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import ObjectStore
 from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.dynamo_db.table import require_table
@@ -25,10 +24,8 @@ from tests.conftest import QUICK, address_of
 from tests.dynamo_db_stores import client_of, place_on
 from tests.ledger_kinds import LEDGERS
 from tests.ledgers import new_stream
+from tests.s3_stores import BUCKET, service_of
 from tests.simulation.database import MemoryDatabase, MemoryLedger
-
-BUCKET = "lake"
-"""The bucket of the shared S3 service: each test has folders of its own there."""
 
 
 @pytest.fixture(params=LEDGERS)
@@ -69,6 +66,18 @@ def s3(servers: Path) -> Iterator[S3]:
         yield service
 
 
+@pytest.fixture
+def location(name: str) -> str:
+    """A folder of the test's own in the bucket."""
+    return f"s3a://{BUCKET}/checkpoints/{name}"
+
+
+@pytest.fixture
+def store(s3: S3, location: str) -> S3LogStore:
+    """The store of that folder."""
+    return S3LogStore(location, service_of(s3))
+
+
 @pytest.fixture(scope="session")
 def dynamo_db(servers: Path) -> Iterator[DynamoDb]:
     """A DynamoDB service with a table, for tests that do not stop it."""
@@ -86,5 +95,4 @@ def object_store(request: pytest.FixtureRequest, name: str, folder: Path) -> Obj
         # So small that snapshots of the tests have parts.
         return TableStore(client_of(served), place_on(served, name), part_bytes=3000)
     s3: S3 = request.getfixturevalue("s3")
-    service = S3Service.of(s3.endpoint, None, path_style=True, secret=s3.secret())
-    return S3LogStore(f"s3a://{BUCKET}/{name}", service)
+    return S3LogStore(f"s3a://{BUCKET}/{name}", service_of(s3))

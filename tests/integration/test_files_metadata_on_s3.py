@@ -24,8 +24,8 @@ from exactlyonce.positions.ranges import BatchNumber
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
 from tests.compacted_lake import CompactedLake
-from tests.integration.conftest import BUCKET
 from tests.ledgers import STREAM
+from tests.s3_stores import BUCKET
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 LAST = 24

@@ -19,9 +19,9 @@ from testbed.s3 import S3
 from testbed.spark import local_session
 from tests.combinations import in_full
 from tests.files_on_s3 import FAULTS, BadDay
-from tests.integration.conftest import BUCKET
 from tests.offline import command
 from tests.rig import Rig
+from tests.s3_stores import BUCKET
 
 
 def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, endpoint: str, folder: Path, name: str) -> Rig:

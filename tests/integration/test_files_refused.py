@@ -26,9 +26,9 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.failures import ending_of
 from testbed.s3 import S3
 from tests.compacted_lake import CompactedLake
-from tests.integration.conftest import BUCKET
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import ledger_on
+from tests.s3_stores import BUCKET
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 TENANT = Tenant(STREAM, "ledger-2", "Parquet", (), "SparkMetadata")

@@ -7,7 +7,8 @@ of test_files_sink.py, is that files are written by uploads which a committer co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
@@ -82,8 +83,12 @@ def land_all(stream: StreamOnS3, last: int) -> list[str]:
     return told
 
 
+@only_in_full
 def test_files_that_spark_writes_on_a_bad_day_of_s3_are_read_once(stream: StreamOnS3, proxy: FaultyService) -> None:
-    """Answers of 500 and 503, before and after a request took effect; no answer, a late one, and requests that arrive twice."""
+    """Answers of 500 and 503, before and after a request took effect; no answer, a late one, and requests that arrive twice.
+
+    A driver as it is run has fewer of them in `make test`: test_files_on_s3.py.
+    """
     last = 2
     day = BadDay(6, is_of_spark)
     proxy.fate = day.fate
@@ -96,6 +101,44 @@ def test_files_that_spark_writes_on_a_bad_day_of_s3_are_read_once(stream: Stream
     stream.folder().remove(find_orphans(stream.store, stream.ledger, STREAM))
     assert stream.on_disk() == {file.path for file in stream.listed()}
     stream.require(last)
+
+
+KINDS: dict[str, Callable[[Request], bool]] = {
+    "begins an upload": lambda request: request.method == "POST" and request.path.endswith("?uploads"),
+    "uploads a part": lambda request: request.method == "PUT" and "partNumber=" in request.path,
+    "lists its uploads": lambda request: request.method == "PUT" and "__magic" in request.path,
+    "completes an upload": lambda request: request.method == "POST" and "uploadId=" in request.path,
+    "copies a file": lambda request: "x-amz-copy-source" in {name.lower() for name in request.headers},
+    "deletes an object": lambda request: request.method == "DELETE",
+    "deletes objects": lambda request: request.method == "POST" and request.path.endswith("?delete"),
+}
+"""What Spark asks S3 to change. Reads and lists are struck on the bad day, as these are."""
+
+
+@only_in_full
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_of_each_kind_that_takes_effect_unseen_late_or_twice_changes_nothing_that_is_read(
+    stream: StreamOnS3, proxy: FaultyService, kind: str
+) -> None:
+    """The first try of each such request is struck, so that Spark sends it again; a batch for each of the faults."""
+    driver = stream.driver()
+    for batch, fault in enumerate((Fate.TAKEN_500, Fate.CUT, Fate.TWICE, Fate.LATE), 1):
+        struck: set[str] = set()
+        proxy.fate = partial(first_of, kind, fault, struck)
+        stream.land(driver, batch, batch)
+        assert struck
+        proxy.fate = answered
+        stream.require(batch)
+    assert proxy.late
+    proxy.deliver()
+    stream.require(batch)
+
+
+def first_of(kind: str, fault: Fate, struck: set[str], request: Request) -> Fate:
+    if not KINDS[kind](request) or request.path in struck:
+        return Fate.ANSWERED
+    struck.add(request.path)
+    return fault
 
 
 @pytest.mark.parametrize("given", one_or_all([FileFormat.JSON, FileFormat.PARQUET]))
@@ -142,7 +185,7 @@ def test_a_driver_that_dies_on_s3_is_followed_by_one_that_neither_loses_nor_doub
 def test_what_a_job_leaves_whose_service_goes_away_while_it_completes_its_uploads_is_read_by_nobody(
     stream: StreamOnS3, proxy: FaultyService
 ) -> None:
-    """As a driver leaves it that is killed there; test_files_that_spark_writes_on_a_bad_day… fails such requests, too."""
+    """As a driver leaves it that is killed there; what else it leaves: test_a_driver_that_dies_on_s3…."""
     driver = stream.driver()
     stream.land(driver, 1, 1)
     gone: list[Request] = []

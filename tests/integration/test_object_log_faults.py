@@ -30,9 +30,9 @@ from testbed.dynamo_db import DynamoDb
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
 from tests.dynamo_db_stores import TABLE, client_of, place_on
-from tests.integration.conftest import BUCKET
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import go_on, land, records, visible
+from tests.s3_stores import BUCKET
 
 CLIENT_TRIES = 6
 """How often a client sends a request at most whose answer says that the service has trouble."""

@@ -22,10 +22,10 @@ from exactlyonce.ledger.connector import LedgerAddress
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.positions.ranges import Epoch
 from testbed.s3 import S3
-from tests.integration.conftest import BUCKET
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import land, records, visible
 from tests.resource_documents import document
+from tests.s3_stores import BUCKET
 
 
 def spec_on(s3: S3, name: str) -> StreamSpec:
@@ -40,8 +40,8 @@ def address_on(s3: S3, name: str, secret: dict[str, str] | None = None) -> Ledge
 
 
 def keys(s3: S3, prefix: str) -> list[str]:
-    found = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", ())
-    return [item["Key"] for item in found]
+    pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+    return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
 
 def test_a_ledger_on_s3_is_shared_by_processes_and_measured_and_nothing_is_written_beside_its_folder(

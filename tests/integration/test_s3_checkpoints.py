@@ -26,8 +26,8 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.combinations import in_full
-from tests.integration.conftest import BUCKET
 from tests.rig import Rig
+from tests.s3_stores import BUCKET
 
 OLD = "generation-000000-a0"
 """A generation that was superseded years ago."""

@@ -20,23 +20,6 @@ from tests.s3_stores import BUCKET, login_of, service_of
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as service:
-        service.create_bucket(BUCKET)
-        yield service
-
-
-@pytest.fixture
-def location(name: str) -> str:
-    return f"s3a://{BUCKET}/checkpoints/{name}"
-
-
-@pytest.fixture
-def store(s3: S3, location: str) -> S3LogStore:
-    return S3LogStore(location, service_of(s3))
-
-
-@pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3, dict[str, dict[str, str]]]]:
     """A service that checks logins and rights: `reader` may only read, `writer` may read and write below orders/.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,23 +40,6 @@ from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreCo
 from tests.object_store_contract import ObjectStoreContract
 from tests.other_server import answering
 from tests.s3_stores import BUCKET, service_of
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with S3(tmp_path_factory.mktemp("s3")) as service:
-        service.create_bucket(BUCKET)
-        yield service
-
-
-@pytest.fixture
-def location(name: str) -> str:
-    return f"s3a://{BUCKET}/checkpoints/{name}"
-
-
-@pytest.fixture
-def store(s3: S3, location: str) -> S3LogStore:
-    return S3LogStore(location, service_of(s3))
 
 
 def open_at(endpoint: str, secret: dict[str, str], location: str) -> S3LogStore:
