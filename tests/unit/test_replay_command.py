@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -164,6 +164,9 @@ def test_document_and_report_are_read_as_they_were_written() -> None:
     )
     given = ReplayDocument("shop/orders", {"a": 1}, "local[2]", keys, {"spark.x": "y"}, 50, 2.5)
     assert ReplayDocument.parse(given.render()) == given
+    assert given.most_at_once == 25, "ten seconds of the limit at once, so that the stream's own reads are not held up"
+    assert replace(given, records_per_second=0.01).most_at_once == 1
+    assert replace(given, records_per_second=None).most_at_once == 50
     report = ReplayReport(5, 4, 3, 2, ("one sentence",), "another")
     assert ReplayReport.parse(report.render()) == report
 
