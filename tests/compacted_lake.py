@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,9 +53,10 @@ class NoWriter:
 class CompactedLake:
     """The folder of one stream; a batch is a file of two records, whose ids are twice its number and one more."""
 
-    def __init__(self, folder: FilesFolder, ledger: Ledger) -> None:
+    def __init__(self, folder: FilesFolder, ledger: Ledger, rows: Mapping[str, columns.Type] = COLUMNS) -> None:
         self.folder = folder
         self.ledger = ledger
+        self.rows = rows
         self.permit = started(ledger)
         self.now = NOW
         self.target = self.driver()
@@ -80,7 +81,7 @@ class CompactedLake:
     def driver(self) -> FilesTarget:
         """A driver that has recovered what its predecessor left."""
         tenant = Tenant.of(self.folder.sink, STREAM, self.ledger.identity())
-        target = FilesTarget(self.store, NoWriter(), tenant, self.author, COLUMNS)
+        target = FilesTarget(self.store, NoWriter(), tenant, self.author, self.rows)
         recover_manifests(self.ledger, self.permit, target)
         return target
 

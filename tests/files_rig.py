@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.compaction import Compaction
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest
+from exactlyonce.connectors.files.connector import FILES, FilesFolder
+from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest
 from exactlyonce.connectors.files.parquet import ParquetMerger
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import Tenant
@@ -94,8 +96,12 @@ class Stream:
         self.permit = started(self.ledger)
 
     @property
-    def store(self) -> LocalLogStore:
+    def store(self) -> FolderStore:
         return LocalLogStore(self.sink.path)
+
+    def folder(self) -> FilesFolder:
+        """The folder as a person's command has it."""
+        return FILES.folder(self.sink, {})
 
     def target(self) -> FilesTarget:
         schema = self.columns(self.spark.range(0)).schema.jsonValue()
@@ -130,6 +136,10 @@ class Stream:
         found = {path.relative_to(root) for path in root.rglob(f"*.{self.sink.format.spark_name}")}
         return {str(path) for path in found if path.parts[0] != "_exactlyonce"}
 
+    def left_of_attempts(self) -> set[str]:
+        """What is where attempts write: files, and on a disk empty folders."""
+        return {path.name for path in Path(self.sink.path, WRITING).iterdir()}
+
     def listed(self) -> list[DataFile]:
         with self.ledger.transaction() as transaction:
             texts = transaction.read_committables(STREAM)
@@ -150,7 +160,8 @@ class Stream:
 
     def read_by_pyarrow(self, *columns: str) -> Any:
         """From the listing, with the options of docs/files.md; texts are texts whatever they look like."""
-        paths: Any = [f"{self.sink.path}/{file.path}" for file in self.listed()]
+        root, files = self.root_of_pyarrow()
+        paths: Any = [f"{root}/{file.path}" for file in self.listed()]
         given: Any = self.sink.format.spark_name
         if self.sink.format is FileFormat.CSV:
             parsed = pyarrow.csv.ParseOptions(newlines_in_values=True)
@@ -159,7 +170,11 @@ class Stream:
                 null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=texts
             )
             given = pyarrow.dataset.CsvFileFormat(parsed, convert_options=converted)
-        return pyarrow.dataset.dataset(paths, format=given).to_table(columns=["id", *columns])
+        return pyarrow.dataset.dataset(paths, format=given, filesystem=files).to_table(columns=["id", *columns])
+
+    def root_of_pyarrow(self) -> tuple[str, Any]:
+        """The path as pyarrow calls it, and its file system; None is that of this machine."""
+        return self.sink.path, None
 
     def compaction(self, reached: Callable[[str], None] = lambda point: None) -> Compaction:
         """A compaction that has not begun."""

@@ -31,6 +31,10 @@ _TOO_LARGE = re.compile(
 
 Source: org.apache.spark.util.SparkExitCode, ExecutorExitCodeJVM and KubernetesClusterSchedulerBackend, Spark 4.2.0.
 """
+_KEYS_NOT_REMOVED = re.compile(r"(MultiObjectDeleteException: \[S3Error\([^\n]*)(?:\n\w+: [^\n]*)+")
+"""What S3A tells of objects that it could not remove: a line for each, `AccessDenied: KEY: Access Denied`, which would be taken
+for an error of Python and a failure of the batch. Source: MultiObjectDeleteException.translateException, Hadoop 3.5.
+"""
 _WORDLESS = "(no cause message)"
 """What Spark says of an EOFException, with which it notices that a process of a source in Python has gone."""
 _TOMBSTONE = "(a tombstone)"
@@ -47,7 +51,7 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     """
     if isinstance(problem, ExactlyOnceError):
         return _kind_of(problem, in_batch, asks_again), str(problem)
-    text = str(problem)
+    text = _KEYS_NOT_REMOVED.sub(r"\1", str(problem))
     if not type(problem).__module__.startswith(_NAMELESS):
         text = f"{type(problem).__module__}.{type(problem).__name__}: {text}"
     other_state = _OTHER_STATE.search(text)

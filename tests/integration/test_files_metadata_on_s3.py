@@ -12,14 +12,13 @@ from itertools import count, cycle
 
 import pytest
 
-from exactlyonce.checkpoint.s3_conditions import ConditionsIgnored
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink
-from exactlyonce.connectors.files.tenancy import PathNotWritable, PathOfAnother, Tenant, take_place
+from exactlyonce.connectors.files.tenancy import PathNotWritable, Tenant, take_place
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 from testbed.faulty_service import Fate, FaultyService, Request
@@ -185,24 +184,3 @@ def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3
     ):
         take_place(opened(s3, path, proxy.endpoint), tenant)
     assert opened(s3, path).tree("") == {}
-
-
-def test_a_service_without_conditional_writes_is_refused_before_anything_is_written(
-    s3: S3, tmp_path_factory: pytest.TempPathFactory, path: str
-) -> None:
-    tenant = Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata")
-    with S3(tmp_path_factory.mktemp("old-s3"), ignores_conditions=True) as old:
-        old.create_bucket(BUCKET)
-        with pytest.raises(ConditionsIgnored, match="ignores If-None-Match or If-Match"):
-            take_place(opened(old, path), tenant)
-        assert opened(old, path).tree("") == {}
-
-
-def test_two_streams_on_one_path_of_a_bucket_are_told_so_and_nothing_of_each_other(s3: S3, path: str) -> None:
-    take_place(opened(s3, path), Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata"))
-    before = opened(s3, path).tree("")
-    with pytest.raises(PathOfAnother, match="belongs to another stream than bank/accounts") as refused:
-        take_place(opened(s3, path), Tenant("bank/accounts", "ledger-2", "Parquet", (), "SparkMetadata"))
-    assert "shop" not in str(refused.value)
-    assert "ledger-1" not in str(refused.value)
-    assert opened(s3, path).tree("") == before

@@ -12,20 +12,22 @@ from click.testing import CliRunner
 
 from exactlyonce.cli.main import main
 from exactlyonce.reconcile.loop import Done
+from testbed.faulty_service import FaultyService
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from testbed.spark import local_session
 from tests.combinations import in_full
+from tests.files_on_s3 import FAULTS, BadDay
 from tests.integration.conftest import BUCKET
 from tests.offline import command
 from tests.rig import Rig
 
 
-def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, folder: Path, name: str) -> Rig:
+def files_on_s3(kafka: Kafka, server: Postgres, s3: S3, endpoint: str, folder: Path, name: str) -> Rig:
     files = {
         "path": f"s3a://{BUCKET}/out/{name}",
-        "endpoint": s3.endpoint,
+        "endpoint": endpoint,
         "pathStyle": True,
         "secretRef": {"name": "lake"},
     }
@@ -64,19 +66,30 @@ def seen_by_pyarrow(s3: S3, addresses: list[str]) -> Counter[Any]:
     return Counter(table["id"].to_pylist())
 
 
-def test_drivers_that_are_killed_around_the_ledgers_entry_lose_and_double_nothing_on_s3(
+def test_drivers_that_are_killed_around_the_ledgers_entry_on_a_bad_day_of_s3_lose_and_double_nothing(
     kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str
 ) -> None:
-    rig = files_on_s3(kafka, postgres_18, s3, tmp_path, name)
-    rig.produce(60)
-    # How a driver shows what the last one had only recorded: test_files_stream.py; on S3, test_files_metadata_on_s3.py.
-    crash, verdicts = in_full(
-        ("batch.rows-written@1=kill-driver batch.landed@2=kill-driver", {"ReplayBatch", "SkipLanded"}),
-        otherwise=("batch.rows-written@1=kill-driver", {"ReplayBatch"}),
-    )
-    result = rig.run(crash=crash)
-    assert isinstance(result, Done), rig.story()
-    assert verdicts <= set(rig.verdicts())
+    """Each kind of request is struck in test_files_sink_on_s3.py; here are Spark's and ours, in drivers as they are run."""
+    day = BadDay(30)
+    with FaultyService(s3.port, day.fate) as proxy:
+        rig = files_on_s3(kafka, postgres_18, s3, proxy.endpoint, tmp_path, name)
+        rig.produce(60)
+        # How a driver shows what the last one had only recorded: test_files_stream.py; on S3, test_files_sink_on_s3.py.
+        crash, verdicts = in_full(
+            ("batch.rows-written@1=kill-driver batch.landed@2=kill-driver", {"ReplayBatch", "SkipLanded"}),
+            otherwise=("batch.rows-written@1=kill-driver", {"ReplayBatch"}),
+        )
+        result = rig.run(crash=crash)
+        assert isinstance(result, Done), rig.story()
+        assert verdicts <= set(rig.verdicts())
+        assert set(day.struck) == set(FAULTS)
+        day.is_over = True
+        proxy.deliver()  # what was under way all the time arrives when nobody waits for it any more
+        _require_each_once(rig, s3)
+
+
+def _require_each_once(rig: Rig, s3: S3) -> None:
+    name = rig.name
     listed = command(rig, "files")
     assert listed.exit_code == 0, listed.output
     expected = Counter(rig.produced)

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from exactlyonce.checkpoint.local import LocalLogStore
-from exactlyonce.connectors.files import spark_log, spark_metadata
+from exactlyonce.connectors.files import spark_log
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION, ColumnsUnfit
 from exactlyonce.connectors.files.connector import FILES
 from exactlyonce.connectors.files.manifest import WRITING
@@ -43,7 +43,12 @@ from testbed.postgres import Postgres
 from testbed.spark import local_session
 from tests import object_logs
 from tests.awkward_rows import DAYS, LOCAL_MOMENTS, MOMENTS, PER_RECORD, PRICES, RATIOS, awkward, texts_of
-from tests.files_deaths import DEATHS, ORDER, Killed, act_at
+from tests.files_deaths import (
+    DEATHS,
+    Killed,
+    act_at,
+    require_followed_by_one_that_neither_loses_nor_doubles,
+)
 from tests.files_rig import RECORDS, SOURCE, Stream, named_after_day
 from tests.ledgers import STREAM, ledger_on
 
@@ -174,32 +179,10 @@ def test_a_driver_dies_at_every_point_of_the_sink() -> None:
 
 @pytest.mark.parametrize("point", DEATHS)
 def test_a_driver_that_dies_is_followed_by_one_that_neither_loses_nor_doubles(
-    stream: Stream, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch, point: str
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    monkeypatch.setattr(spark_log, "COMPACT_INTERVAL", 3)  # Spark takes it from the names of the entries
-    monkeypatch.setattr(spark_metadata, "CLEANUP_DELAY_SECONDS", 0)
     batch = DEATHS[point]
-    meanwhile(point, batch, dies)
-    with pytest.raises(Killed):
-        stream.land(stream.driver(), 1, batch)
-    lands = ORDER.index(point) >= ORDER.index("batch.landed")
-    landed = batch if lands else batch - 1
-    assert stream.seen_by_pyarrow() == Counter(range(RECORDS * landed))
-    if point != "folder.taken":  # the folder is empty but for the name of its stream
-        shown = stream.seen_by_spark()
-        assert set(shown.values()) <= {1}
-        assert shown.keys() <= set(range(RECORDS * landed)), "readers are shown nothing that has not landed"
-    successor = stream.next_attempt()
-    stream.require(landed)
-    stream.land(successor, landed + 1, batch + 1)
-    stream.require(batch + 1)
-    orphans = find_orphans(stream.store, stream.ledger, STREAM)
-    writes = ORDER.index(point) >= ORDER.index("files.written")
-    assert bool(orphans) == (writes and not lands), "what the dead driver wrote and did not land can be removed"
-    FILES.folder(stream.sink, {}).remove(orphans)
-    assert stream.on_disk() == {file.path for file in stream.listed()}
-    assert list(Path(stream.sink.path, WRITING).iterdir()) == []
-    stream.require(batch + 1)
+    require_followed_by_one_that_neither_loses_nor_doubles(monkeypatch, stream, point, batch, batch + 1, dies)
 
 
 def test_what_a_driver_leaves_that_dies_while_sparks_tasks_write_does_not_count_and_can_be_removed(

@@ -141,6 +141,10 @@ def test_a_driver_that_starts_as_its_topic_is_recreated_does_not_wait_for_the_re
     run_seed(9965, kind=LogWorld)
 
 
+def test_a_raised_epoch_is_not_called_unknown_for_a_list_that_hides_the_entry_after_it_and_shows_its_snapshot() -> None:
+    run_seed(8050, kind=LogWorld)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace

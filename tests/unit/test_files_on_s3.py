@@ -13,10 +13,12 @@ from exactlyonce.connectors.files.connector import FILES, address_of
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.driver_document import Image
+from exactlyonce.launch.last_words import Ending
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.schema.places import S3A_BUCKETS
 from exactlyonce_spark.connectors.files.failures import FAILURES
+from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.s3_settings import s3_settings
 from tests.resource_documents import changed, document
 
@@ -98,4 +100,31 @@ def test_a_bucket_that_does_not_answer_is_no_failure_of_the_batch(told: str) -> 
     assert said == (
         f"S3 failed a request of Spark ({told.split(': ', 1)[1]}); nothing was landed by this. Check the bucket, the endpoint "
         "and the login."
+    )
+
+
+@pytest.mark.parametrize(
+    ("translated", "code"),
+    [
+        ("java.nio.file.AccessDeniedException", "AccessDenied"),
+        ("org.apache.hadoop.fs.s3a.AWSS3IOException", "InternalError"),
+    ],
+)
+def test_objects_that_s3_does_not_remove_are_no_failure_of_the_batch(translated: str, code: str) -> None:
+    """S3A tells each in a line that looks like an error of Python; with Quarantine, good batches would be passed over."""
+    keys = [f"out/_exactlyonce/writing/1-1-a-b/part-{number}" for number in (0, 1)]
+    listed = ", ".join(f"S3Error(Key={key}, Code={code}, Message=refused)" for key in keys)
+    told = (
+        f"An error occurred while calling o134.delete.\n: {translated}: Remove S3 Files on s3a://lake/out: "
+        f"org.apache.hadoop.fs.s3a.impl.MultiObjectDeleteException: [{listed}] (Service: S3Client, Status Code: 200)\n"
+        + "".join(f"{code}: {key}: refused\n" for key in keys)
+        + "\n\tat org.apache.hadoop.fs.s3a.impl.ErrorTranslation\nCaused by: "
+        f"org.apache.hadoop.fs.s3a.impl.MultiObjectDeleteException: [{listed}] (Service: S3Client)\n\t... 12 more"
+    )
+    ending, words = ending_of(RuntimeError(told), in_batch=True)
+    assert ending is Ending.UNREACHABLE
+    assert words == (
+        "S3 failed a request of Spark (Remove S3 Files on s3a://lake/out: "
+        f"org.apache.hadoop.fs.s3a.impl.MultiObjectDeleteException: {keys[0]}: {code}); nothing was landed by this. Check the "
+        "bucket, the endpoint and the login."
     )

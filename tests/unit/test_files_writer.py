@@ -55,6 +55,25 @@ def test_files_go_below_the_path_with_the_checksums_that_hadoops_readers_compare
     assert list((tmp_path / WRITING).iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        "__magic_job-job_1/job-job_1/00/task_1.pendingset",
+        "_temporary/0/_temporary/attempt_1/part-0.json",
+        "day=1/.part-1.json.1.tmp",
+        "_SUCCESS",
+    ],
+)
+def test_what_a_committer_left_of_its_own_is_no_file_of_rows_and_goes_with_the_attempts_folder(
+    tmp_path: Path, left: str
+) -> None:
+    """Text formats have no footers to say that it holds no rows, so readers would count it."""
+    folder = written(tmp_path, left, "_day=1/part-0.json")
+    assert [file.path for file in files_of(tmp_path, folder)] == [f"_day=1/{WRITE.name}-part-0.json"]
+    folder.remove(f"{WRITING}/{WRITE.name}")
+    assert list((tmp_path / WRITING).iterdir()) == []
+
+
 def test_a_file_is_never_put_in_the_place_of_another(tmp_path: Path) -> None:
     folder = written(tmp_path, "part-0.json")
     other = tmp_path / f"{WRITE.name}-part-0.json"

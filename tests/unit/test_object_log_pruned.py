@@ -116,3 +116,24 @@ def test_an_entry_that_somebody_built_on_is_in_the_log_though_it_is_not_the_newe
     store.hooks.step = once(lambda label: label.startswith("created"), they_append)
     land(ours, permit, 1)
     assert visible(ours) == visible(theirs) == records(1)
+
+
+def test_an_entry_is_settled_by_the_one_that_follows_though_the_list_shows_only_the_snapshot_of_that(
+    store: MemoryObjects,
+) -> None:
+    """A list is not of one moment: of what came while it was made, it may show the later one alone."""
+    ours, theirs = ledger_on(store), ledger_on(store, every=1)
+    permit = started(ours)
+    shows = iter([False, False, True, False, True])  # what went, what came; then of that: committables, entry, snapshot
+
+    def they_append() -> None:
+        with theirs.transaction() as transaction:
+            transaction.write_batch(STREAM, batch_row(9, BatchStatus.FAILED))
+        assert entries(store)[-1] == "000000000005.entry"
+        assert snapshots(store) == ["000000000005.snapshot"]
+
+    store.hooks.step = once(lambda label: label.startswith("list more") and len(entries(store)) == 4, they_append)
+    store.hooks.shows = lambda: next(shows)
+    record_landing(ours, permit)
+    assert list(shows) == [], "the list showed the snapshot and hid the entry before it"
+    assert visible(theirs) == records(1)

@@ -46,7 +46,7 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "
 
 
 class TransformUnreadable(Refused):
-    """The file with the transform is none."""
+    """The file with the transform cannot be used as a transform."""
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,11 @@ class SinkSpec(Protocol):
         ...
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """Secrets that driver and tasks read beside it, such as a login to files that wait for the sink."""
+        ...
+
+    @property
     def place_on_s3(self) -> S3Place | None:
         """The folder on S3 that Spark's tasks write to, if that is where rows go."""
         ...

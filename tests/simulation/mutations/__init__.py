@@ -36,6 +36,8 @@ MUTATIONS: dict[str, Mutation] = {
         fencing.decided_before_the_raise,
         fencing.tickets_not_asked_for,
         keeping.retention_takes_what_a_decision_needs,
+        keeping.the_current_generation_is_removed_too,
+        keeping.generations_are_removed_before_a_batch_has_landed,
         landings.offsets_alone_identify_a_batch,
         landings.ranges_from_the_file,
         landings.staging_without_tags,

@@ -137,7 +137,7 @@ class ObjectLog:
         try:
             self._require_in_log(fold, entry)
         except FileMissing:
-            raise self._unknown(entry, "what followed on it was pruned meanwhile") from None
+            raise self._unknown(entry, "what followed on it is pruned") from None
         except (StoreUnreachable, FileTooLarge, LogDamaged) as problem:
             raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
         self._reached("log.verified")
@@ -241,13 +241,11 @@ class ObjectLog:
         """Require that nothing is newer than the entry, or that what is newer was made over it.
 
         Where the name was pruned before the entry was created, what is newer was not; then the entry is in a gap that nobody
-        reads. Where the next entry is pruned too, nothing tells whether this one was in time.
+        reads. Where the next entry is pruned too (FileMissing), nothing tells whether this one was in time. It is read whether
+        or not the list shows it: a list is not of one moment, and may show only the snapshot that followed.
         """
-        names = self._names(fold.log_id, entry_name(entry.number))
-        if names.is_latest(entry.number):
+        if self._names(fold.log_id, entry_name(entry.number)).is_latest(entry.number):
             return
-        if entry.number + 1 not in names.entries:
-            raise self._unknown(entry, "what followed on it is pruned")
         if Entry.parse(*self._read(fold.log_id, entry_name(entry.number + 1))).previous != entry.entry_id:
             raise LostRace(f"Somebody else wrote entry {entry.number} of {self.location} first; it was pruned since.")
 

@@ -126,6 +126,11 @@ class PostgresSink(Model):
     )
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> None:
         """Rows go to the database."""
         return

@@ -15,6 +15,8 @@ _ON_S3 = re.compile(
 )
 """What the S3A file system raises once it has tried as often as it is told. Source: S3AUtils.translateException, Hadoop 3.5."""
 
+_FIRST_KEY = re.compile(r"\[S3Error\(Key=([^,]+), Code=(\w+).*")
+"""The objects that could not be removed, up to a thousand in one line: the first of them tells why."""
 
 _NOT_HELD = re.compile(r"\w+ files cannot hold a value of column .+?(?=\.? SQLSTATE: |$)", re.MULTILINE)
 """What `exact_values` raises in a task."""
@@ -35,8 +37,9 @@ def _outage(text: str) -> str | None:
         return unwritable(found[1].rstrip("."))
     found = _ON_S3.search(text)
     if found is not None:
+        said = _FIRST_KEY.sub(r"\1: \2", found[1]).rstrip(".")
         return (
-            f"S3 failed a request of Spark ({found[1].rstrip('.')}); nothing was landed by this. Check the bucket, the "
+            f"S3 failed a request of Spark ({said}); nothing was landed by this. Check the bucket, the "
             "endpoint and the login."
         )
     return None

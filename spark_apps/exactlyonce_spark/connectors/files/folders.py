@@ -66,6 +66,18 @@ class Folder(Protocol):
         ...
 
 
+def holds_rows(path: str) -> bool:
+    """Whether a file below an attempt's folder is one of rows, by its path from there. Performs no I/O.
+
+    Whatever else is there is a committer's own: S3A's magic committer only logs that it could not remove `__magic…`, and the
+    lists of uploads in it are JSON, which readers would count as rows; a job on a disk may leave an attempt of a task in
+    `_temporary`. Spark's readers leave out the same names, and `_column=value` is none of them.
+
+    Source: HadoopFSUtils.shouldFilterOutPathName, Spark 4.2.0; MagicS3GuardCommitter.cleanupStagingDirs, Hadoop 3.5.
+    """
+    return not any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in path.split("/"))
+
+
 def not_renamed(source: str, target: str, why: str = "") -> RowsMissing:
     """Return what is wrong where a file could not be moved."""
     said = f" ({why})" if why else ""

@@ -15,7 +15,7 @@ from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, W
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce_spark.connectors.files.exact_values import OPTIONS, checked
 from exactlyonce_spark.connectors.files.failures import FAILURES
-from exactlyonce_spark.connectors.files.folders import Folder, RowsMissing, told_if_unwritable
+from exactlyonce_spark.connectors.files.folders import Folder, RowsMissing, holds_rows, told_if_unwritable
 from exactlyonce_spark.connectors.files.footers import Footers
 from exactlyonce_spark.connectors.files.hadoop_folder import HadoopFolder
 from exactlyonce_spark.connectors.files.local_folder import LocalFolder
@@ -113,6 +113,8 @@ class SparkFileWriter:
     def _files(self, write: Write, folder: Folder, place: str) -> Iterator[DataFile]:
         made = {""}
         for file in folder.files_below(place):
+            if not holds_rows(file.path.removeprefix(f"{place}/")):
+                continue  # it goes with the attempt's folder
             rows, spans = folder.footer(file)
             if rows == 0:
                 continue
