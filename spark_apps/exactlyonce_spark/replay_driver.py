@@ -109,7 +109,7 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
             source,
             SparkRecords(session, reader, spec, columns),
             ReplayPace(
-                document.most_records, Throttle(document.records_per_second, drain.wait).landed, lambda: drain.asked
+                document.most_at_once, Throttle(document.records_per_second, drain.wait).landed, lambda: drain.asked
             ),
         )
         replay.outcome = outcome

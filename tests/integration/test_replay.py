@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from exactlyonce.cli.local_replay import run_replay
 from exactlyonce.cli.main import main
+from exactlyonce.launch.local import MARKER
 from exactlyonce.launch.replay_document import ReplayReport
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.positions.ranges import BatchNumber, Partition
@@ -79,7 +80,13 @@ def replayed(rig: Rig, *arguments: str) -> Result:
     file = rig.folder / "orders.yaml"
     file.write_text(yaml.safe_dump(rig.document()))
     options = ["--state", str(rig.folder / "state"), "--secrets", str(rig.secrets)]
-    return CliRunner().invoke(main, ["replay", str(file), *options, *arguments], env={"COLUMNS": "250"})
+    environment = {**warm(rig, "command"), "COLUMNS": "250"}
+    return CliRunner().invoke(main, ["replay", str(file), *options, *arguments], env=environment)
+
+
+def warm(rig: Rig, name: str) -> dict[str, str]:
+    """What lets the process of a replay take a JVM that is there already."""
+    return {**warm_environment({}), MARKER: f"{rig.folder}/{name}"}
 
 
 def positions(rig: Rig) -> list[tuple[Any, ...]]:
@@ -98,7 +105,7 @@ def statuses(rig: Rig) -> set[str]:
 def with_crash(rig: Rig, point: str) -> ReplayReport:
     """Replay all with small chunks, by a process that dies at a point."""
     crash = f"{point}=kill-driver,{rig.folder / f'fired-{point}'}"
-    environment = warm_environment({VARIABLE: crash})
+    environment = {**warm(rig, point), VARIABLE: crash}
     report = run_replay(rig.open(), Path(rig.secrets), ranges(rig), most_records=SMALL, environment=environment)
     assert report.problem is not None, "it died"
     return report

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +16,9 @@ import yaml
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
+from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import Adoption, adopt
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
 from exactlyonce.ledger.replay_rules import Piece, RangeKey
@@ -26,6 +29,7 @@ from exactlyonce_spark.connectors.ports import FittedColumn
 from exactlyonce_spark.connectors.postgres.replaying import PreparedTableOfReplay, ReplayTarget
 from exactlyonce_spark.connectors.postgres.table import read_table
 from testbed.postgres import Postgres
+from tests.conftest import QUICK, address_of
 from tests.ledgers import P0, P1, STREAM, ledger_on, new_stream, started
 from tests.resource_documents import document
 
@@ -167,3 +171,32 @@ def upserting(ledger: PostgresLedger) -> ReplayTarget:
     )
     prepared = PreparedTableOfReplay(sink, ledger, STREAM, read_table(ledger, sink))
     return prepared.target([FittedColumn(column, column) for column in ("id", "amount", "at")])
+
+
+def test_a_landing_of_the_stream_does_not_wait_for_a_replay_which_lands_once_all_the_same(
+    postgres_18: Postgres, name: str
+) -> None:
+    ledger = ledger_on(postgres_18, name)
+    rows = in_quarantine(ledger)
+    (claimed,) = claim_ranges(ledger, MINE, [RangeKey.of(rows[0])]).rows
+    replays, has_locked, may_go = PostgresLedger(address_of(postgres_18, name), limits=QUICK), Event(), Event()
+
+    def write(transaction: Any) -> int:
+        has_locked.set()
+        assert may_go.wait(60)
+        with transaction.cursor() as cursor:
+            cursor.execute("insert into target values (1)")
+        return 1
+
+    with ThreadPoolExecutor(1) as pool:
+        replay = pool.submit(land_pieces, replays, MINE, [Piece(claimed, 20)], write)
+        assert has_locked.wait(60)
+        with ledger.transaction(evicting=True) as transaction:
+            transaction.lock_stream(STREAM, Lock.UPDATE)
+        may_go.set()
+        with pytest.raises(LedgerUnreachable):
+            replay.result(60)
+    assert postgres_18.execute("select id from target", name) == []
+    assert land_pieces(replays, MINE, [Piece(claimed, 20)], write) == 1
+    assert postgres_18.execute("select id from target", name) == [(1,)]
+    replays.close()

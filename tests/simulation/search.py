@@ -79,6 +79,11 @@ def _poisoned_and_started_over(drawn: Scenario) -> Scenario:
     return replace(_poisoned(drawn), hazards=hazards)
 
 
+def _replayed_and_started_over(drawn: Scenario) -> Scenario:
+    """The same beside replays."""
+    return _poisoned_and_started_over(drawn)
+
+
 _CRASHES = _few("kill driver", "strike at commit")
 _SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
 _SUBMISSIONS = _few("kill driver", "strike at commit", SINK_SILENT, LABELS_EXPIRE)
@@ -131,7 +136,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     ),
     "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
     "a_quarantined_range_that_is_read_again_stays_replayable": _poisoned_and_started_over,
-    "a_range_that_a_replay_has_taken_stays_its_own": _poisoned_and_started_over,
+    "a_range_that_a_replay_has_taken_stays_its_own": _replayed_and_started_over,
     "a_leader_may_change_while_a_batch_is_read": _truncated,
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,

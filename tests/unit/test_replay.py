@@ -31,6 +31,7 @@ class Reader:
     topic: MemoryTopic
     poison: frozenset[int] = frozenset()
     most: int = 1_000_000
+    letters: int = 0
     reads: list[Ranges] = field(default_factory=list)
 
     def rows(self, ranges: Ranges) -> Sequence[Hashable]:
@@ -41,7 +42,9 @@ class Reader:
         return rows
 
     def malformed(self, ranges: Ranges) -> Sequence[DeadLetter]:
-        return ()
+        return [
+            DeadLetter(key, span.from_offset, None, None, b"{", "malformed") for key, span in ranges.items()
+        ] * self.letters
 
 
 @dataclass
@@ -195,3 +198,24 @@ def test_an_error_of_a_store_is_not_taken_for_one_of_the_records(world: World, m
         world.replay().run(KEYS)
     assert not issubclass(SourceUnreachable, RecordsFailed)
     assert sum(end - start for _, start, end in world.rows(FailureStatus.QUARANTINED)) == 20
+
+
+def test_malformed_records_become_dead_letters_in_the_transaction_that_lands_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int, list[int], dict[str, str]]] = []
+
+    def write(
+        _target: object, _transaction: object, batch: int, letters: Sequence[DeadLetter], ids: dict[str, str]
+    ) -> int:
+        written.append((batch, [letter.offset for letter in letters], ids))
+        if len(written) == 1:
+            raise ValueError("a letter does not fit")
+        return len(letters)
+
+    monkeypatch.setattr(MemoryTarget, "write_dead_letters", write)
+    world.reader.letters = 1
+    assert world.replay().run(KEYS).landed == 20
+    assert written[0] == (3, [10, 10], {"orders": "id-1"})
+    assert len(written) > 2, "the rows that stood beside the first ones were rolled back with them, and landed later"
+    assert world.landed == both(range(10, 20))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,14 @@ from click.testing import CliRunner, Result
 from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.cli.main import main
-from exactlyonce.cli.replay import TransformUnreadable, with_transform
+from exactlyonce.cli.replay import TransformUnreadable, examined, with_transform
+from exactlyonce.errors import OriginMissing
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
+from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.replay_rules import RangeKey
-from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
+from exactlyonce.source.port import SourceNow
 from exactlyonce_spark.replay_driver import Throttle
 from tests.resource_documents import document
 
@@ -85,6 +92,71 @@ def test_a_transform_of_a_file_takes_the_place_of_the_streams_own(tmp_path: Path
     assert with_transform(stream, None) is stream
 
 
+@dataclass
+class Topics:
+    """A source that counts how often it is asked; `gone` are origins that it has not."""
+
+    gone: frozenset[str] = frozenset()
+    asked: int = 0
+
+    def now(self, partitions: list[Partition]) -> SourceNow:
+        self.asked += 1
+        missing = [key.origin for key in partitions if key.origin in self.gone]
+        if missing:
+            raise OriginMissing(f"The topic {missing[0]} does not exist.")
+        ids = {key.origin: "id-2" if key.origin == "other" else "id-1" for key in partitions}
+        return SourceNow(Positions(dict.fromkeys(partitions, 14)), ids, {})
+
+
+@dataclass
+class Opened:
+    """As much of a stream of a file as is asked for what its ledger says."""
+
+    stream: Any
+    ledger: Any
+
+
+def test_what_the_source_says_of_many_ranges_is_asked_once_for_each_partition_and_told_of_each_range() -> None:
+    life = SimpleNamespace(stream=SimpleNamespace(life="life-1"))
+    opened = Opened(SimpleNamespace(stream_id="shop/orders"), SimpleNamespace(view=lambda _: life))
+    found = [
+        *(kept_range("orders", number, 10, 20) for number in range(4)),
+        kept_range("orders", 0, 20, 30),
+        kept_range("other", 0, 10, 20),
+        kept_range("deleted", 0, 10, 20),
+        kept_range("orders", 9, 10, 20, life="life-0"),
+    ]
+    source = Topics()
+    told = examined(opened, source, found)  # type: ignore[arg-type] # as much of both as is asked
+    assert source.asked == 2
+    assert [it.kept for it in told] == found, "in the order given"
+    assert [it.lost for it in told] == [4, 4, 4, 4, 0, 0, 4, 0]
+    assert [it.refusal is None for it in told] == [True] * 5 + [False, True, False]
+    assert "id-2" in (told[5].refusal or "")
+    assert "started over" in (told[7].refusal or "")
+
+    told = examined(opened, Topics(frozenset({"deleted"})), found)  # type: ignore[arg-type] # as above
+    assert told[6].refusal == "The topic deleted does not exist."
+    assert [it.refusal is None for it in told[:5]] == [True] * 5, (
+        "what another topic is missing for says nothing of these"
+    )
+
+
+def kept_range(origin: str, number: int, start: int, until: int, life: str = "life-1") -> RecordedFailure:
+    row = FailureRow(
+        BatchNumber(3),
+        Partition(origin, number),
+        start,
+        until,
+        FailureStatus.QUARANTINED,
+        "broker",
+        "it failed",
+        origin_id="id-1",
+        life=life,
+    )
+    return RecordedFailure(row, datetime(2026, 11, 25, tzinfo=UTC))
+
+
 def test_document_and_report_are_read_as_they_were_written() -> None:
     keys = (
         RangeKey(BatchNumber(3), Partition("orders", 1), 7),
@@ -92,6 +164,9 @@ def test_document_and_report_are_read_as_they_were_written() -> None:
     )
     given = ReplayDocument("shop/orders", {"a": 1}, "local[2]", keys, {"spark.x": "y"}, 50, 2.5)
     assert ReplayDocument.parse(given.render()) == given
+    assert given.most_at_once == 25, "ten seconds of the limit at once, so that the stream's own reads are not held up"
+    assert replace(given, records_per_second=0.01).most_at_once == 1
+    assert replace(given, records_per_second=None).most_at_once == 50
     report = ReplayReport(5, 4, 3, 2, ("one sentence",), "another")
     assert ReplayReport.parse(report.render()) == report
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
+
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import LaunchFailed
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
@@ -61,6 +63,7 @@ def run_replay(
             )
     except OSError as problem:
         raise LaunchFailed(f"The replay cannot be started ({problem}); its folder is {home}.") from problem
+    click.echo(f"The replay runs; its log is {home / 'log'}. Ctrl-C ends it after the current chunk.", err=True)
     return _ended(child, home)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -35,6 +36,7 @@ from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, finding_of, why_not
 from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.positions.ranges import Partition
 from exactlyonce.source.connector import SourceCheck
 
 _MOST_RANGES = 100_000
@@ -204,19 +206,45 @@ def chosen(
 
 
 def examined(opened: LocalStream, source: SourceCheck, found: Sequence[RecordedFailure]) -> list[Candidate]:
-    """Return what ledger and source say of each range."""
+    """Return what ledger and source say of each range, in the order given."""
     view = opened.ledger.view(opened.stream.stream_id)
     life = "" if view is None else view.stream.life
-    return [_examined(source, kept, why_not(kept.row, life)) for kept in found]
+    refused = {kept.identifier: why_not(kept.row, life) for kept in found}
+    asked = [kept for kept in found if refused[kept.identifier] is None]
+    told = {kept.identifier: Candidate(kept, refused[kept.identifier]) for kept in found}
+    for kept_of_round in _rounds(asked):
+        told |= {it.kept.identifier: it for it in _examined(source, kept_of_round)}
+    return list(told.values())
 
 
-def _examined(source: SourceCheck, kept: RecordedFailure, refusal: str | None) -> Candidate:
-    if refusal is not None:
-        return Candidate(kept, refusal)
+def _rounds(found: Sequence[RecordedFailure]) -> list[list[RecordedFailure]]:
+    """Return the ranges in groups that have one of each partition: a source is asked once for each group."""
+    rounds: list[list[RecordedFailure]] = []
+    places: Counter[Partition] = Counter()
+    for kept in found:
+        place = places[kept.row.partition]
+        places[kept.row.partition] += 1
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(kept)
+    return rounds
+
+
+def _examined(source: SourceCheck, asked: Sequence[RecordedFailure]) -> Iterator[Candidate]:
     try:
-        finding: Finding = finding_of(kept.row, facts_of(source, [kept.row]))
+        facts = facts_of(source, [kept.row for kept in asked])
     except OriginMissing as problem:
-        return Candidate(kept, str(problem))
+        if len(asked) == 1:
+            yield Candidate(asked[0], str(problem))
+        else:
+            for kept in asked:
+                yield from _examined(source, [kept])
+        return
+    for kept in asked:
+        yield _candidate(kept, finding_of(kept.row, facts))
+
+
+def _candidate(kept: RecordedFailure, finding: Finding) -> Candidate:
     match finding:
         case Held():
             return Candidate(kept)

@@ -16,6 +16,8 @@ from exactlyonce.positions.ranges import BatchNumber, Partition
 DEFAULT_MOST_RECORDS = 10_000
 """Of one transaction; the rows of so many records pass through the memory of the replay's own process."""
 
+BURST_SECONDS = 10
+
 
 @dataclass(frozen=True)
 class ReplayDocument:
@@ -31,6 +33,13 @@ class ReplayDocument:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     most_records: int = DEFAULT_MOST_RECORDS
     records_per_second: float | None = None
+
+    @property
+    def most_at_once(self) -> int:
+        """How many records one transaction lands: with a limit, no more than it allows in BURST_SECONDS."""
+        if self.records_per_second is None:
+            return self.most_records
+        return max(1, min(self.most_records, int(self.records_per_second * BURST_SECONDS)))
 
     def render(self) -> str:
         """Return the document as JSON."""
