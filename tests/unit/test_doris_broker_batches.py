@@ -301,6 +301,24 @@ def test_a_query_port_that_does_not_answer_is_waited_for(world: BrokerWorld) -> 
     assert landed_once(world)
 
 
+@pytest.mark.parametrize("fraction", ["", ".000000"])
+def test_the_clock_is_that_of_doris_in_whole_seconds(world: BrokerWorld, fraction: str) -> None:
+    world.server.broker.fraction_of_clock = fraction
+    try:
+        assert world.broker_loads().now_milliseconds() == world.server.cluster.milliseconds // 1000 * 1000
+    finally:
+        world.server.broker.fraction_of_clock = ""
+
+
+def test_a_clock_that_tells_no_time_is_no_answer(world: BrokerWorld) -> None:
+    world.server.broker.fraction_of_clock = " o'clock"
+    try:
+        with pytest.raises(DorisUnreachable, match="answered what Doris never does"):
+            world.broker_loads().now_milliseconds()
+    finally:
+        world.server.broker.fraction_of_clock = ""
+
+
 def test_a_wrong_password_is_told_without_the_password(world: BrokerWorld) -> None:
     world.server.cluster.logins["loader"] = Login("another")
     with pytest.raises(DorisRefused, match="Access denied for user") as told:
