@@ -6,11 +6,14 @@ import base64
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 from exactlyonce_spark.connectors.doris.client import DorisClient, Login
 from exactlyonce_spark.connectors.doris.exchange import Node
@@ -47,8 +50,13 @@ def doris() -> Iterator[StandIn]:
 
 @contextmanager
 def doris_with_files(files: Files) -> Iterator[StandIn]:
-    """Start the stand-in with its tables and its query port, for broker loads of files."""
-    with StandIn(files=files) as stand_in:
+    """Start the stand-in with its tables and its query port, for broker loads of files.
+
+    PyMySQL asks for TLS, which the stand-in does not have, with all certificates of the machine: reading them for each
+    connection would be most of the time of a test.
+    """
+    with pytest.MonkeyPatch.context() as patched, StandIn(files=files) as stand_in:
+        patched.setattr(ssl.SSLContext, "load_default_certs", lambda *_: None)
         for table in (ORDERS, UNIQUE, SUMS):
             stand_in.cluster.create(DATABASE, table)
         yield stand_in

@@ -47,6 +47,10 @@ class RowsNotTaken(ExactlyOnceError):
     """
 
 
+class BatchTooLarge(ExactlyOnceError):
+    """A sink gave up rows of a batch in each try, for want of time or memory; none of them counts, and fewer may fit."""
+
+
 class SourceUnreachable(Unreachable):
     """The source did not answer in time."""
 

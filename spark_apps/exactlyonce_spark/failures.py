@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from exactlyonce.errors import (
+    BatchTooLarge,
     ExactlyOnceError,
     OutcomeUnknown,
     Refused,
@@ -25,7 +26,7 @@ _OTHER_STATE = re.compile(
 )
 _TOO_LARGE = re.compile(
     r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|spark\.driver\.maxResultSize|\bMemoryError\b"
-    r"|OOMKilled|possible container OOM|exit code (?:52|137)\b|exactlyonce\.errors\.TransactionTooLong"
+    r"|OOMKilled|possible container OOM|exit code (?:52|137)\b|exactlyonce\.errors\.(?:TransactionTooLong|BatchTooLarge)"
 )
 """What says that a batch needed more memory or time than there is; 52 is how an executor ends that ran out of memory.
 
@@ -80,7 +81,10 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
 
 def is_too_large(problem: BaseException) -> bool:
     """Whether a batch failed because there was not enough memory or time for all of it. Performs no I/O."""
-    return isinstance(problem, TransactionTooLong | MemoryError) or _TOO_LARGE.search(str(problem)) is not None
+    return (
+        isinstance(problem, TransactionTooLong | BatchTooLarge | MemoryError)
+        or _TOO_LARGE.search(str(problem)) is not None
+    )
 
 
 def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> Ending:

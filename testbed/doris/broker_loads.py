@@ -98,6 +98,8 @@ class BrokerLoads:
     skips_missing: bool = False
     holds: bool = False
     """Whether jobs make no progress."""
+    fraction_of_clock: str = ""
+    """What follows the seconds of UNIX_TIMESTAMP(), which is a decimal in some releases."""
     seen: list[LoadStatement] = field(default_factory=list)
     late: list[tuple[str, LoadStatement]] = field(default_factory=list)
     jobs: dict[int, Job] = field(default_factory=dict)

@@ -62,7 +62,8 @@ class _Session(BaseSession):  # type: ignore[misc]
         if _SETTING.fullmatch(statement):
             return [], []
         if _CLOCK.fullmatch(statement):
-            return [(self.loads.cluster.milliseconds // 1000,)], ["unix_timestamp()"]
+            seconds = str(self.loads.cluster.milliseconds // 1000)
+            return [(seconds + self.loads.fraction_of_clock,)], ["unix_timestamp()"]
         if statement.upper().startswith("SHOW LOAD"):
             asked = parsed_show(statement)
             return self.loads.show(user, asked.database, asked.label), list(TITLES)

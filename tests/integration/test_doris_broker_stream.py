@@ -98,13 +98,14 @@ POINTS = (
     "submit.sent@5",
     "commit.answered@6",
     "submit.left-out@7",
-    "submit.file-removed@8",
+    "submit.file-removed",
     "batch.committed@9",
     "submit.recorded@10",
     "finish.written-again@10",
     "finish.recorded@10",
     "batch.landed@11",
 )
+"""The removal of files is the same point for batches and for what nobody decided, so it names no batch."""
 
 
 @only_in_full

@@ -149,7 +149,7 @@ def test_ours_loads_once_what_the_connector_doubles(site: Site, fault: Fault) ->
     assert target.commit(decided)
     site.server.cluster.pass_time(3601)
     assert site.counted(table) == (ROWS, 0)
-    assert (target.label_state(first.label), target.label_state(again.label)) == (
+    assert tuple(target.loads.client.state_of(label) for label in (first.label, again.label)) == (
         LabelState.ABORTED,
         LabelState.VISIBLE,
     )

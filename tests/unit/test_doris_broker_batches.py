@@ -25,7 +25,6 @@ from testbed.doris.cluster import Login
 from testbed.doris.servers import StandIn
 from testbed.doris.tables import Column, Table
 from testbed.doris.transactions import Refused
-from tests.combinations import in_full
 from tests.doris import DATABASE, PASSWORD, doris_with_files
 from tests.doris_broker import ALL, READER, BrokerWorld, Folder
 from tests.ledgers import STREAM, new_stream
@@ -39,11 +38,6 @@ SECRET = READER["AWS_SECRET_ACCESS_KEY"]
 
 
 COMES_TWICE = ("task.prepared", "commit.answered", "submit.recorded", "submit.sent", "submit.file-removed")
-POINTS = in_full(
-    tuple((point, times) for point in OF_A_STAGED_BATCH for times in (1, 2)),
-    (("batch.decided", 1), ("submit.recorded", 1), ("submit.sent", 2), ("commit.answered", 1), ("submit.left-out", 1),
-     ("submit.file-removed", 1)),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +91,16 @@ def test_a_batch_lands_by_one_statement_for_each_task_and_leaves_no_file(world: 
     assert all(":" not in one.file.removeprefix("s3://") for one in statements)
 
 
-@pytest.mark.parametrize(("point", "times"), POINTS)
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("point", OF_A_STAGED_BATCH)
 def test_each_id_is_in_doris_once_wherever_a_driver_dies(world: BrokerWorld, point: str, times: int) -> None:
-    """tests/unit/test_staged_loads.py has each point twice, over a sink in memory."""
     dies_at(world, point, times)
     world.next_driver()
     world.land()
     assert landed_once(world)
 
 
-@pytest.mark.parametrize("point", in_full(OF_A_STAGED_FINISH, OF_A_STAGED_FINISH[-4:]))
+@pytest.mark.parametrize("point", OF_A_STAGED_FINISH)
 def test_each_id_is_in_doris_once_wherever_the_driver_that_finishes_dies(world: BrokerWorld, point: str) -> None:
     dies_at(world, "submit.sent")
     world.server.broker.faults.append(BrokerFault.JOB_CANCELLED)
@@ -119,7 +113,7 @@ def test_each_id_is_in_doris_once_wherever_the_driver_that_finishes_dies(world: 
 
 
 @pytest.mark.parametrize("fault", list(BrokerFault))
-@pytest.mark.parametrize("times", in_full((1, 2), (1,)))
+@pytest.mark.parametrize("times", [1, 2])
 def test_each_id_is_in_doris_once_whatever_goes_wrong_there(world: BrokerWorld, fault: BrokerFault, times: int) -> None:
     world.server.broker.faults += [fault] * times
     for step in (world.land, world.next_driver, world.next_driver, world.next_driver, world.land):
@@ -299,6 +293,24 @@ def test_a_query_port_that_does_not_answer_is_waited_for(world: BrokerWorld) -> 
         world.server.start("query")
     world.next_driver()
     assert landed_once(world)
+
+
+@pytest.mark.parametrize("fraction", ["", ".000000"])
+def test_the_clock_is_that_of_doris_in_whole_seconds(world: BrokerWorld, fraction: str) -> None:
+    world.server.broker.fraction_of_clock = fraction
+    try:
+        assert world.broker_loads().now_milliseconds() == world.server.cluster.milliseconds // 1000 * 1000
+    finally:
+        world.server.broker.fraction_of_clock = ""
+
+
+def test_a_clock_that_tells_no_time_is_no_answer(world: BrokerWorld) -> None:
+    world.server.broker.fraction_of_clock = " o'clock"
+    try:
+        with pytest.raises(DorisUnreachable, match="answered what Doris never does"):
+            world.broker_loads().now_milliseconds()
+    finally:
+        world.server.broker.fraction_of_clock = ""
 
 
 def test_a_wrong_password_is_told_without_the_password(world: BrokerWorld) -> None:

@@ -11,14 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from exactlyonce.api.resource import read_streams
+from exactlyonce.api.resource import parse_stream, read_streams
 from exactlyonce.assembly import ledger_address
 from exactlyonce.connectors.doris.spec import DorisSink, Write
 from exactlyonce.errors import SecretMissing
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Operation
-from exactlyonce_spark.connectors.doris.connector import NOBODYS_TRANSACTION, PreparedDoris, client_of, prepared_doris
+from exactlyonce_spark.connectors.doris.connector import (
+    NOBODYS_TRANSACTION,
+    DorisConnector,
+    PreparedDoris,
+    client_of,
+    prepared_doris,
+)
 from exactlyonce_spark.connectors.doris.fit import TableUnfit
 from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.load_labels import LoadLabels
@@ -26,6 +32,9 @@ from testbed.doris.cluster import Login, TwoPhases
 from testbed.doris.servers import StandIn
 from testbed.doris.transactions import Refused
 from tests.doris import DATABASE, doris, ids
+from tests.ledgers import started
+from tests.resource_documents import document
+from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 LABELS = LoadLabels("shop/orders", "token-1")
 PASSWORD = "open sesame"
@@ -249,3 +258,17 @@ def test_what_tasks_are_sent_has_no_login_of_the_files(server: StandIn) -> None:
     on_an_executor = pickle.loads(pickle.dumps(tasks)).open(given)[1]
     assert (on_an_executor.staged_loads, on_an_executor.stages_from_bytes) == (None, 0)
     assert "secret of files" not in repr(target)
+
+
+@pytest.mark.parametrize("choice", ["Shrink", "Retry"])
+def test_tasks_call_a_batch_too_large_only_where_the_stream_makes_it_smaller(server: StandIn, choice: str) -> None:
+    given = {"frontends": [server.frontend], "database": DATABASE, "table": "orders", "secretRef": {"name": "doris"}}
+    changes = {"spec.sink": {"doris": given}, "spec.recovery": {"onBatchTooLarge": choice}}
+    spec = parse_stream(document(changes), "stream.yaml").spec
+    ledger = MemoryLedger(MemoryDatabase())
+    permit = started(ledger)
+    view = ledger.view(permit.stream_id)
+    assert view is not None
+    found = DorisConnector().prepare(spec, secrets, ledger, permit, view.stream)
+    target, tasks = found.target(found.fit([YieldedColumn("id", "bigint")], {}, deletes=False), deletes=False)
+    assert (target.loads.shrinks, tasks.open(secrets)[1].loads.shrinks) == (choice == "Shrink", choice == "Shrink")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from exactlyonce.connectors.doris.answers import LabelState
-from exactlyonce.errors import Refused
+from exactlyonce.errors import BatchTooLarge, Refused
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Operation
 from exactlyonce_spark.connectors.doris.fit import DorisFit
-from exactlyonce_spark.connectors.doris.loads import CommittedAtOnce, Loads, RowsUnfit
+from exactlyonce_spark.connectors.doris.loads import FEW_ROWS, CommittedAtOnce, Loads, RowsUnfit
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad
@@ -82,6 +83,61 @@ def test_tries_are_few_and_wait_longer_each_time(server: StandIn) -> None:
         prepared(loads_of(server, waits))
     assert waits.seconds == sorted(set(waits.seconds))
     assert len(waits.seconds) == 4
+
+
+GIVEN_UP = "[MEM_LIMIT_EXCEEDED]query memory limit exceeded"
+MANY = [{"id": number, "note": ""} for number in range(FEW_ROWS + 1)]
+
+
+def given_up(server: StandIn, messages: Sequence[str], rows: Sequence[Any], *, shrinks: bool) -> Exception:
+    server.cluster.fails_with += messages
+    with pytest.raises((BatchTooLarge, DorisUnreachable)) as told:
+        prepared(replace(loads_of(server), shrinks=shrinks), body=lines(*rows), rows=len(rows))
+    assert ids(server) == []
+    return told.value
+
+
+@pytest.mark.parametrize(
+    "said", [GIVEN_UP, "[TIMEOUT]timeout by txn manager", "Memory limit exceeded, backend 10.0.0.1"]
+)
+def test_rows_that_doris_gives_up_in_each_try_are_too_many(server: StandIn, said: str) -> None:
+    assert isinstance(given_up(server, [said] * 5, MANY, shrinks=True), BatchTooLarge)
+
+
+@pytest.mark.parametrize(
+    ("messages", "rows", "shrinks"),
+    [
+        ([GIVEN_UP] * 5, MANY, False),
+        ([GIVEN_UP] * 5, MANY[:FEW_ROWS], True),
+        ([GIVEN_UP] * 4 + ["[E-235]too many versions"], MANY, True),
+        (["[PROCESS_MEMORY_EXCEEDED]other loads"] * 5, MANY, True),
+    ],
+    ids=["the stream does not shrink", "few rows", "another reason in one try", "memory that others use"],
+)
+def test_rows_are_waited_for_where_fewer_of_them_would_be_no_way_out(
+    server: StandIn, messages: Sequence[str], rows: Sequence[Any], shrinks: bool
+) -> None:
+    assert isinstance(given_up(server, messages, rows, shrinks=shrinks), DorisUnreachable)
+
+
+def test_rows_of_a_decided_batch_are_waited_for_however_many_they_are(server: StandIn) -> None:
+    """They cannot be made fewer."""
+    server.cluster.fails_with += [GIVEN_UP] * 10
+    target = target_of(server)
+    target = replace(target, loads=replace(target.loads, shrinks=True))
+    many = batches(*({"id": str(row["id"]), "note": ""} for row in MANY))
+    with pytest.raises(BatchTooLarge):
+        target.prepare(BatchNumber(4), "0-ab", many)
+    with pytest.raises(DorisUnreachable):
+        target.prepare(BatchNumber(4), "again-ab", many)
+
+
+def test_a_backend_that_takes_longer_than_a_load_may_take_has_too_many_rows(server: StandIn) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server.redirects_to = f"http://127.0.0.1:{silent.getsockname()[1]}/api/{DATABASE}/orders/_stream_load"
+        quick = replace(client(server.frontend), load_seconds=0.2)
+        with pytest.raises(BatchTooLarge, match=r"no whole answer within 0\.2 seconds"):
+            prepared(Loads(quick, tries=2, pause=Waits(), shrinks=True), body=lines(*MANY), rows=len(MANY))
 
 
 def test_what_is_left_under_a_label_when_tries_are_used_up_is_never_seen(server: StandIn) -> None:
@@ -216,7 +272,7 @@ def test_a_label_whose_load_is_another_one_by_now_says_nothing_of_ours(server: S
     one = committable(target.prepare(BatchNumber(4), "0-ab", batches({"id": "1", "note": ""})))
     server.cluster.pass_time(3601)
     operate(server, "commit", txn_id=str(load(server, one.label, lines({"id": 9}))["TxnId"]))
-    assert target.label_state(one.label) is LabelState.VISIBLE
+    assert target.loads.client.state_of(one.label) is LabelState.VISIBLE
     assert not target.commit(one)
     assert target.state_of(one) is LoadState.ABORTED
 

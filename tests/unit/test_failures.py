@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from exactlyonce.errors import TransactionTooLong
+from exactlyonce.errors import BatchTooLarge, TransactionTooLong
 from exactlyonce.launch.last_words import Ending
-from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.failures import ending_of, is_too_large
 
 SAID = 'null value in column "id" violates not-null constraint'
 ROW = "DETAIL:  Failing row contains (null, x).\nCONTEXT:  COPY orders, line 6\n"
@@ -101,3 +101,18 @@ TOO_LONG = "A transaction at u@h:5432/d took longer than 900 seconds and was end
 def test_a_batch_that_takes_too_long_is_to_blame_for_it(problem: Exception) -> None:
     assert ending_of(problem, in_batch=True) == (Ending.BATCH_FAILED, TOO_LONG)
     assert ending_of(problem, in_batch=False) == (Ending.UNREACHABLE, TOO_LONG)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        BatchTooLarge("The sink gave up 500 rows."),
+        RuntimeError(
+            "Job aborted.\nexactlyonce.errors.BatchTooLarge: The sink gave up 500 rows.\n\tat org.apache.Spark"
+        ),
+    ],
+    ids=["in the driver", "in a task"],
+)
+def test_rows_that_a_sink_gave_up_for_their_number_make_a_batch_too_large(problem: Exception) -> None:
+    assert ending_of(problem, in_batch=True) == (Ending.BATCH_FAILED, "The sink gave up 500 rows.")
+    assert is_too_large(problem)

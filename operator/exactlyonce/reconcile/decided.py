@@ -27,9 +27,12 @@ MOST_LABELS = 20
 
 def finish_commit(verdict: Resume | SkipLanded, decided: DecidedBatch) -> FinishCommit:
     """Return the verdict for a stream whose logs and positions agree, and whose decided batch has not landed."""
+    loads = len(decided.committables)
     message = (
-        f"Batch {decided.batch} is decided and {len(decided.committables)} of its loads are not known to be committed; the "
+        f"Batch {decided.batch} is decided and {loads} of its loads are not known to be committed; the "
         "next driver commits what the sink has of them, before its first batch."
+        if loads
+        else f"Batch {decided.batch} is decided and all of its loads are committed; the next driver lands it."
     )
     return FinishCommit(decided.batch, message, verdict.evidence)
 
@@ -42,7 +45,8 @@ def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
     labels = [committable.answered_as for committable in decided.committables]
     rows = sum(committable.rows for committable in decided.committables)
     told = ", ".join(labels[:MOST_LABELS]) + (" …" if len(labels) > MOST_LABELS else "")
-    words = f"batch {decided.batch} is decided: {rows} rows are to be committed in the sink, as {told or 'nothing'}"
+    left = f"{rows} rows are to be committed in the sink, as {told}" if labels else "all of its rows are committed"
+    words = f"batch {decided.batch} is decided: {left}"
     data = {"batch": decided.batch, "rows": rows, "labels": labels[:MOST_LABELS], "loads": len(labels)}
     return (Evidence(words, data),)
 

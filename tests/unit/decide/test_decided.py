@@ -169,8 +169,10 @@ def test_of_many_loads_some_labels_are_told() -> None:
 
 
 def test_a_decided_batch_of_which_everything_was_committed_names_no_label() -> None:
-    told = decide(seen(ledger=decided_ledger(replace(DECIDED_4, committables=())))).verdict.evidence[-1]
-    assert told.words == "batch 4 is decided: 0 rows are to be committed in the sink, as nothing"
+    """Its driver died before it removed the files of its loads, or before it landed the batch."""
+    verdict = decide(seen(logs(checkpointed=3), ledger=decided_ledger(replace(DECIDED_4, committables=())))).verdict
+    assert verdict.evidence[-1].words == "batch 4 is decided: all of its rows are committed"
+    assert verdict.message == "Batch 4 is decided and all of its loads are committed; the next driver lands it."
 
 
 @pytest.mark.parametrize(

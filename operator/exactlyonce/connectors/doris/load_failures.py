@@ -47,6 +47,12 @@ _PASSING_WORDS = re.compile(
 )
 """A backend wraps what another one answered, with its code or without: apache/doris#30381, #5334."""
 
+_TOO_MUCH_KINDS = ("MEM_LIMIT_EXCEEDED", "QUERY_MEMORY_EXCEEDED", "TIMEOUT")
+"""Of a load itself, and not of a process or of a group that others share."""
+_TOO_MUCH_WORDS = re.compile(
+    r"memory (?:limit )?exceed|exceed limit usage|timeout by txn manager|load timeout", re.IGNORECASE
+)
+
 _QUOTED = re.compile(r"'[^'\n]*'|`[^`\n]*`|\"[^\"\n]*\"")
 _COLUMNS = re.compile(
     r"unknown (?:reference )?column|column has no default value|no matching function|can not found function|syntax error",
@@ -73,9 +79,13 @@ class RowsRefused:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """It passes by waiting: too many loads, no memory, a server that is away, a change of the schema that is under way."""
+    """It passes by waiting: too many loads, no memory, a server that is away, a change of the schema that is under way.
+
+    `may_be_too_much`: a backend had the rows and gave them up for want of time or memory, so fewer rows may fit.
+    """
 
     message: str
+    may_be_too_much: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +125,12 @@ def failure_of_backend(found: Mapping[str, Any]) -> LoadFailure:
     refused = RowsRefused(count, _shown(said), one_line(found.get("ErrorURL") or "", _MOST_OF_URL))
     kind = _KIND.match(said)
     if kind is not None and kind[1] in _PASSING_KINDS:
-        return NotNow(_shown(said))
+        return NotNow(_shown(said), _may_be_too_much(said))
     if _ROWS.search(said):  # before any other word is looked for: it may be one of a record
         return refused
     found_in_words = _by_words(said)
+    if isinstance(found_in_words, NotNow):
+        return NotNow(found_in_words.message, _may_be_too_much(said))
     if found_in_words is not None:
         return found_in_words
     if count:
@@ -143,8 +155,17 @@ def _by_words(said: str) -> NotNow | TwoPhasesOff | NotAllowed | LoadRefused | N
 
 def _passes(said: str) -> bool:
     """Whether words of Doris' own say that waiting helps: not a name that it quotes, and not a stack trace."""
-    own = _QUOTED.sub("", said.split("\n", 1)[0])
+    own = _own_words(said)
     return any(kind in _PASSING_KINDS for kind in _KIND.findall(own)) or _PASSING_WORDS.search(own) is not None
+
+
+def _may_be_too_much(said: str) -> bool:
+    own = _own_words(said)
+    return any(kind in _TOO_MUCH_KINDS for kind in _KIND.findall(own)) or _TOO_MUCH_WORDS.search(own) is not None
+
+
+def _own_words(said: str) -> str:
+    return _QUOTED.sub("", said.split("\n", 1)[0])
 
 
 def _shown(said: str) -> str:

@@ -26,7 +26,7 @@ from exactlyonce.connectors.doris.answers import (
 )
 from exactlyonce.connectors.doris.table import DorisTable, table_of
 from exactlyonce.errors import OutcomeUnknown, RefusedOutside, Unreachable
-from exactlyonce_spark.connectors.doris.exchange import Answer, NoAnswer, Node, NotConnected, Request, exchange
+from exactlyonce_spark.connectors.doris.exchange import Answer, NoAnswer, Node, NotConnected, Request, TooLate, exchange
 from exactlyonce_spark.connectors.doris.redirects import (
     RedirectRefused,
     address_of,
@@ -56,6 +56,10 @@ class DorisRefused(RefusedOutside):
 
 class LoadUnanswered(OutcomeUnknown):
     """A load was sent and no answer came: it may be prepared, or may be yet."""
+
+
+class LoadTooLong(LoadUnanswered):
+    """A load was under way for as long as it may take."""
 
 
 class Operation(Enum):
@@ -118,7 +122,8 @@ class DorisClient:
         except NotConnected as problem:
             raise self._backend_is_away(node, problem) from None
         except NoAnswer as problem:
-            raise LoadUnanswered(f"The backend {node} of Doris was sent rows and gave no answer ({problem}).") from None
+            kind = LoadTooLong if isinstance(problem, TooLate) else LoadUnanswered
+            raise kind(f"The backend {node} of Doris was sent rows and gave no answer ({problem}).") from None
         except (Denied, Unreadable) as problem:
             raise LoadUnanswered(
                 f"The backend {node} was sent rows and answered what Doris never does ({problem})."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from exactlyonce.api.recovery import OnBatchTooLarge
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.doris.answers import NotSettled, Settled
@@ -41,6 +42,7 @@ class DorisTaskSink:
     labels: LoadLabels
     epoch: Epoch
     published_for: str | None = None
+    shrinks: bool = False
 
     @property
     def key(self) -> str:
@@ -50,7 +52,7 @@ class DorisTaskSink:
     def open(self, secrets: Secrets) -> tuple[None, DorisTarget]:
         """Return the table; no ledger is opened."""
         tries = self.sink.retries + 1
-        loads = Loads(client_of(self.sink, secrets), tries)
+        loads = Loads(client_of(self.sink, secrets), tries, shrinks=self.shrinks)
         folder = staging_folder_of(self.sink, secrets)
         staging = None if folder is None else StagingWriter(folder, self.labels, tries)
         return None, DorisTarget(
@@ -68,6 +70,7 @@ class PreparedDoris:
     labels: LoadLabels
     epoch: Epoch
     published_for: str | None = None
+    shrinks: bool = False
 
     def fit(
         self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
@@ -80,7 +83,7 @@ class PreparedDoris:
         """Return the table, for the driver and for its tasks."""
         fitted = tuple(column for column in columns if isinstance(column, DorisFit))
         assert len(fitted) == len(columns), "`fit` has returned each of them"
-        tasks = DorisTaskSink(self.sink, fitted, self.labels, self.epoch, self.published_for)
+        tasks = DorisTaskSink(self.sink, fitted, self.labels, self.epoch, self.published_for, self.shrinks)
         target = tasks.open(self.secrets)[1]
         return replace(target, broker_loads=broker_loads_of(self.sink, self.secrets, target)), tasks
 
@@ -94,7 +97,10 @@ class DorisConnector:
         """Look at the table, and require that its servers know two phases."""
         sink: object = spec.sink.spec
         assert isinstance(sink, DorisSink), "the registry gives each connector its own spec"
-        prepared = prepared_doris(sink, secrets, LoadLabels(permit.stream_id, stream.token), permit.epoch)
+        prepared = replace(
+            prepared_doris(sink, secrets, LoadLabels(permit.stream_id, stream.token), permit.epoch),
+            shrinks=spec.recovery.on_batch_too_large is OnBatchTooLarge.SHRINK,
+        )
         if sink.label_format is LabelFormat.DEFAULT:
             return prepared
         return replace(prepared, published_for=spec.checkpoint.location)

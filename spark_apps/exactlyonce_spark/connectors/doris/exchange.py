@@ -64,6 +64,10 @@ class NoAnswer(Exception):
     """The request was sent, and no whole answer came: it may have taken effect, or may take effect later."""
 
 
+class TooLate(NoAnswer):
+    """The request was under way for as long as it may take."""
+
+
 def exchange(node: Node, address: str, request: Request, body: Iterable[bytes] | None, seconds: float) -> Answer:
     """Send a request to a node, at this address of it, and return its answer.
 
@@ -153,7 +157,7 @@ def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
     """End the connection after so many seconds, however slowly the other side reads or writes.
 
     Raises:
-        NoAnswer: if it was ended; what came before is a part of an answer.
+        TooLate: if it was ended; what came before is a part of an answer.
     """
     is_over = threading.Event()
 
@@ -173,7 +177,7 @@ def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
     finally:
         timer.cancel()
     if is_over.is_set():
-        raise NoAnswer(f"no whole answer within {seconds:g} seconds")
+        raise TooLate(f"no whole answer within {seconds:g} seconds")
 
 
 def _reason(problem: BaseException) -> str:

@@ -30,12 +30,13 @@ from exactlyonce.connectors.doris.load_failures import (
     RowsRefused,
     TwoPhasesOff,
 )
-from exactlyonce.errors import ExactlyOnceError, Refused, RowsNotTaken, Unreachable
+from exactlyonce.errors import BatchTooLarge, ExactlyOnceError, Refused, RowsNotTaken, Unreachable
 from exactlyonce_spark.connectors.doris.client import (
     Body,
     DorisClient,
     DorisRefused,
     DorisUnreachable,
+    LoadTooLong,
     LoadUnanswered,
     Operation,
 )
@@ -43,6 +44,9 @@ from exactlyonce_spark.target import PreparedLoad
 
 TRIES = 5
 """The first one and four more."""
+
+FEW_ROWS = 100
+"""So few rows are not too much for any server, whatever it says: the stream waits until they are taken."""
 
 
 class RowsUnfit(RowsNotTaken):
@@ -65,6 +69,10 @@ class _Again(Exception):
     """To be tried again under the same label; `str()` says why, should it have been the last try."""
 
 
+class _GivenUpByDoris(_Again):
+    """Doris has given a load up for want of time or memory, which may be because of how much it was."""
+
+
 class _AnsweredFailure(_Again):
     """Doris has answered that the load failed; it is believed if each try says so."""
 
@@ -75,11 +83,15 @@ class _AnsweredRefusal(_AnsweredFailure):
 
 @dataclass(frozen=True)
 class Loads:
-    """Prepares loads. `pause` waits for so many seconds."""
+    """Prepares loads. `pause` waits for so many seconds.
+
+    `shrinks`: a batch that is too large for Doris may be made smaller (`recovery.onBatchTooLarge`); otherwise the stream waits.
+    """
 
     client: DorisClient
     tries: int = TRIES
     pause: Callable[[float], None] = time.sleep
+    shrinks: bool = False
 
     def prepare(self, label: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
         """Have so many rows prepared under a label that no other run of a task uses.
@@ -87,6 +99,7 @@ class Loads:
         Raises:
             RowsUnfit, CommittedAtOnce, DorisRefused: if trying again would change nothing; none of the rows is prepared.
             LoadUnfit, LoadFailed: if each try was answered, with a refusal of the load itself or another failure.
+            BatchTooLarge: if each try ended for want of time or memory, and fewer rows may fit.
             DorisUnreachable: if no try succeeded: a load may be left under the label, which nobody decides.
         """
         problems: list[Exception] = []
@@ -97,7 +110,7 @@ class Loads:
                 return self._tried(label, columns, body, rows)
             except (_Again, Unreachable, LoadUnanswered) as problem:
                 problems.append(problem)
-        raise _given_up(problems, rows, label)
+        raise _given_up(problems, rows, label, shrinks=self.shrinks)
 
     def abort(self, transaction_id: int) -> None:
         """Abort what is prepared; what is over stays as it is.
@@ -156,8 +169,12 @@ class Loads:
         )
 
 
-def _given_up(problems: Sequence[Exception], rows: int, label: str) -> ExactlyOnceError:
-    """Return what follows from tries that all went wrong. One that was not answered, or is to be waited for, blames nobody."""
+def _given_up(problems: Sequence[Exception], rows: int, label: str, *, shrinks: bool) -> ExactlyOnceError:
+    """Return what follows from tries that all went wrong. One that was not answered, or is to be waited for, blames nobody.
+
+    Servers that are short of memory for other reasons make a batch smaller as well, which costs nothing, and never so small
+    that it would halt the stream.
+    """
     why = f"{str(problems[-1]).rstrip('.')} (label {label})"
     if all(isinstance(one, _AnsweredRefusal) for one in problems):
         return LoadUnfit(
@@ -166,6 +183,11 @@ def _given_up(problems: Sequence[Exception], rows: int, label: str) -> ExactlyOn
         )
     if all(isinstance(one, _AnsweredFailure) for one in problems):
         return LoadFailed(f"Doris took none of {rows} rows in {len(problems)} tries: {why}.")
+    if shrinks and rows > FEW_ROWS and all(isinstance(one, _GivenUpByDoris | LoadTooLong) for one in problems):
+        return BatchTooLarge(
+            f"Doris gave up a load of {rows} rows in each of {len(problems)} tries: {why}. None of them counts. If smaller "
+            "batches are no way out, give Doris more memory, or the load more time (sink.doris.loadTimeout)."
+        )
     return DorisUnreachable(
         f"Doris did not take a load of {rows} rows in {len(problems)} tries: {why}; the batch is tried again."
     )
@@ -186,8 +208,9 @@ def _problem(answer: LoadFailure, label: str, rows: int) -> Exception:
                 "Loads in two phases are switched off at a backend of Doris; set disable_stream_load_2pc=false in "
                 "its be.conf."
             )
-        case NotNow(message):
-            return _Again(f"it takes no load at present ({message})")
+        case NotNow(message, may_be_too_much):
+            kind = _GivenUpByDoris if may_be_too_much else _Again
+            return kind(f"it takes no load at present ({message})")
         case NotAllowed(message):
             return DorisRefused(f"Doris refuses a load of {rows} rows: {message} (label {label}).")
         case LoadRefused(message):

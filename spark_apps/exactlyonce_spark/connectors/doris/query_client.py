@@ -24,6 +24,8 @@ from exactlyonce_spark.connectors.doris.exchange import CONNECT_SECONDS, Node
 from exactlyonce_spark.sql_text import quoted
 
 _MOST_JOBS = 100
+_SECONDS = re.compile(r"([0-9]{1,12})(?:\.[0-9]{1,9})?")
+"""What UNIX_TIMESTAMP() gives: a whole number, or a decimal in some releases."""
 _SHORTEST_HIDDEN = 4
 """Shorter values, such as a session token that is empty or `true`, would hide half of each message."""
 _MAY_SHOW_STATEMENT = re.compile(
@@ -59,9 +61,10 @@ class QueryClient:
         def time(cursor: Any) -> int:
             cursor.execute("SELECT UNIX_TIMESTAMP()")
             row = cursor.fetchone()
-            if not row or not str(next(iter(row.values()))).isdigit():
+            found = _SECONDS.fullmatch(str(next(iter(row.values()), ""))) if row else None
+            if found is None:
                 raise Unreadable("no time")
-            return int(next(iter(row.values()))) * 1000
+            return int(found[1]) * 1000
 
         return self._asked(time)
 

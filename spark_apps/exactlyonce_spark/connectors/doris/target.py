@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from exactlyonce.connectors.doris.answers import LabelState, NotSettled, Settled
+from exactlyonce.connectors.doris.answers import NotSettled, Settled
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter
@@ -19,6 +19,7 @@ from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.sql_text import quoted
 from exactlyonce_spark.staged_loads import StagedLoads
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
+from exactlyonce_spark.tasks import AGAIN
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class DorisTarget(TwoPhaseTarget):
 
     def load(self, batch: BatchNumber, part: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
         """Have Doris take so many rows under the label of a part of a batch."""
+        # Rows of a decided batch cannot be made fewer.
+        loads = replace(self.loads, shrinks=False) if part.startswith(AGAIN) else self.loads
         published = None if self.published_for is None else published_label(self.published_for, batch, part)
         if published is None:
-            return self.loads.prepare(self.labels.label(self.epoch, batch, part), columns, body, rows)
-        return replace(self.loads.prepare(published, columns, body, rows), shares_label=True)
+            return loads.prepare(self.labels.label(self.epoch, batch, part), columns, body, rows)
+        return replace(loads.prepare(published, columns, body, rows), shares_label=True)
 
     def commit(self, committable: Committable) -> bool:
         """Commit a load by the id of its transaction."""
@@ -93,10 +96,6 @@ class DorisTarget(TwoPhaseTarget):
                 raise DorisUnreachable(f"Doris does not commit {committable}: {message}.")
             case _:
                 assert_never(answer)
-
-    def label_state(self, label: str) -> LabelState:
-        """Return the state of a label, for a person or a metric: it decides nothing."""
-        return self.loads.client.state_of(label)
 
     @property
     def loads_into(self) -> str:
