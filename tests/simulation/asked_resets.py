@@ -13,7 +13,7 @@ RESET = "reset"
 
 
 @dataclass
-class Asked:
+class PersonsResets:
     """What a person has asked for and what came of it: `skipped` and `kept` are the records that the stream has left out.
 
     `look` is where the stream stood when the person looked; it may be some time ago when they ask. `pending` is what may still

@@ -67,7 +67,7 @@ def asks(world: SimulatedWorld) -> None:
 
 
 def _let_one_operator_sleep(world: SimulatedWorld) -> None:
-    """Of two operators one may sleep between its decision and its act, while the other goes on."""
+    """Of two operators one may sleep between its decision and its act, while the other continues."""
     if len(world.operators) > 1 and world.random.random() < 0.3:
         sleeps = world.random.choice([None, *world.operators])
         for operator in world.operators:
@@ -95,7 +95,7 @@ def note_commit(world: SimulatedWorld) -> None:
     if now is None or landed == now[0]:
         return
     note = world.database.tables.rows["batch", STREAM_ID, now[0]].note
-    done = [one for one in asked.pending if stood == one.before and now[1] == one.after and one.why in note]
+    done = [one for one in asked.pending if stood == one.before and now[1] == one.after and one.message in note]
     asked.pending = [one for one in asked.pending if one.batch >= now[0]]
     for wanted in done[:1]:
         asked.applied += 1

@@ -35,7 +35,7 @@ class AskedReset:
     """Set the positions from `before` to `after`, where `batch` is the batch that landed last.
 
     Both name the same partitions. `keeps_skipped`: what is skipped goes into quarantine, from where it may be replayed; else it
-    is recorded as lost. `by`, `at` and `why` are recorded as the person who asked gave them.
+    is recorded as lost. `by`, `at` and `message` (why) are recorded as the person who asked gave them.
     """
 
     batch: BatchNumber
@@ -44,7 +44,7 @@ class AskedReset:
     keeps_skipped: bool
     by: str
     at: datetime
-    why: str
+    message: str
 
     @property
     def skipped(self) -> Ranges:
@@ -64,7 +64,7 @@ class AskedReset:
     @property
     def words(self) -> str:
         """Who asked, when and why, as the ledger keeps it."""
-        return f"{self.by} asked for it at {self.at.isoformat(timespec='seconds')}: {self.why}"
+        return f"{self.by} asked for it at {self.at.isoformat(timespec='seconds')}: {self.message}"
 
     def to_json(self) -> str:
         """Render it as one line."""
@@ -75,7 +75,7 @@ class AskedReset:
             "keepSkipped": self.keeps_skipped,
             "by": self.by,
             "at": self.at.isoformat(),
-            "why": self.why,
+            "message": self.message,
         }
         return json.dumps(document, separators=(",", ":"))
 
@@ -91,8 +91,8 @@ class AskedReset:
         except JsonRefused as problem:
             raise ResetMalformed(f"it is {problem}") from None
         if not isinstance(found, dict):
-            raise ResetMalformed("it is no JSON object")
-        kinds = {"batch": int, "before": dict, "after": dict, "keepSkipped": bool, "by": str, "at": str, "why": str}
+            raise ResetMalformed("it is not a JSON object")
+        kinds = {"batch": int, "before": dict, "after": dict, "keepSkipped": bool, "by": str, "at": str, "message": str}
         wrong = [name for name, kind in kinds.items() if type(found.get(name)) is not kind]
         if wrong:
             raise ResetMalformed(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or of another type")
@@ -105,8 +105,8 @@ class AskedReset:
             raise ResetMalformed("at is no time") from None
         if before.keys() != after.keys():
             raise ResetMalformed("before and after do not name the same partitions")
-        by, why = one_line(found["by"], MOST_CHARACTERS_OF_BY), one_line(found["why"], MOST_CHARACTERS_OF_WHY)
-        return cls(BatchNumber(found["batch"]), before, after, found["keepSkipped"], by, at, why)
+        by, message = one_line(found["by"], MOST_CHARACTERS_OF_BY), one_line(found["message"], MOST_CHARACTERS_OF_WHY)
+        return cls(BatchNumber(found["batch"]), before, after, found["keepSkipped"], by, at, message)
 
 
 def to_be_reset(text: str | None, ledger: LedgerView | None) -> AskedReset | None:

@@ -149,7 +149,7 @@ def _evidence(request: Request, asked: AskedReset) -> tuple[Evidence, ...]:
     data = {
         "by": asked.by,
         "at": asked.at.isoformat(),
-        "why": asked.why,
+        "message": asked.message,
         "batch": asked.batch,
         "kept": asked.keeps_skipped,
     }
