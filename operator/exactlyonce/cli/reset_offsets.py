@@ -42,7 +42,7 @@ _COLUMNS = ("topic", "partition", "before", "after", "skipped", "repeated")
 @TARGET
 @click.option("--to", "to", help="earliest, latest, landed, timestamp=2026-01-31T12:00:00Z, or positions as JSON.")
 @click.option("--keep-skipped", is_flag=True, help="Keep what is skipped in quarantine, from where it can be replayed.")
-@click.option("--why", help="Why the positions are reset; the ledger and an event keep it. --yes needs it.")
+@click.option("--why", "message", help="Why the positions are reset; the ledger and an event keep it. --yes needs it.")
 @click.option("--by", help="Who asks; the default is whom the cluster takes you for, or the login of this machine.")
 @click.option("--yes", is_flag=True, help="Ask for it; without this the table is printed and nothing is written.")
 @click.option("--withdraw", is_flag=True, help="Take back what was asked for and has not been done.")
@@ -54,7 +54,7 @@ _COLUMNS = ("topic", "partition", "before", "after", "skipped", "repeated")
 def reset(
     target: str,
     to: str | None,
-    why: str | None,
+    message: str | None,
     by: str | None,
     output: str,
     *,
@@ -78,7 +78,7 @@ def reset(
     """
     if withdraw == (to is not None):
         raise click.UsageError("Give either --to, which says where the stream is to continue, or --withdraw.")
-    if yes and not (why or "").strip():
+    if yes and not (message or "").strip():
         raise click.UsageError("--yes needs --why: the ledger keeps why the positions were reset.")
     subject = subject_of(target, options, at_rest=not withdraw)
     if withdraw:
@@ -86,7 +86,7 @@ def reset(
         click.echo(f"Nothing is asked for any more in {subject.where}.")
         return
     assert to is not None, "the usage requires it"
-    asked = _asked(subject, to, why or "", by, keep_skipped=keep_skipped)
+    asked = _asked(subject, to, message or "", by, keep_skipped=keep_skipped)
     _show(subject, asked, as_json=output == "json")
     subject.refuse(asked.to_json())
     if not yes:
@@ -96,14 +96,14 @@ def reset(
     click.echo(f"This is written to {subject.where}. {subject.follows}", err=True)
 
 
-def _asked(subject: Subject, to: str, why: str, by: str | None, *, keep_skipped: bool) -> AskedReset:
+def _asked(subject: Subject, to: str, message: str, by: str | None, *, keep_skipped: bool) -> AskedReset:
     """Return the request.
 
     Raises:
         NotReset: if the next launch would refuse it.
         TargetInvalid: if `to` names no positions.
     """
-    stream, view = subject.stream, subject.look()
+    stream, view = subject.stream, subject.view()
     if view is None or view.stream.landed_batch is None:
         raise NotReset(
             f"Nothing of {stream.stream_id} has landed; spec.source says where it starts. Nothing was written."
@@ -118,7 +118,7 @@ def _asked(subject: Subject, to: str, why: str, by: str | None, *, keep_skipped:
     person = one_line(by or subject.by, MOST_CHARACTERS_OF_BY)
     asked = AskedReset(
         BatchNumber(view.stream.landed_batch), landed, after, keep_skipped, person, datetime.now(UTC),
-        one_line(why, MOST_CHARACTERS_OF_WHY),
+        one_line(message, MOST_CHARACTERS_OF_WHY),
     )  # fmt: skip
     problem = _problem(subject, view, asked)
     if problem is not None:

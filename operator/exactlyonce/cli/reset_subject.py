@@ -37,12 +37,12 @@ class NotReset(Refused):
 class Subject:
     """A stream, and how it is asked.
 
-    `look` shows its ledger. `refuse` raises NotReset for a request that the next launch would refuse, as far as that can be
+    `view` shows its ledger. `refuse` raises NotReset for a request that the next launch would refuse, as far as that can be
     told from here. `write` puts a request, or an empty one, where a launch finds it: `where` is that, and `follows` says when.
     """
 
     stream: Stream
-    look: Callable[[], LedgerView | None]
+    view: Callable[[], LedgerView | None]
     open_source: Callable[[Source], OpenSource]
     by: str
     where: str
