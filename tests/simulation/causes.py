@@ -29,6 +29,7 @@ from exactlyonce_spark.planned import LandingRefused, OriginReplaced, StagedRows
 from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
 from exactlyonce_spark.tasks import SecondTry
 from exactlyonce_spark.witnesses import RowsInDoubt
+from tests.simulation.asked_resets import RESET
 from tests.simulation.spark_errors import (
     BatchTooLarge,
     LogTaken,
@@ -126,6 +127,7 @@ CONTRADICTIONS: dict[ContradictionReason, frozenset[str]] = {
     ContradictionReason.LEDGER_LOST: frozenset({"restore to before the first batch", *_LEDGER_GONE}),
     # What is left of a seed whose first files were lost looks as if it had run.
     ContradictionReason.LEDGER_BEHIND_SINK: frozenset({"restore", "lose checkpoint"}),
+    ContradictionReason.RESET_REFUSED: frozenset({RESET}),
     ContradictionReason.LEDGER_INCONSISTENT: frozenset({"edited by hand"}),
     ContradictionReason.STATE_WOULD_BE_LOST: frozenset({"lose checkpoint", *_LEDGER_GONE}),
 }

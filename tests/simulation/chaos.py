@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from exactlyonce.api.spec import Delivery
@@ -10,6 +11,7 @@ from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
 from tests.simulation import adoption, foreign_writer, manifest
+from tests.simulation.asked_resets import RESET
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.server import MOST_COMMITS_LOST, Tables
@@ -24,6 +26,7 @@ class Chaos:
         self._world = world
         self._backup: Tables | None = None
         self._produced = 0
+        self.reset: Callable[[SimulatedWorld], None] = lambda world: None
         world.foreign_write = lambda: foreign_writer.overwrite(world)
 
     def between_steps(self) -> None:
@@ -46,6 +49,7 @@ class Chaos:
         adoption.drop_ledger(world)
         self._strike_source()
         self._change_resource()
+        self.reset(world)
         if world.scenario.manifest and dice.random() < 0.1:
             cleaner = world.new_process("cleaner")
             world.simulation.spawn(cleaner, "cleaner", partial(manifest.remove_orphans, world))
@@ -125,7 +129,7 @@ class Chaos:
             self._produce()
         for transaction in list(world.database.pending):
             world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
-        for process in (*self._live_drivers(), *world.compactors):
+        for process in (*self._live_drivers(), *world.compactors, *world.operators):
             process.frozen = False
         if all(operator.ended for operator in world.operators):
             world.start_operator("operator last")
@@ -252,8 +256,9 @@ class Chaos:
     def goes_on_after_rest(self) -> bool:
         """Whether a person who waited until no driver runs, while nothing else happens, has it run again, perhaps changed."""
         world = self._world
-        if world.calm or not self._rests() or "delivery changed" not in world.scenario.hazards:
+        if world.calm or not self._rests() or not {"delivery changed", RESET} & world.scenario.hazards:
             return False
+        self.reset(world)
         if world.strikes("delivery changed", 0.7):
             world.change_delivery()
         world.suspended = False

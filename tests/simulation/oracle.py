@@ -26,6 +26,7 @@ from tests.simulation.launcher import Driver
 from tests.simulation.new_start import first_batch, starts_over
 from tests.simulation.reasons import explains_halt, unexplained
 from tests.simulation.repeatable import repeatable
+from tests.simulation.resets import asks, note_commit, withdraws, wrong_with_kept
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import SimulatedWorld
@@ -85,6 +86,7 @@ def _causes_of(problem: BaseException | None) -> Iterator[BaseException]:
 
 def _run(world: SimulatedWorld) -> None:
     chaos = KinesisChaos(world) if isinstance(world, KinesisWorld) else Chaos(world)
+    chaos.reset = asks
     for number in range(world.scenario.operators):
         world.start_operator(f"operator {number + 1}")
     if "former life" in world.scenario.hazards:
@@ -125,7 +127,7 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 def _is_over(world: SimulatedWorld) -> bool:
     """Whether nothing more is to come, once nobody can continue."""
-    if _halted(world) and (starts_over(world) or adopts(world) or answers(world)):
+    if _halted(world) and (starts_over(world) or adopts(world) or answers(world) or withdraws(world)):
         return False
     return world.draining or _halted(world)
 
@@ -221,6 +223,8 @@ def _check_by_key(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     more, late, would put an older value on top of a newer one.
     """
     how = world.database.how_keyed
+    if world.asked.applied:
+        return  # what is read again counts twice for whoever adds, and sets keys back for a while
     if Delivery.AT_LEAST_ONCE in world.deliveries:
         if how is HowKeyed.ADDS:
             return  # whoever adds needs each record once
@@ -240,6 +244,7 @@ def _require_single(world: SimulatedWorld) -> None:
 
 def _check_no_double(world: SimulatedWorld) -> None:
     """After every commit, so that the trace ends where the double was made."""
+    note_commit(world)
     if world.deliveries == {Delivery.AT_LEAST_ONCE}:
         return
     if wrong := world.wrong_since_commit():
@@ -288,7 +293,13 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
     """Nothing is given up but what retention took; with AtMostOnce also one batch each time that a driver ended badly."""
     _check_quarantined(world)
-    gone = world.taken | set(world.life_before or ()) | world.skipped_by_start() | _quarantined(world)
+    gone = (
+        world.taken
+        | set(world.life_before or ())
+        | world.skipped_by_start()
+        | _quarantined(world)
+        | world.asked.skipped
+    )
     certain = {record for record in given_up - gone if Delivery.AT_MOST_ONCE not in world.deliveries_of(record)}
     there = {record for record in certain if not _stood_elsewhere(world, record)}
     if there:
@@ -317,7 +328,14 @@ def _quarantined(world: SimulatedWorld) -> set[Hashable]:
 
 def _check_quarantined(world: SimulatedWorld) -> None:
     """Only what the resource asks for is quarantined: a batch that reads the poison record, or in which drivers died."""
-    rows = [row for status in (*HELD, FailureStatus.REPLAYED) for row in _rows_of(world, status)]
+    if wrong := wrong_with_kept(world):
+        raise Violation(wrong)
+    rows = [
+        row
+        for status in (*HELD, FailureStatus.REPLAYED)
+        for row in _rows_of(world, status)
+        if not _records_of(world, row) <= world.asked.kept
+    ]
     if rows and not world.scenario.quarantine:
         raise Violation(f"quarantined, and nobody asked for that: {rows}")
     _check_none_landed(world)

@@ -25,6 +25,7 @@ from exactlyonce.reconcile.verdicts import (
     FinishBatch,
     FinishCommit,
     FirstStart,
+    OffsetsReset,
     RebuildFromSink,
     RebuildReason,
     ReplanBatch,
@@ -41,6 +42,7 @@ from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation.adoption import ADOPTED
+from tests.simulation.asked_resets import RESET
 from tests.simulation.causes import CONTRADICTIONS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
 from tests.simulation.launcher import Driver
@@ -161,7 +163,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if journal.has_struck({"started over", ADOPTED}, earlier.looked, later.began):
+    if journal.has_struck({"started over", ADOPTED, RESET}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
@@ -210,9 +212,10 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
         case RewindToSink():
             # What is left of a seed whose first files were lost looks as if it had run.
             return journal.has_struck({"restore", "lose checkpoint"}, _since(world, before), until)
-        case SourceTruncated():
+        case OffsetsReset() | SourceTruncated():
             # A child whose parents are listed no more may have lost its first records.
-            return journal.has_struck({"retention", "unlisted"}, 0, until)
+            called_for = {RESET} if isinstance(verdict, OffsetsReset) else {"retention", "unlisted"}
+            return journal.has_struck(called_for, 0, until)
         case SourceReplaced():
             return _is_replaced(world)
         case Contradiction(reason=why):

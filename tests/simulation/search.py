@@ -14,6 +14,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, kind_of, reason_of
+from tests.simulation.asked_resets import RESET
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
@@ -30,6 +31,7 @@ from tests.simulation.mutations import (
 )
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.replay_world import ReplayWorld
+from tests.simulation.resets import with_resets
 from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.staged_world import StagedWorld
@@ -82,6 +84,12 @@ def _poisoned_and_started_over(drawn: Scenario) -> Scenario:
 def _replayed_and_started_over(drawn: Scenario) -> Scenario:
     """The same beside replays."""
     return _poisoned_and_started_over(drawn)
+
+
+def _reset(drawn: Scenario) -> Scenario:
+    """A person resets the positions of a stream that is suspended, and drivers die."""
+    few = frozenset({RESET, "suspend", "kill driver"})
+    return replace(with_resets(drawn.delivered(Delivery.EXACTLY_ONCE)), operators=1, hazards=few)
 
 
 _CRASHES = _few("kill driver", "strike at commit")
@@ -137,6 +145,15 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
     "a_quarantined_range_that_is_read_again_stays_replayable": _poisoned_and_started_over,
     "a_range_that_a_replay_has_taken_stays_its_own": _replayed_and_started_over,
+    "skipped_records_leave_no_trace": _reset,
+    "what_is_to_be_kept_is_given_up": _reset,
+    "what_was_skipped_stays_lost_when_it_is_read_again": _reset,
+    "a_reset_acts_at_each_launch": _reset,
+    "positions_that_have_moved_are_reset": lambda drawn: replace(_reset(drawn), commit=Commit.PARTITION),
+    "a_reset_without_the_fence": lambda drawn: replace(_reset(drawn), operators=2),
+    "a_reset_runs_over_a_decided_batch": lambda drawn: replace(
+        _reset(drawn), hazards=_reset(drawn).hazards | {"strike at commit", SINK_SILENT}
+    ),
     "a_leader_may_change_while_a_batch_is_read": _truncated,
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,

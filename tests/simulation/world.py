@@ -26,6 +26,7 @@ from exactlyonce.source.port import Source
 from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
+from tests.simulation.asked_resets import PersonsResets
 from tests.simulation.causes import ERRORS
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
@@ -124,6 +125,7 @@ class SimulatedWorld(SourceAndSink):
         self.merged = 0
         self.edited: dict[Partition, int] = {}
         self.annotations: tuple[tuple[str, str], ...] = ()
+        self.asked = PersonsResets()
         self.life_before: Counter[Hashable] | None = None
         self.failures_before: dict[int, FailureRow] = {}
         self.on_truncated = self.random.choice(["Halt", "ResumeFromEarliest"])

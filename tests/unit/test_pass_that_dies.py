@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from exactlyonce.api.resource import RESET_OFFSETS
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.launch.port import Running
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, Owner
-from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.reconcile.asked_reset import AskedReset
 from exactlyonce.reconcile.loop import Halted, Waiting
 from tests.unit.passes import KEYS, Died, Machine, ended
 from tests.unit.stateful_passes import database_went_back, state_of
@@ -187,6 +189,17 @@ def ledger_lost() -> Machine:
     return machine
 
 
+def positions_reset() -> Machine:
+    machine = ended()
+    view = machine.view()
+    landed = view.stream.landed_batch
+    assert landed is not None
+    after = Positions(dict(zip(KEYS, (60, 10), strict=True)))
+    asked = AskedReset(landed, view.landed.positions, after, True, "jane", machine.now, "a wrong join")
+    machine.annotations = {RESET_OFFSETS: asked.to_json()}
+    return machine
+
+
 LAUNCHES = [
     (first_start, (0, 0)),
     (resume, (40, 30)),
@@ -206,6 +219,7 @@ LAUNCHES = [
     (started_over_without_a_ledger, (0, 0)),
     (started_over_in_a_copied_database, (0, 0)),
     (started_over_after_the_ledger_was_lost, (0, 0)),
+    (positions_reset, (60, 10)),
 ]
 
 
@@ -228,6 +242,28 @@ def test_an_operator_that_dies_between_any_two_effects_leaves_one_that_comes_to_
         machine.assert_launched_as_published()
         assert machine.stands() == stands, f"it died before {effect!r}, effect {place} of {whole.effects}"
         assert sum(isinstance(state, Running) for state in machine.drivers.states.values()) == 1
+
+
+def test_a_reset_that_died_between_any_two_effects_has_recorded_what_it_skips_once_and_is_done_once() -> None:
+    whole = positions_reset()
+    whole.run_until_a_driver_runs()
+    for place, _ in enumerate(whole.effects):
+        machine = positions_reset()
+        machine.dies_before = place
+        with pytest.raises(Died):
+            machine.run_until_a_driver_runs()
+        attempt = machine.run_until_a_driver_runs()
+        skipped = [(row.partition, row.from_offset, row.until_offset, row.status) for row in machine.failures()]
+        assert skipped == [(KEYS[0], 40, 60, FailureStatus.QUARANTINED)]
+        seed = machine.view().batch(machine.view().stream.landed_batch or BatchNumber(0))
+        assert seed is not None
+        assert "jane asked for it at 2026-01-01T" in seed.note
+        assert seed.note.endswith(": a wrong join.")
+        machine.land(attempt, 70, 20)
+        machine.end(attempt)
+        machine.run_until_a_driver_runs()
+        assert machine.stands() == (70, 20), "the annotation is still there and asks for nothing any more"
+        assert machine.reports[-1][0] == "Resume"
 
 
 def test_a_query_with_state_whose_database_went_back_goes_on_with_the_state_of_what_landed() -> None:

@@ -21,6 +21,9 @@ KIND = "ExactlyOnceStream"
 ADOPT = "exactlyonce.dev/adopt"
 FRESH = "exactlyonce.dev/fresh"
 SETTLE_LOADS = "exactlyonce.dev/settle-loads"
+RESET_OFFSETS = "exactlyonce.dev/reset-offsets"
+ASKED_OF_A_PASS = (ADOPT, FRESH, SETTLE_LOADS, RESET_OFFSETS)
+"""The annotations that a decision depends on."""
 
 
 class ResourceInvalid(Refused):

@@ -1,4 +1,4 @@
-"""Answers for the loads of a stream of a file, kept beside its status: what an annotation is in a cluster."""
+"""What a person asks of a stream of a file, kept beside its status: what annotations are in a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exactlyonce.api.resource import SETTLE_LOADS, Stream
+from exactlyonce.api.resource import RESET_OFFSETS, SETTLE_LOADS, Stream
 from exactlyonce.cli.whole_files import replace_whole
 from exactlyonce.errors import Refused
 
@@ -55,9 +55,49 @@ class LocalAnswers:
 
     def among(self, stream: Stream) -> Stream:
         """Return a stream with these answers beside those that its file gives itself."""
-        annotations: Mapping[str, str] = stream.metadata.annotations
-        text = " ".join(answers for answers in (annotations.get(SETTLE_LOADS), self.read()) if answers)
-        if not text:
-            return stream
-        metadata = stream.metadata.model_copy(update={"annotations": {**annotations, SETTLE_LOADS: text}})
-        return stream.model_copy(update={"metadata": metadata})
+        given = stream.metadata.annotations.get(SETTLE_LOADS)
+        return annotated(stream, SETTLE_LOADS, " ".join(answers for answers in (given, self.read()) if answers))
+
+
+@dataclass(frozen=True)
+class LocalReset:
+    """The file of a reset that a person has asked for; one that was left behind has no effect, since it names its batch."""
+
+    file: Path
+
+    def read(self) -> str | None:
+        """Return the request; None where nothing is asked for.
+
+        Raises:
+            AnswersUnreadable: if it cannot be read.
+        """
+        try:
+            return self.file.read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, UnicodeDecodeError) as problem:
+            raise AnswersUnreadable(
+                f"The reset that was asked for in {self.file} cannot be read ({problem}); delete the file, and ask again with "
+                "`exactlyonce offsets reset`."
+            ) from None
+
+    def write(self, text: str) -> None:
+        """Keep a request in the place of the one before.
+
+        Raises:
+            AnswersNotKept: if it cannot be written.
+        """
+        LocalAnswers(self.file).write(text)
+
+    def among(self, stream: Stream) -> Stream:
+        """Return a stream with this request, where there is one, in place of one that its file gives itself."""
+        return annotated(stream, RESET_OFFSETS, self.read() or "")
+
+
+def annotated(stream: Stream, name: str, text: str) -> Stream:
+    """Return a stream with an annotation; unchanged where that is empty. Performs no I/O."""
+    if not text:
+        return stream
+    annotations: Mapping[str, str] = {**stream.metadata.annotations, name: text}
+    metadata = stream.metadata.model_copy(update={"annotations": annotations})
+    return stream.model_copy(update={"metadata": metadata})

@@ -14,7 +14,7 @@ from pathlib import Path
 from exactlyonce.api.resource import ResourceInvalid, Stream, read_streams
 from exactlyonce.api.spec import Delivery
 from exactlyonce.assembly import checkpoint_store, ledger_address, source_address
-from exactlyonce.cli.local_answers import LocalAnswers
+from exactlyonce.cli.local_answers import LocalAnswers, LocalReset
 from exactlyonce.cli.status_file import StatusFile, StatusUnreadable
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.driver_progress import progress_limit
@@ -41,6 +41,7 @@ class LocalStream:
     launcher: LocalLauncher
     state_root: Path
     answers: LocalAnswers
+    reset: LocalReset
 
     @property
     def owner(self) -> Owner:
@@ -107,7 +108,9 @@ def open_stream(stream: Stream, state_root: Path, secrets: Path, *, read_only: b
     checkpoints = checkpoint_store(spec.checkpoint, read)
     stores = Stores(ledger, checkpoints, source)
     answers = LocalAnswers(home / "settle-loads")
-    return LocalStream(answers.among(stream), ledger, stores, statuses, runner, state_root, answers)
+    reset = LocalReset(home / "reset-offsets")
+    asked = reset.among(answers.among(stream))
+    return LocalStream(asked, ledger, stores, statuses, runner, state_root, answers, reset)
 
 
 def driver_document(stream: Stream) -> DriverDocument:

@@ -22,6 +22,7 @@ from exactlyonce.cli.failures import failures
 from exactlyonce.cli.files import files
 from exactlyonce.cli.inspect import checkpoint, inspect
 from exactlyonce.cli.local_stream import choose_stream, open_stream
+from exactlyonce.cli.offsets_commands import offsets
 from exactlyonce.cli.recover import recover
 from exactlyonce.cli.replay import replay
 from exactlyonce.cli.settle_loads import settle_loads
@@ -171,38 +172,18 @@ def explain(target: str, output: str, **options: Any) -> None:
     sys.exit(EXIT_HALTS if data["halts"] else EXIT_LAUNCHES)
 
 
-@main.command(
-    examples=(
-        ("offsets orders.yaml", "of a stream that runs on this machine"),
-        ("offsets orders -n shop", "of a stream of the cluster"),
-    )
-)
-@TARGET
-@NAME
-@STATE
-@SECRETS
-@OUTPUT
-@of_a_cluster
-def offsets(target: str, output: str, **options: Any) -> None:
-    """Show where a stream stands in each partition: planned, checkpointed, landed, earliest, latest.
-
-    Planned and checkpointed are what Spark's two logs say, landed what the ledger says; lag is latest minus landed, in
-    records. For stream NAME of a cluster the ledger and the source are queried from here, with the logins in the
-    stream's secrets, which your kubeconfig has to be allowed to get; planned and checkpointed are not shown. A ledger
-    that is reached with an AWS login, and for which the stream names no secret, is queried with your own AWS credentials.
-    """
-    from exactlyonce.cli.offsets import offsets_of, show_offsets
-
-    if is_of_a_cluster(target):
-        from exactlyonce.cli.cluster_offsets import cluster_offsets
-
-        rows = cluster_offsets(*cluster_of(options), target)
-    else:
-        rows = offsets_of(looked_at(target, options))
-    show_offsets(rows, as_json=output == "json")
-
-
-for _command in (checkpoint, inspect, dead_letters, failures, files, recover, replay, settle_loads, *CLUSTER_COMMANDS):
+for _command in (
+    checkpoint,
+    inspect,
+    dead_letters,
+    failures,
+    files,
+    offsets,
+    recover,
+    replay,
+    settle_loads,
+    *CLUSTER_COMMANDS,
+):
     main.add_command(_command)
 
 

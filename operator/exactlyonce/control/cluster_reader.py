@@ -181,6 +181,19 @@ class ClusterReader:
         path = f"/metadata/annotations/{key.replace('/', '~1')}"
         return self._patch(stream, "resourceVersion", [*made, {"op": "add", "path": path, "value": value}], what)
 
+    def person(self) -> str:
+        """Return whom the API server takes this person for; empty where it does not say.
+
+        Raises:
+            ReadRefused, ClusterSilent: if it does not tell, or nobody answers.
+        """
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        found = _answered(
+            lambda: asked(self.api, "POST", path, body=body), "ask who you are", "create selfsubjectreviews"
+        )
+        return str(((found.get("status") or {}).get("userInfo") or {}).get("username") or "")
+
     def _patch(
         self, stream: Mapping[str, Any], same: str, changes: Sequence[Mapping[str, Any]], what: str
     ) -> dict[str, Any] | None:

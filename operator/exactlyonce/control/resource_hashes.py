@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from exactlyonce.api.field_classes import OPERATORS_OWN
-from exactlyonce.api.resource import ADOPT, FRESH, SETTLE_LOADS, Stream
+from exactlyonce.api.resource import ASKED_OF_A_PASS, Stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import StreamStatus
 
@@ -27,7 +27,7 @@ def driver_plan(spec: StreamSpec) -> str:
 def what_a_person_asks(stream: Stream) -> str:
     """Return a hash of what a person wrote; a default that a new release's definition fills in is not part of it."""
     annotations = stream.metadata.annotations
-    asked = {key: annotations[key] for key in (ADOPT, FRESH, SETTLE_LOADS) if key in annotations}
+    asked = {key: annotations[key] for key in ASKED_OF_A_PASS if key in annotations}
     return _hash_of(stream.spec.differences(), asked)
 
 

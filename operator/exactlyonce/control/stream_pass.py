@@ -45,7 +45,7 @@ _MISSING_SECONDS = 15.0
 _SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
     "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch", "FinishCommit",
-    "Draining", "Drained", "Completed", "Fenced",
+    "OffsetsReset", "Draining", "Drained", "Completed", "Fenced",
 }  # fmt: skip
 """What happens in the life of a stream that needs nobody; every other event is a warning."""
 

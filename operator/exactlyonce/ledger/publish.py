@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
@@ -29,6 +29,10 @@ class PositionsMoved(ExactlyOnceError):
     """The ledger's positions are not what was observed; look again."""
 
 
+class TooMuchInQuarantine(Refused):
+    """What a reset would keep is more than the stream may have in quarantine; nothing was changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A seeded generation to publish under an epoch.
@@ -36,7 +40,9 @@ class Publication:
     `seed_batch` is the empty batch the generation starts with; `before` is where the stream stood when the decision was
     made and `after` where the seed stands: the same, unless the verdict moves the position. `given_up` are ranges
     whose records take no effect because of the move. `note` says why the generation was made, `query` what for.
-    With `goes_on` the generation starts with no batch of its own, but after the landed one, whose row stays.
+    With `goes_on` the generation starts with no batch of its own, but after the landed one, whose row stays. `resets`: a person
+    set the positions, so that what was given up before is no loss where it is read again. With `most_quarantined`, no more
+    offsets than that may be in quarantine then.
     """
 
     epoch: Epoch
@@ -49,6 +55,8 @@ class Publication:
     given_up: tuple[FailureRow, ...] = ()
     query: QueryMark | None = None
     goes_on: bool = False
+    resets: bool = False
+    most_quarantined: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         EpochOvertaken: if the epoch has been raised or claimed since.
         PositionsMoved: if the ledger stands elsewhere than the decision saw, or holds a taken batch, whose loss is recorded
             before a generation is published.
+        TooMuchInQuarantine: if what is given up would make it too much.
     """
     with ledger.transaction(evicting=True) as transaction:
         row = _unclaimed(transaction, stream_id, publication.epoch)
@@ -85,12 +94,13 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         _require_none_taken(transaction, stream_id, row.landed_batch)
         if landed != publication.after:
             if row.landed_batch is not None:  # else nothing was ever quarantined
-                _release_what_is_read_again(transaction, stream_id, publication.after, landed.origin_ids)
+                _release_what_is_read_again(transaction, stream_id, publication, landed.origin_ids)
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
         if not publication.goes_on:
             transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
+        _require_room_in_quarantine(transaction, stream_id, publication.most_quarantined)
         if publication.query is not None:
             transaction.write_query(stream_id, publication.query)
         transaction.update_stream(
@@ -176,13 +186,30 @@ def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str
 
 
 def _release_what_is_read_again(
-    transaction: LedgerTransaction, stream_id: str, after: LandedPositions, known_ids: Mapping[str, str]
+    transaction: LedgerTransaction, stream_id: str, publication: Publication, known_ids: Mapping[str, str]
 ) -> None:
-    """Take out of quarantine what the stream reads again: before the positions move, so that it is told by where they were."""
+    """Take out of quarantine what the stream reads again: before the positions move, so that it is told by where they were.
+
+    After a reset what was given up is read again as well; what is gone with its topic is not.
+    """
     held = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
-    changed = read_again(held, after, known_ids)
+    if publication.resets:
+        held += [row for row in transaction.read_failures(stream_id, FailureStatus.LOST) if row.passed_over]
+    changed = read_again(held, publication.after, known_ids)
     if changed:
         transaction.write_failures(stream_id, changed)
+
+
+def _require_room_in_quarantine(transaction: LedgerTransaction, stream_id: str, most: int | None) -> None:
+    if most is None:
+        return
+    rows = transaction.read_failures(stream_id, FailureStatus.QUARANTINED)
+    count = sum(row.offset_count for row in rows)
+    if count > most:
+        raise TooMuchInQuarantine(
+            f"With the records that the reset skips and keeps, {count} of {stream_id} would be in quarantine, more than "
+            f"recovery.maxQuarantined ({most}); nothing was changed. Raise the limit; or ask again, to skip fewer or keep none."
+        )
 
 
 def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_batch: BatchNumber | None) -> None:

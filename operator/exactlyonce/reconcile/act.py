@@ -81,4 +81,6 @@ def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Public
         given_up=action.given_up,
         query=action.query,
         goes_on=action.state_of is not None,
+        resets=action.resets,
+        most_quarantined=action.most_quarantined,
     )

@@ -23,6 +23,7 @@ from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_b
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.lost_batches import records_lost, with_evidence
 from exactlyonce.reconcile.observation import MayLive, Observation
+from exactlyonce.reconcile.reset_offsets import offsets_are_reset
 from exactlyonce.reconcile.source_change import SourceChange, stateful_query_changed
 from exactlyonce.reconcile.source_checks import (
     cannot_tell,
@@ -172,6 +173,7 @@ REFUSALS_AND_STARTS: tuple[Check, ...] = (
 """Checks before it is known that the ledger says where this stream stands."""
 
 CONTINUATIONS: tuple[Check, ...] = (
+    offsets_are_reset,  # OffsetsReset; Contradiction: ResetRefused
     next_record_is_gone,  # SourceTruncated
     other_partitions_are_read,  # RebuildFromSink: SourceSetChanged, TopicDeleted, or a worse reason; RewindToSink
     checkpoint_is_unusable,  # RebuildFromSink, RewindToSink

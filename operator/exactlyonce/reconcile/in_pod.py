@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
 
-from exactlyonce.api.resource import ADOPT, API_VERSION, FRESH, KIND, SETTLE_LOADS, Stream, parse_stream
+from exactlyonce.api.resource import API_VERSION, ASKED_OF_A_PASS, KIND, Stream, parse_stream
 from exactlyonce.checkpoint.generation import parse_generation
 from exactlyonce.errors import OutcomeUnknown, Refused, RefusedOutside, Unreachable
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -50,7 +50,7 @@ class Brief:
     def render(self) -> str:
         """Return the brief as JSON."""
         metadata = self.stream.metadata
-        asked = {key: value for key, value in metadata.annotations.items() if key in (ADOPT, FRESH, SETTLE_LOADS)}
+        asked = {key: value for key, value in metadata.annotations.items() if key in ASKED_OF_A_PASS}
         document = {
             "apiVersion": API_VERSION,
             "kind": KIND,

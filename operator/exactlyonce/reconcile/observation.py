@@ -14,7 +14,8 @@ from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
-from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges, offset_text
+from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges, offset_text
 from exactlyonce.positions.selection import Selection
 from exactlyonce.source.port import SourceView
 
@@ -51,7 +52,8 @@ class Request:
     a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that, because of the batch
     `too_large`. `poison` is the batch that the next driver quarantines. `adopt` and `fresh` hold the token they are meant for,
     so that an annotation that was left behind has no further effect; `settle_loads` names the loads of one batch, and what a
-    person has found of each.
+    person has found of each; `reset_offsets` names the batch that had landed when it was asked for. `most_quarantined` is how
+    many offsets the stream may have in quarantine.
     """
 
     stream_id: str
@@ -77,6 +79,8 @@ class Request:
     adopt: str | None = None
     fresh: str | None = None
     settle_loads: str | None = None
+    reset_offsets: str | None = None
+    most_quarantined: int | None = None
 
     def shown(self, positions: Positions | Ranges) -> str:
         """Return positions or ranges in words, each position as the source writes it."""
@@ -131,7 +135,8 @@ class Observation:
     `retained` is what the published generation still holds of the landed batch's state; None where no decision needs it.
     `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
     is a random token for a row that needs a new one. `known` is what the status remembers of the ledger; None where it
-    remembers nothing, as that of a resource which was recreated.
+    remembers nothing, as that of a resource which was recreated. `last_before_reset` are the last records before the positions
+    that a reset asks for, as far as the source has them; `source_address` is what a person calls the source.
     """
 
     epoch: Epoch
@@ -147,3 +152,5 @@ class Observation:
     owner_is_gone: bool = False
     retained: Retained | NotRetained | None = None
     known: Known | None = None
+    last_before_reset: Mapping[Partition, Fingerprint | None] = field(default_factory=dict)
+    source_address: str = ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
-from exactlyonce.api.resource import ADOPT, FRESH, SETTLE_LOADS, Stream
+from exactlyonce.api.resource import ADOPT, FRESH, RESET_OFFSETS, SETTLE_LOADS, Stream
 from exactlyonce.api.spec import StreamSpec, limit_words
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import (
@@ -26,6 +26,7 @@ from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import BatchRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
+from exactlyonce.reconcile.asked_reset import last_offsets, looked_for
 from exactlyonce.reconcile.kept_state import state_to_look_for
 from exactlyonce.reconcile.observation import (
     Known,
@@ -93,6 +94,8 @@ def request_of(
         adopt=annotations.get(ADOPT),
         fresh=annotations.get(FRESH),
         settle_loads=annotations.get(SETTLE_LOADS),
+        reset_offsets=annotations.get(RESET_OFFSETS),
+        most_quarantined=spec.recovery.max_quarantined,
     )
 
 
@@ -119,7 +122,9 @@ def observe(
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
     if isinstance(checkpoint, Readable):
         read_before |= checkpoint.planned_end.keys()
-    source = stores.source.view(read_before, _offsets_to_verify(request, ledger), _stands(request, ledger))
+    reset = looked_for(request.reset_offsets, ledger)
+    stands = {**_stands(request, ledger), **({} if reset is None else reset.moved)}
+    source = stores.source.view(read_before, _offsets_to_verify(request, ledger), stands)
     seen = Observation(
         epoch=epoch,
         request=request,
@@ -134,7 +139,11 @@ def observe(
         and ledger.stream.owner != request.owner
         and owner_is_gone(ledger.stream.owner),
         known=known,
+        source_address=stores.source.address,
     )
+    if reset is not None and request.positions_count_records:
+        before = stores.source.view(frozenset(reset.moved), last_offsets(reset))
+        seen = replace(seen, last_before_reset=before.records)
     if ledger is not None and (missing := first_missing(seen, ledger)):
         seen = replace(seen, ledger=replace(ledger, earlier=_rows_before(stores.ledger, ledger, missing)))
     wanted = state_to_look_for(seen)

@@ -63,6 +63,7 @@ class ContradictionReason(StrEnum):
     STATEFUL_QUERY_CHANGED = "StatefulQueryChanged"
     STATE_WOULD_BE_LOST = "StateWouldBeLost"
     CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"
+    RESET_REFUSED = "ResetRefused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,15 @@ class RewindToSink:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsReset:
+    """A person asked for other positions after `batch` had landed: a new generation starts at them."""
+
+    batch: BatchNumber
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTruncated:
     """The source no longer holds the next record; `resumes` when the resource accepts going on from the earliest."""
 
@@ -171,19 +181,9 @@ class Contradiction:
 
 
 Verdict = (
-    FirstStart
-    | Resume
-    | ReplayBatch
-    | ReplanBatch
-    | SkipLanded
-    | FinishBatch
-    | FinishCommit
-    | RebuildFromSink
-    | RewindToSink
-    | SourceTruncated
-    | SourceReplaced
-    | Contradiction
-)
+    FirstStart | Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit | RebuildFromSink
+    | RewindToSink | OffsetsReset | SourceTruncated | SourceReplaced | Contradiction
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,8 @@ class SeedAndPublish:
     """Write a new generation after the batch `seed_batch` and make it the stream's.
 
     `seed_batch` is an empty batch of its own; or, with `state_of`, the landed batch, and the generation is made of what that
-    one retains of it.
+    one retains of it. `resets`: a person asked for the positions, so that also what was given up before may be read again; with
+    `most_quarantined`, no more offsets than that may be in quarantine then.
     """
 
     generation: Generation
@@ -226,6 +227,8 @@ class SeedAndPublish:
     query: QueryMark | None = None
     state_of: Generation | None = None
     watermark_policy: str = DEFAULT_WATERMARK_POLICY
+    resets: bool = False
+    most_quarantined: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +290,7 @@ def titled(verdict: Verdict) -> str:
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
     match verdict:
-        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch() | FinishCommit():
+        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch() | FinishCommit() | OffsetsReset():
             return verdict.batch
         case _:
             return None

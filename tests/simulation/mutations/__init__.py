@@ -20,6 +20,7 @@ from tests.simulation.mutations import (
     object_log,
     quarantines,
     replays,
+    resets,
     shared_labels,
     sources,
     staged_loads,
@@ -138,6 +139,13 @@ MUTATIONS: dict[str, Mutation] = {
         staged_loads.rows_are_made_again_while_their_file_is_there,
         staged_loads.a_load_that_finished_is_not_counted,
         staged_loads.files_are_removed_once_the_batch_has_landed,
+        resets.skipped_records_leave_no_trace,
+        resets.what_is_to_be_kept_is_given_up,
+        resets.what_was_skipped_stays_lost_when_it_is_read_again,
+        resets.a_reset_acts_at_each_launch,
+        resets.positions_that_have_moved_are_reset,
+        resets.a_reset_without_the_fence,
+        two_phases.a_reset_runs_over_a_decided_batch,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -11,8 +12,10 @@ from exactlyonce.ledger import publish, two_phase
 from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-from exactlyonce.reconcile import act
+from exactlyonce.reconcile import act, reset_offsets
+from exactlyonce.reconcile.asked_reset import AskedReset
 from exactlyonce_spark import landing_elsewhere, two_phase_finish, two_phase_landing
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.log_watch import LogWatch
@@ -155,4 +158,16 @@ def an_answer_counts_for_every_load_of_the_batch() -> Iterator[None]:
         record(ledger, stream_id, epoch, batch, dict.fromkeys(labels, next(iter(answers.values()))))
 
     with mock.patch.object(act, "record_answers", of_any):
+        yield
+
+
+@contextmanager
+def a_reset_runs_over_a_decided_batch() -> Iterator[None]:
+    """Two phases: positions are set back to before a batch that is decided, and whose rows are yet to be committed."""
+    problem = reset_offsets.reset_problem
+
+    def over_it(asked: AskedReset, ledger: LedgerView, *given: Any, **named: Any) -> str | None:
+        return problem(asked, replace(ledger, decided=None), *given, **named)
+
+    with mock.patch.object(reset_offsets, "reset_problem", over_it):
         yield
