@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_position import SourceFile
 from exactlyonce_spark.connectors.files.source_planner import Clock
 

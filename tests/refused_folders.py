@@ -20,9 +20,25 @@ REFUSED_FOLDERS = (
         "required",
         "Required value",
     ),
-    Refused("a folder that is not absolute", _folder(path="incoming"), f"{SOURCE}.path", "write an absolute path"),
-    Refused("a folder with a slash at its end", _folder(path="/incoming/"), f"{SOURCE}.path", "write an absolute path"),
-    Refused("a folder in a bucket", _folder(path="s3a://lake/incoming"), f"{SOURCE}.path", "write an absolute path"),
+    Refused(
+        "a folder that is not absolute",
+        _folder(path="incoming"),
+        f"{SOURCE}.path",
+        "write s3a://bucket/folder, an absolute path",
+    ),
+    Refused(
+        "a folder with a slash at its end",
+        _folder(path="/incoming/"),
+        f"{SOURCE}.path",
+        "write s3a://bucket/folder, an absolute path",
+    ),
+    Refused("a whole bucket", _folder(path="s3a://lake"), f"{SOURCE}.path", "write s3a://bucket/folder"),
+    Refused(
+        "a login to a path",
+        _folder(secretRef={"name": "lake"}),
+        SOURCE,
+        "secretRef, endpoint, region and pathStyle belong to a path",
+    ),
     Refused(
         "a folder above", _folder(path="/incoming/../other"), f"{SOURCE}.path", "write the location without . and .."
     ),

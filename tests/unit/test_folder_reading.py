@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.connectors.files import source_folder
-from exactlyonce.connectors.files.source_folder import FileUnreadable, FileVanished, LocalFolder
+from exactlyonce.connectors.files import source_lines
+from exactlyonce.connectors.files.source_folder import LocalFolder
+from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
 from exactlyonce.connectors.files.source_plan import FileChanged
 from exactlyonce.errors import OriginMissing
 from exactlyonce_spark.connectors.files.source_rows import Taken
@@ -36,8 +37,8 @@ def test_files_are_listed_by_name_and_hidden_ones_left_out_as_spark_does(tmp_pat
     (tmp_path / "linked.csv").symlink_to(tmp_path / "b.csv")
 
     assert paths(LocalFolder(str(tmp_path))) == {"a.json", "b.csv", "linked.csv"}
-    assert paths(LocalFolder(f"file://{tmp_path}", "*.json")) == {"a.json"}
-    assert paths(LocalFolder(str(tmp_path), "*.json", recursive=True)) == {"a.json", "below/c.json"}
+    assert paths(LocalFolder(f"file://{tmp_path}", NameFilter("*.json"))) == {"a.json"}
+    assert paths(LocalFolder(str(tmp_path), NameFilter("*.json", recursive=True))) == {"a.json", "below/c.json"}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_file_that_is_not_whole_gzip_is_named(tmp_path: Path, content: bytes) 
 
 
 def test_a_line_that_no_task_could_hold_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_folder, "MOST_LINE_BYTES", 10)
+    monkeypatch.setattr(source_lines, "MOST_LINE_BYTES", 10)
     (tmp_path / "a.txt").write_bytes(b"0123456789\n01234567890\n")
 
     with pytest.raises(FileUnreadable, match=r"Line 1 of .*a.txt has more than 10 bytes"):

@@ -13,7 +13,17 @@ from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Duration, Flag, Model, SecretRef, Whole, within
-from exactlyonce.schema.places import NO_DOTS, plain_path
+from exactlyonce.schema.places import (
+    NO_DOTS,
+    S3_LOCATION,
+    S3_SECRET_KEYS,
+    Endpoint,
+    Region,
+    S3Place,
+    only_on_s3,
+    place_on_s3,
+    plain_path,
+)
 
 KEY = 0
 """A folder is one partition: its files are read one after another."""
@@ -28,9 +38,9 @@ SourcePath = Annotated[
     str,
     Field(min_length=1, max_length=1024),
     matches(
-        "(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
-        "write an absolute path, or file:///path, without a slash at its end; letters, digits, spaces and !_.*()=@+,- may "
-        "be in it",
+        f"{S3_LOCATION}|(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
+        "write s3a://bucket/folder, an absolute path, or file:///path, without a slash at its end; letters, digits and "
+        "!_.*()=@+,- are allowed, and spaces outside of S3",
     ),
     NO_DOTS,
 ]
@@ -108,10 +118,20 @@ class FilesSource(Model):
     tasks_show_ranges: ClassVar[bool] = False
 
     path: SourcePath = Field(
-        description="The folder: an absolute path, or file:///path. In a cluster it is on a volume that driver and executors "
-        "mount there; the operator never opens it. Each file is read once, as a whole, line by line; one whose name ends with "
-        ".gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed once it has landed; one "
-        "that is written to after it was read halts the stream, which names it."
+        description="The folder: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a path is on a volume "
+        "that driver and executors mount there. The operator never opens it. Each file is read once, as a whole, line by line; "
+        "one whose name ends with .gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed "
+        "once it has landed; one that is written to after it was read halts the stream, which names it."
+    )
+    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
+    region: Region | None = Field(None, description="The region of the bucket.")
+    path_style: Flag = Field(
+        False, description="Whether requests name the bucket in the path instead of in the host's name."
+    )
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login to S3, which lists and reads; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, "
+        "driver and executors use what their service account and their node are given, such as a web identity.",
     )
     file_names: FileNames = Field(
         "*", description="Which files are read, by the last part of their path; * stands for any characters."
@@ -147,10 +167,12 @@ class FilesSource(Model):
         f"it a batch has at most {DEFAULT_BATCH_BYTES:,}.",
     )
 
+    rules = (only_on_s3("path"),)
+
     @property
-    def secret_ref(self) -> SecretRef | None:
-        """A path needs no login."""
-        return None
+    def place_on_s3(self) -> S3Place | None:
+        """The folder, where it is in a bucket."""
+        return place_on_s3(self.path, self)
 
     @property
     def folder(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_lists import FileLists, Known, rebuilt
 from exactlyonce.connectors.files.source_plan import FileLimit, cut, late, names, settled, unread
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after, count_of

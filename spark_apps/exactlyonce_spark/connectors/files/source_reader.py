@@ -91,9 +91,10 @@ class FolderRecords:
         from exactlyonce_spark.connectors.files.source_rows import Taken
 
         spec = self.spec
+        s3 = spec.place_on_s3
         return Place(
             spec.folder,
-            spec.folder,
+            None if s3 is None else s3.model_dump_json(by_alias=True, exclude_none=True),
             spec.file_names,
             spec.recursive,
             Taken(spec.header_lines, self.blank_lines),
