@@ -79,4 +79,34 @@ REFUSED_FOLDERS = (
         "spec",
         "source.files.path and the checkpoint have to be different folders",
     ),
+    Refused(
+        "an archive without a folder",
+        _folder(cleanSource="Archive"),
+        SOURCE,
+        "archivePath belongs to cleanSource: Archive",
+    ),
+    Refused(
+        "a folder of an archive that there is not",
+        _folder(cleanSource="Delete", archivePath="/archive"),
+        SOURCE,
+        "archivePath belongs to cleanSource: Archive",
+    ),
+    Refused(
+        "an archive in the folder itself",
+        _folder(cleanSource="Archive", archivePath="/incoming/old"),
+        SOURCE,
+        "archivePath and path have to be different folders",
+    ),
+    Refused(
+        "an archive on S3",
+        _folder(path="s3a://lake/incoming", cleanSource="Archive", archivePath="s3a://lake/archive"),
+        SOURCE,
+        "cleanSource: Archive is not for folders on S3",
+    ),
+    Refused(
+        "files that go though a quarantined batch may be replayed",
+        {**_folder(cleanSource="Delete"), "spec.recovery.onPoisonBatch": "Quarantine"},
+        "spec",
+        "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine",
+    ),
 )

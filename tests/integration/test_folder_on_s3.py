@@ -104,6 +104,16 @@ def test_what_s3_refuses_or_does_not_answer_is_told_of_the_source(s3: S3, prefix
         folder_at(ended, prefix).files()
 
 
+def test_what_has_landed_is_removed(s3: S3, prefix: str) -> None:
+    put(s3, f"{prefix}/a.txt")
+    folder = folder_at(s3, prefix)
+
+    folder.remove(folder.files())
+    folder.remove(())
+
+    assert folder.files() == ()
+
+
 @only_in_full  # on a disk: test_folder_stream.py; what differs on S3 is above
 def test_each_id_of_a_folder_on_s3_lands_once_though_a_driver_is_killed(
     postgres_18: Postgres, s3: S3, tmp_path: Path, name: str, prefix: str
@@ -114,6 +124,7 @@ def test_each_id_of_a_folder_on_s3_lands_once_though_a_driver_is_killed(
         "pathStyle": True,
         "secretRef": {"name": "lake"},
         "minFileAge": "0s",
+        "cleanSource": "Delete",
         "maxFilesPerTrigger": 2,
     }
     rig = FolderRig(postgres_18, tmp_path, name, **{"spec.source.files": place})
@@ -127,3 +138,4 @@ def test_each_id_of_a_folder_on_s3_lands_once_though_a_driver_is_killed(
 
     rig.assert_exactly_once()
     assert "ReplayBatch" in rig.verdicts(), rig.story()
+    assert folder_at(s3, prefix).files() == ()

@@ -13,7 +13,7 @@ from exactlyonce.connectors.files import source_lines
 from exactlyonce.connectors.files.source_folder import LocalFolder
 from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
 from exactlyonce.connectors.files.source_plan import FileChanged
-from exactlyonce.errors import OriginMissing
+from exactlyonce.errors import OriginMissing, SourceUnreachable
 from exactlyonce_spark.connectors.files.source_rows import Taken
 
 
@@ -138,3 +138,58 @@ def test_a_name_that_is_no_text_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FileUnreadable, match=r"whose name is not UTF-8 \(\?.json\); rename it"):
         LocalFolder(str(tmp_path)).files()
+
+
+def test_what_has_landed_is_removed_or_archived_only_as_it_was_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    incoming, archive = tmp_path / "incoming", tmp_path / "archive"
+    (incoming / "below").mkdir(parents=True)
+    for name in ("a", "below/b", "changed", "gone", "taken"):
+        (incoming / name).write_text(name)
+    folder = LocalFolder(str(incoming), NameFilter(recursive=True))
+    files = sorted(folder.files(), key=lambda file: file.path)
+    _append(incoming / "changed")
+    (incoming / "gone").unlink()
+    archive.mkdir()
+    (archive / "taken").write_text("of another")
+
+    folder.archive(files, f"file://{archive}")
+
+    assert {
+        path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*") if path.is_file()
+    } == {
+        "archive/a": "a",
+        "archive/below/b": "below/b",
+        "archive/taken": "of another",
+        "incoming/changed": "changedmore\n",
+        "incoming/taken": "taken",
+    }
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{incoming}/taken has landed and stays where it is: {archive}/taken exists already."
+    ]
+    folder.remove(files)
+    assert paths(folder) == {"changed"}
+
+
+def test_an_archive_that_was_cut_short_behind_the_link_is_finished(tmp_path: Path) -> None:
+    incoming, archive = tmp_path / "incoming", tmp_path / "archive"
+    incoming.mkdir()
+    archive.mkdir()
+    (incoming / "a").write_text("a")
+    folder = LocalFolder(str(incoming))
+    os.link(incoming / "a", archive / "a")
+
+    folder.archive(folder.files(), str(archive))
+
+    assert (folder.files(), (archive / "a").read_text()) == ((), "a")
+
+
+def test_a_file_that_may_not_go_is_told_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "a").write_text("a")
+    (tmp_path / "archive").write_text("no folder")
+    folder = LocalFolder(str(tmp_path / "incoming"))
+
+    with pytest.raises(SourceUnreachable, match=r"a has landed and could not be taken away .* on the volume of path"):
+        folder.archive(folder.files(), str(tmp_path / "archive"))

@@ -33,7 +33,7 @@ class ObjectVersion:
 
 
 class S3Versions(S3LogStore):
-    """A folder of objects that others write; nothing is written here."""
+    """A folder of objects that others write; they are read and deleted here, and nothing is written."""
 
     def versions(self, *, recursive: bool) -> Iterator[ObjectVersion]:
         """Yield the objects of the folder, and of those below it, a page of 1,000 after another.

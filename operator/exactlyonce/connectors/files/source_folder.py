@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +23,8 @@ from exactlyonce.connectors.files.source_plan import difference
 from exactlyonce.connectors.files.source_position import SourceFile
 from exactlyonce.errors import OriginMissing, SourceRefused, SourceUnreachable
 from exactlyonce.schema.places import plain_path
+
+log = logging.getLogger("exactlyonce.files")
 
 EVERY_NAME = NameFilter()
 
@@ -79,6 +83,32 @@ class LocalFolder:
         except OSError as problem:
             raise SourceUnreachable(f"{named} could not be read ({problem.strerror or problem}).") from problem
 
+    def remove(self, files: Iterable[SourceFile]) -> None:
+        """Remove files that are still as they were listed; one that is not, or is gone, is left.
+
+        Raises:
+            SourceRefused, SourceUnreachable: if one cannot be removed.
+        """
+        for file in files:
+            path = self._root / file.path
+            with _telling(path):
+                if _is_still(file, path):
+                    path.unlink(missing_ok=True)
+
+    def archive(self, files: Iterable[SourceFile], into: str) -> None:
+        """Move files that are still as they were listed to the same paths below another folder of this volume.
+
+        One that is there already is never replaced: then the file is left where it is.
+
+        Raises:
+            SourceRefused, SourceUnreachable: if one cannot be moved.
+        """
+        for file in files:
+            path, target = self._root / file.path, Path(plain_path(into)) / file.path
+            with _telling(path):
+                if _is_still(file, path):
+                    _move(path, target)
+
     def _below(self, folder: Path) -> Iterator[SourceFile]:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -114,3 +144,38 @@ class LocalFolder:
 
 def _source_file(path: str, found: os.stat_result) -> SourceFile:
     return SourceFile(path, found.st_size, found.st_mtime_ns // 1_000_000, str(found.st_mtime_ns))
+
+
+def _is_still(file: SourceFile, path: Path) -> bool:
+    try:
+        return _source_file(file.path, path.stat()) == file
+    except FileNotFoundError:
+        return False
+
+
+def _move(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(path, target)  # unlike a rename, it fails where the name is taken
+    except FileExistsError:
+        if not target.samefile(path):  # else the process died behind the link
+            log.warning("%s has landed and stays where it is: %s exists already.", path, target)
+            return
+    path.unlink()
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Tell of the source what goes wrong with a file that is to go."""
+    try:
+        yield
+    except PermissionError as problem:
+        raise SourceRefused(
+            f"{path} has landed and may not be taken away ({problem.filename}); let the user of the driver write to both "
+            "folders, or set cleanSource: Off."
+        ) from problem
+    except OSError as problem:
+        raise SourceUnreachable(
+            f"{path} has landed and could not be taken away ({problem.strerror or problem}); archivePath has to be on the "
+            "volume of path."
+        ) from problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from exactlyonce.checkpoint.s3_versions import ObjectVersion, OtherVersion, S3Versions
 from exactlyonce.checkpoint.store import FileMissing
@@ -57,6 +57,23 @@ class S3Folder:
             raise SourceRefused(str(problem)) from problem
         except StoreUnreachable as problem:
             raise SourceUnreachable(str(problem)) from problem
+
+    def remove(self, files: Iterable[SourceFile]) -> None:
+        """Remove objects, 1,000 with each request.
+
+        Raises:
+            SourceRefused, SourceUnreachable: if they cannot be removed.
+        """
+        try:
+            self._store.delete([file.path for file in files])
+        except StoreForbidden as problem:
+            raise SourceRefused(f"{problem} Allow it, or set cleanSource: Off.") from problem
+        except StoreUnreachable as problem:
+            raise SourceUnreachable(str(problem)) from problem
+
+    def archive(self, files: Iterable[SourceFile], into: str) -> None:
+        """Do nothing: a rule of the resource refuses it."""
+        raise AssertionError("a folder on S3 has no archive")
 
 
 def _source_file(found: ObjectVersion) -> SourceFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -16,10 +17,12 @@ from exactlyonce.schema.model import Duration, Flag, Model, SecretRef, Whole, wi
 from exactlyonce.schema.places import (
     NO_DOTS,
     S3_LOCATION,
+    S3_PREFIX,
     S3_SECRET_KEYS,
     Endpoint,
     Region,
     S3Place,
+    is_on_s3,
     only_on_s3,
     place_on_s3,
     plain_path,
@@ -56,6 +59,14 @@ FileNames = Annotated[
 ]
 
 
+class CleanSource(StrEnum):
+    """What becomes of files that have landed."""
+
+    OFF = "Off"
+    ARCHIVE = "Archive"
+    DELETE = "Delete"
+
+
 def _deletes_no_keys(spec: Any) -> bool:
     return spec.source.files is None or spec.source.format.on_tombstone.value != "Delete"
 
@@ -68,6 +79,11 @@ def _reads_no_rows_of_its_own(spec: Any) -> bool:
 def _reads_no_checkpoint(spec: Any) -> bool:
     source = spec.source.files
     return source is None or _are_apart(source.path, spec.checkpoint.location)
+
+
+def _keeps_what_is_replayed(spec: Any) -> bool:
+    source = spec.source.files
+    return source is None or source.clean_source is CleanSource.OFF or spec.recovery.on_poison_batch != "Quarantine"
 
 
 def _are_apart(folder: str, other: str) -> bool:
@@ -111,6 +127,13 @@ class FilesSource(Model):
             _reads_no_checkpoint,
             "source.files.path and the checkpoint have to be different folders, neither of them in the other",
         ),
+        Rule(
+            "!has(self.source.files) || self.source.files.cleanSource == 'Off' || !has(self.recovery) || "
+            "!has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch != 'Quarantine'",
+            _keeps_what_is_replayed,
+            "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine, since a quarantined batch can be "
+            "replayed only while its files are there",
+        ),
     )
     own_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "folder"
@@ -153,6 +176,15 @@ class FilesSource(Model):
         description="Whether the newest files of those that wait are read first. Without it files are read in the order of "
         "their modification times.",
     )
+    clean_source: CleanSource = Field(
+        CleanSource.OFF,
+        description="What becomes of files that have landed. Delete removes them. Archive moves them into archivePath, under "
+        "the same path below it. A database that is restored to an earlier time then lacks rows whose files are gone: the "
+        "stream halts and names them. Without the files, what was read is known by the checkpoint's location alone.",
+    )
+    archive_path: SourcePath | None = Field(
+        None, description="With cleanSource: Archive, the folder that files are moved into, on the same volume as path."
+    )
     max_files_per_trigger: Whole | None = Field(
         None,
         ge=1,
@@ -167,7 +199,24 @@ class FilesSource(Model):
         f"it a batch has at most {DEFAULT_BATCH_BYTES:,}.",
     )
 
-    rules = (only_on_s3("path"),)
+    rules = (
+        only_on_s3("path"),
+        Rule(
+            "(self.cleanSource == 'Archive') == has(self.archivePath)",
+            lambda it: (it.clean_source is CleanSource.ARCHIVE) == (it.archive_path is not None),
+            "archivePath belongs to cleanSource: Archive, and cleanSource: Archive needs it",
+        ),
+        Rule(
+            f"!has(self.archivePath) || (!self.path.startsWith('{S3_PREFIX}') && !self.archivePath.startsWith('{S3_PREFIX}'))",
+            lambda it: it.archive_path is None or not (is_on_s3(it.path) or is_on_s3(it.archive_path)),
+            "cleanSource: Archive is not for folders on S3; write Delete or Off",
+        ),
+        Rule(
+            f"!has(self.archivePath) || {_apart_cel(_plain_cel('self.path'), _plain_cel('self.archivePath'))}",
+            lambda it: it.archive_path is None or _are_apart(it.path, it.archive_path),
+            "archivePath and path have to be different folders, neither of them in the other",
+        ),
+    )
 
     @property
     def place_on_s3(self) -> S3Place | None:

@@ -10,7 +10,7 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
-from exactlyonce.connectors.files.source_spec import FilesSource
+from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
 from exactlyonce.positions.ranges import Ranges
 
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
@@ -100,6 +100,8 @@ class FolderRecords:
             Taken(spec.header_lines, self.blank_lines),
             spec.min_file_age.total_seconds(),
             spec.latest_first,
+            spec.clean_source is CleanSource.DELETE,
+            spec.archive_path,
             self.checkpoint.model_dump_json(by_alias=True, exclude_none=True),
             max(1, int(session.sparkContext.defaultParallelism)),
         ).options()

@@ -58,6 +58,8 @@ class Place:
     taken: Taken
     min_age_seconds: float
     latest_first: bool
+    delete: bool
+    archive: str | None
     checkpoint: str
     tasks: int
 
@@ -95,7 +97,7 @@ class Place:
         checkpoint = Checkpoint.model_validate_json(self.checkpoint)
         # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
         store = open_folder(checkpoint.s3 or checkpoint.location, _mounted(checkpoint.secret_ref))
-        ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first)
+        ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first, self.delete, self.archive)
         return FolderPlanner(self.folder(), FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
 
 
