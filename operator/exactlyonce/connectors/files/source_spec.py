@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.files.source_position import count_of, to_text
+from exactlyonce.connectors.files.source_position import count_of, shown
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
@@ -276,5 +276,5 @@ class FilesSource(Model):
 
     @staticmethod
     def position_text(position: int) -> str:
-        """Return how many files have been read, and the digest of which."""
-        return to_text(position)
+        """Return how many files have been read, and the beginning of the digest of which."""
+        return shown(position)
