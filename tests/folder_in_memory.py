@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_position import SourceFile
 from exactlyonce_spark.connectors.files.source_planner import Clock
 
@@ -22,6 +22,7 @@ class MemoryFolder:
     held: dict[str, SourceFile] = field(default_factory=dict)
     location: str = "/incoming"
     lines_each: int = 2
+    archived: dict[str, SourceFile] = field(default_factory=dict)
 
     def put(self, *files: SourceFile) -> None:
         """Put files into it, over those of the same paths."""
@@ -35,6 +36,16 @@ class MemoryFolder:
         """Yield lines."""
         assert self.held[file.path] == file
         yield from (Line(number + 1, f"{file.path} {number}".encode()) for number in range(self.lines_each))
+
+    def remove(self, files: Iterable[SourceFile]) -> None:
+        """Remove files."""
+        for file in files:
+            assert self.held.pop(file.path) == file
+
+    def archive(self, files: Iterable[SourceFile], into: str) -> None:
+        """Move files into another folder."""
+        for file in files:
+            self.archived[f"{into}/{file.path}"] = self.held.pop(file.path)
 
 
 @dataclass

@@ -20,9 +20,25 @@ REFUSED_FOLDERS = (
         "required",
         "Required value",
     ),
-    Refused("a folder that is not absolute", _folder(path="incoming"), f"{SOURCE}.path", "write an absolute path"),
-    Refused("a folder with a slash at its end", _folder(path="/incoming/"), f"{SOURCE}.path", "write an absolute path"),
-    Refused("a folder in a bucket", _folder(path="s3a://lake/incoming"), f"{SOURCE}.path", "write an absolute path"),
+    Refused(
+        "a folder that is not absolute",
+        _folder(path="incoming"),
+        f"{SOURCE}.path",
+        "write s3a://bucket/folder, an absolute path",
+    ),
+    Refused(
+        "a folder with a slash at its end",
+        _folder(path="/incoming/"),
+        f"{SOURCE}.path",
+        "write s3a://bucket/folder, an absolute path",
+    ),
+    Refused("a whole bucket", _folder(path="s3a://lake"), f"{SOURCE}.path", "write s3a://bucket/folder"),
+    Refused(
+        "a login to a path",
+        _folder(secretRef={"name": "lake"}),
+        SOURCE,
+        "secretRef, endpoint, region and pathStyle belong to a path",
+    ),
     Refused(
         "a folder above", _folder(path="/incoming/../other"), f"{SOURCE}.path", "write the location without . and .."
     ),
@@ -62,5 +78,35 @@ REFUSED_FOLDERS = (
         {**_folder(path="/data"), "spec.checkpoint": {"local": {"path": "/data/checkpoint"}}},
         "spec",
         "source.files.path and the checkpoint have to be different folders",
+    ),
+    Refused(
+        "an archive without a folder",
+        _folder(cleanSource="Archive"),
+        SOURCE,
+        "archivePath belongs to cleanSource: Archive",
+    ),
+    Refused(
+        "a folder of an archive that there is not",
+        _folder(cleanSource="Delete", archivePath="/archive"),
+        SOURCE,
+        "archivePath belongs to cleanSource: Archive",
+    ),
+    Refused(
+        "an archive in the folder itself",
+        _folder(cleanSource="Archive", archivePath="/incoming/old"),
+        SOURCE,
+        "archivePath and path have to be different folders",
+    ),
+    Refused(
+        "an archive on S3",
+        _folder(path="s3a://lake/incoming", cleanSource="Archive", archivePath="s3a://lake/archive"),
+        SOURCE,
+        "cleanSource: Archive is not for folders on S3",
+    ),
+    Refused(
+        "files that go though a quarantined batch may be replayed",
+        {**_folder(cleanSource="Delete"), "spec.recovery.onPoisonBatch": "Quarantine"},
+        "spec",
+        "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -34,15 +35,18 @@ def test_each_id_lands_once_though_drivers_are_killed_and_the_checkpoint_is_lost
 
     # The latest generation is lost: the next one is seeded where the ledger stands, and the lists beside it say what was read.
     shutil.rmtree(rig.generations()[-1])
-    newest = rig.put(5)[-1]
+    rig.put(5)
     rig.put(2, seconds=1_600_000_000)
-    assert isinstance(rig.run(), Done), rig.story()
+    archive = tmp_path / "archive"
+    archiving = {"spec.source.files.cleanSource": "Archive", "spec.source.files.archivePath": str(archive)}
+    assert isinstance(rig.run(changes=archiving), Done), rig.story()
     rig.assert_exactly_once()
+    assert list(rig.incoming.iterdir()) == []
+    assert len([*archive.iterdir()]) == rig.files + 1, "with the malformed one"
     assert rig.verdicts()[-1] == "RebuildFromSink", rig.story()
 
-    # All of the location is lost, and so is a file that has landed: nobody knows what was read, so the stream stops.
+    # All of the location is lost, and files that have landed are elsewhere: nobody knows what was read, so the stream stops.
     shutil.rmtree(rig.location)
-    newest.unlink()
     unread = rig.put(1)
     halted = rig.run()
     assert isinstance(halted, Halted), rig.story()
@@ -65,3 +69,26 @@ def test_a_stream_whose_whole_location_is_lost_continues_where_the_folder_proves
 
     rig.assert_exactly_once()
     assert rig.verdicts() == ["FirstStart", "RebuildFromSink"], rig.story()
+
+
+@only_in_full  # the sentences: tests/unit/test_folder_reading.py; a limit that changed: tests/integration/test_batch_limits.py
+def test_a_file_that_changes_between_plan_and_landing_halts_the_stream_and_another_limit_is_the_way_out(
+    postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    rig = FolderRig(postgres_18, tmp_path, name)
+    changed, vanished, _ = rig.put(3)
+    once = {"spec.recovery.maxFailuresPerBatch": 1}
+    assert isinstance(rig.run(crash="batch.begun@1=raise", changes=once), Halted), rig.story()
+    changed.write_text(changed.read_text() + json.dumps({"id": 100}) + "\n")
+    rig.produced.append(100)
+
+    halted = rig.run()
+
+    assert isinstance(halted, Halted), rig.story()
+    assert f"{changed.name} (" in halted.message, halted.message
+    assert "change maxFilesPerTrigger" in halted.message
+    assert rig.landed() == 0
+    vanished.unlink()
+    assert isinstance(rig.run(changes={"spec.source.files.maxFilesPerTrigger": 2}), Done), rig.story()
+    assert "ReplanBatch" in rig.verdicts(), rig.story()
+    rig.assert_exactly_once(without=rig.produced[5:10])

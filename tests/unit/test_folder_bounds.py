@@ -63,7 +63,8 @@ def test_a_batch_is_halved_by_its_files_and_positions_are_told_in_words() -> Non
     ranges = Ranges({FOLDER: OffsetRange(NOTHING_READ, READ)})
 
     assert SPEC.most_records(ranges) == 2
-    assert SPEC.position_text(READ) == to_text(READ)
+    assert SPEC.position_text(READ) == f"{to_text(READ)[:10]}…"
+    assert [SPEC.position_text(position) for position in (NOTHING_READ, PARTITION_END)] == ["0", "its end"]
     assert SPEC.batch_limit(None) == "7 files or 1073741824 bytes"
     assert SPEC.selected({})[0] == {FOLDER}
 

@@ -18,7 +18,7 @@ from exactlyonce.connectors.files.source_lists import FileList, FileLists
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, count_of
 from exactlyonce_spark.connectors.files import source_planner
-from exactlyonce_spark.connectors.files.source_planner import FilesUnknown, FolderPlanner, Ready
+from exactlyonce_spark.connectors.files.source_planner import FilesGone, FilesUnknown, FolderPlanner, Ready
 from tests.folder_in_memory import MemoryFolder, SetClock, source_file
 from tests.simulation.files import MemoryStore
 
@@ -43,6 +43,9 @@ class World:
     ever: set[str] = field(default_factory=set)
     lost_lists: bool = False
     is_mortal: bool = True
+    deletes: bool = False
+    history: list[tuple[int, Counter[str]]] = field(default_factory=list)
+    was_restored: bool = False
     frozen: list[tuple[FolderPlanner, int]] = field(default_factory=list)
     """Planners of drivers that were taken for dead, and where they stood; one that wakes plans once more, and lands nothing."""
     store: MemoryStore = field(init=False)
@@ -68,10 +71,15 @@ class World:
                 del self.folder.held[path]
         if self.frozen and self.chance.random() < 0.3:
             planner, stood = self.frozen.pop(self.chance.randrange(len(self.frozen)))
-            with suppress(DiedError, FilesUnknown):
+            with suppress(DiedError, FilesUnknown, FilesGone):
                 planner.end(stood)
         if self.chance.random() < 0.02:
             self.plan = None
+        if self.history and self.chance.random() < 0.01:
+            # The ledger's database is restored, with the rows in it, and whatever is planned is not what it expects.
+            back = self.chance.randrange(len(self.history))
+            self.landed, self.counted = self.history[back]
+            self.history, self.plan, self.was_restored = self.history[:back], None, True
         if self.chance.random() < 0.01:
             self.store.files.clear()
             self.plan, self.lost_lists = None, True
@@ -82,7 +90,7 @@ class World:
             self.folder,
             FileLists(self.store, "source"),
             FileLimit(self.chance.randrange(1, 5), 1000),
-            Ready(timedelta(0), self.chance.random() < 0.2),
+            Ready(timedelta(0), self.chance.random() < 0.2, self.deletes),
             self.clock,
         )
         if self.plan is not None and self.plan[0] != self.landed:
@@ -109,6 +117,7 @@ class World:
                 assert self.folder.held[file.path] == file
             self.may_die(0.1)
             # One transaction of the ledger.
+            self.history.append((self.landed, Counter(self.counted)))
             self.landed = self.plan[1]
             self.counted.update(file.path for file in files)
             self.may_die(0.1)
@@ -117,7 +126,7 @@ class World:
 
 def run(seed: int) -> bool:
     """Run lives from a seed, and require that each file has landed once; return whether the stream has halted."""
-    world = World(random.Random(seed))
+    world = World(random.Random(seed), deletes=seed % 3 == 0)
     try:
         for _ in range(STEPS):
             world.change()
@@ -127,6 +136,9 @@ def run(seed: int) -> bool:
             assert doubled == [], f"seed {seed}"
         world.is_mortal = False
         world.live()
+    except FilesGone:
+        assert world.was_restored, f"seed {seed}: planned files were gone though the ledger never went back"
+        return True
     except FilesUnknown:
         assert world.lost_lists, f"seed {seed}: lists were lost though nobody took them"
         return True
@@ -169,11 +181,16 @@ def _watermark(folder: str, listed: list[SourceFile], read: dict[str, SourceFile
     return tuple(sorted((file for file in listed if file.order > newest), key=lambda file: file.order))
 
 
+def _nothing(self: FileLists, position: int) -> dict[str, tuple[SourceFile, ...]]:
+    return {}
+
+
 BROKEN: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a folder is believed without proof": (source_planner, "rebuilt", _believed),
     "a list is not written": (FileLists, "_create", _no_list),
     "a compact list removes what has landed": (FileLists, "_remove_before", _forgets_what_has_not_landed),
     "a list is known by its number of files": (FileLists, "_lead", _by_name_alone),
+    "what a restored ledger has forgotten is not looked for": (FileLists, "beyond", _nothing),
     "a watermark instead of what was read": (source_planner, "unread", _watermark),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from exactlyonce.connectors.files.source_lists import FileLists
 from exactlyonce.connectors.files.source_plan import FileChanged, FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, count_of
-from exactlyonce_spark.connectors.files.source_planner import FilesUnknown, FolderPlanner, Ready
+from exactlyonce_spark.connectors.files.source_planner import FilesGone, FilesUnknown, FolderPlanner, Ready
 from tests.folder_in_memory import MemoryFolder, SetClock, source_file
 from tests.simulation.files import MemoryStore
 
@@ -33,10 +33,16 @@ class Query:
         *,
         min_age: timedelta = NO_AGE,
         latest_first: bool = False,
+        delete: bool = False,
+        archive: str | None = None,
     ) -> FolderPlanner:
         limit = FileLimit(files, size_bytes, records)
         return FolderPlanner(
-            self.folder, FileLists(self.store, "source"), limit, Ready(min_age, latest_first), self.clock
+            self.folder,
+            FileLists(self.store, "source"),
+            limit,
+            Ready(min_age, latest_first, delete, archive),
+            self.clock,
         )
 
 
@@ -187,3 +193,54 @@ def test_without_lists_and_without_proof_nothing_is_read_and_the_sentence_says_w
         ):
             ask()
     assert count_of(at) == 3
+
+
+def test_files_are_taken_away_once_the_batch_behind_them_is_planned_and_not_before(query: Query) -> None:
+    for archive in (None, "/archive"):
+        query.folder.put(*(source_file(f"{number}", number) for number in range(4)))
+        query.store.files.clear()
+        planner = query.planner(delete=archive is None, archive=archive)
+
+        first, _ = planned(planner, NOTHING_READ)
+        assert set(query.folder.held) == {"0", "1", "2", "3"}, "nothing has landed"
+        query.planner(delete=archive is None, archive=archive).files(NOTHING_READ, first)
+        assert set(query.folder.held) == {"0", "1", "2", "3"}, "a replay takes nothing away"
+        second, _ = planned(planner, first)
+        assert set(query.folder.held) == {"2", "3"}
+        assert planner.end(second) == second
+        assert query.folder.held == {}
+    assert set(query.folder.archived) == {f"/archive/{number}" for number in range(4)}
+
+
+def test_what_a_restored_ledger_has_forgotten_is_named_where_its_files_are_gone(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(6)))
+    planner = query.planner()
+    first, _ = planned(planner, NOTHING_READ)
+    second, _ = planned(planner, first)
+    planned(planner, second)
+    del query.folder.held["1"], query.folder.held["3"]
+
+    with pytest.raises(
+        FilesGone, match=r"^3 in /incoming were planned .* restored to an earlier time. Put them back; or,"
+    ):
+        query.planner().end(first)
+    with pytest.raises(FilesGone, match=r"^1, 3 in /incoming were planned") as told:
+        query.planner().end(NOTHING_READ)
+
+    query.folder.put(source_file("3", 3))
+    assert planned(query.planner(), first)[1] == ["2", "3"], "it was put back"
+    del query.folder.held["3"]
+    for name in list(query.store.files):
+        if name.rpartition("/")[2] in str(told.value):
+            del query.store.files[name]
+    assert planned(query.planner(), NOTHING_READ)[1] == ["0", "2"], "the lists were removed, as the sentence says"
+
+
+def test_a_ledger_that_stands_in_front_of_a_compact_list_is_served_by_what_that_list_holds(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number:02}", number) for number in range(40)))
+    planner, at, reached = query.planner(files=1), NOTHING_READ, []
+    for _ in range(35):
+        at, _ = planned(planner, at)
+        reached.append(at)
+
+    assert planned(query.planner(), reached[2])[1] == ["03", "04"]

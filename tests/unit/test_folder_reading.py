@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from exactlyonce.connectors.files import source_folder
-from exactlyonce.connectors.files.source_folder import FileUnreadable, FileVanished, LocalFolder
+from exactlyonce.connectors.files import source_lines
+from exactlyonce.connectors.files.source_folder import LocalFolder
+from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
 from exactlyonce.connectors.files.source_plan import FileChanged
-from exactlyonce.errors import OriginMissing
+from exactlyonce.errors import OriginMissing, SourceUnreachable
 from exactlyonce_spark.connectors.files.source_rows import Taken
 
 
@@ -36,8 +37,8 @@ def test_files_are_listed_by_name_and_hidden_ones_left_out_as_spark_does(tmp_pat
     (tmp_path / "linked.csv").symlink_to(tmp_path / "b.csv")
 
     assert paths(LocalFolder(str(tmp_path))) == {"a.json", "b.csv", "linked.csv"}
-    assert paths(LocalFolder(f"file://{tmp_path}", "*.json")) == {"a.json"}
-    assert paths(LocalFolder(str(tmp_path), "*.json", recursive=True)) == {"a.json", "below/c.json"}
+    assert paths(LocalFolder(f"file://{tmp_path}", NameFilter("*.json"))) == {"a.json"}
+    assert paths(LocalFolder(str(tmp_path), NameFilter("*.json", recursive=True))) == {"a.json", "below/c.json"}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_a_file_that_is_not_whole_gzip_is_named(tmp_path: Path, content: bytes) 
 
 
 def test_a_line_that_no_task_could_hold_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_folder, "MOST_LINE_BYTES", 10)
+    monkeypatch.setattr(source_lines, "MOST_LINE_BYTES", 10)
     (tmp_path / "a.txt").write_bytes(b"0123456789\n01234567890\n")
 
     with pytest.raises(FileUnreadable, match=r"Line 1 of .*a.txt has more than 10 bytes"):
@@ -142,3 +143,58 @@ def test_a_name_that_is_no_text_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FileUnreadable, match=r"whose name is not UTF-8 \(\?.json\); rename it"):
         LocalFolder(str(tmp_path)).files()
+
+
+def test_what_has_landed_is_removed_or_archived_only_as_it_was_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    incoming, archive = tmp_path / "incoming", tmp_path / "archive"
+    (incoming / "below").mkdir(parents=True)
+    for name in ("a", "below/b", "changed", "gone", "taken"):
+        (incoming / name).write_text(name)
+    folder = LocalFolder(str(incoming), NameFilter(recursive=True))
+    files = sorted(folder.files(), key=lambda file: file.path)
+    _append(incoming / "changed")
+    (incoming / "gone").unlink()
+    archive.mkdir()
+    (archive / "taken").write_text("of another")
+
+    folder.archive(files, f"file://{archive}")
+
+    assert {
+        path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*") if path.is_file()
+    } == {
+        "archive/a": "a",
+        "archive/below/b": "below/b",
+        "archive/taken": "of another",
+        "incoming/changed": "changedmore\n",
+        "incoming/taken": "taken",
+    }
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{incoming}/taken has landed and stays where it is: {archive}/taken exists already."
+    ]
+    folder.remove(files)
+    assert paths(folder) == {"changed"}
+
+
+def test_an_archive_that_was_cut_short_behind_the_link_is_finished(tmp_path: Path) -> None:
+    incoming, archive = tmp_path / "incoming", tmp_path / "archive"
+    incoming.mkdir()
+    archive.mkdir()
+    (incoming / "a").write_text("a")
+    folder = LocalFolder(str(incoming))
+    os.link(incoming / "a", archive / "a")
+
+    folder.archive(folder.files(), str(archive))
+
+    assert (folder.files(), (archive / "a").read_text()) == ((), "a")
+
+
+def test_a_file_that_may_not_go_is_told_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "a").write_text("a")
+    (tmp_path / "archive").write_text("no folder")
+    folder = LocalFolder(str(tmp_path / "incoming"))
+
+    with pytest.raises(SourceUnreachable, match=r"a has landed and could not be taken away .* on the volume of path"):
+        folder.archive(folder.files(), str(tmp_path / "archive"))

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.locations import service_of
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.schema.places import S3Place
+
+if TYPE_CHECKING:
+    from exactlyonce.checkpoint.s3_versions import S3Versions
+
+
+def open_versions(place: S3Place, secret: Mapping[str, str]) -> S3Versions:
+    """Return a folder on S3 whose objects others write; nothing is connected to yet.
+
+    Raises:
+        SecretMissing: as `open_folder`.
+    """
+    from exactlyonce.checkpoint.s3_versions import S3Versions
+
+    return S3Versions(place.location, service_of(place, secret))
 
 
 def open_folder(place: S3Place | str, secret: Mapping[str, str], most_bytes: int | None = None) -> FolderStore:

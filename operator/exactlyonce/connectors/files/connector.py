@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from exactlyonce.checkpoint.folders import open_folder
+from exactlyonce.checkpoint.locations import names_login
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.compaction import Compaction, compactable
 from exactlyonce.connectors.files.compaction_plan import Merge
@@ -131,6 +132,8 @@ class FolderConnector:
     def address(self, spec: SourceSpec, secret: Mapping[str, str]) -> FolderAddress:
         """Return where the folder is."""
         assert isinstance(spec, FilesSource), "the registry gives each connector its own spec"
+        if spec.place_on_s3 is not None:
+            names_login(spec.place_on_s3, secret)  # half a login is told before a driver is started
         return FolderAddress(spec)
 
     def fleet(self, key: tuple[tuple[str, str], ...]) -> FolderFleet:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.checkpoint.store import AlreadyExists, CreateOutcome, Entry, FileMissing
 from exactlyonce.connectors.files.source_position import (
+    DIGEST_BITS,
     NOTHING_READ,
     MalformedPosition,
     SourceFile,
@@ -138,6 +139,17 @@ class FileLists:
         if position != NOTHING_READ and not self._lead(position, names, found):
             return None
         return Known(tuple(file for each in found for file in each.files), tuple(each.end for each in found))
+
+    def beyond(self, position: int) -> Mapping[str, tuple[SourceFile, ...]]:
+        """Return the files of each list that goes further than a position, by the list's place: they were planned at least.
+
+        Raises:
+            StoreUnreachable: as `known`.
+        """
+        names = [entry.name for entry in self._store.list(self._folder) if not entry.name.startswith(".")]
+        further = [name for name in names if name >= name_of(NOTHING_READ, (count_of(position) + 1) << DIGEST_BITS)]
+        read = {name: self._read(name) for name in further}
+        return {f"{self.location}/{name}": listed.files for name, listed in read.items() if listed is not None}
 
     def between(self, start: int, end: int) -> tuple[SourceFile, ...] | None:
         """Return the files between two positions, also where only a list that goes further still holds them.

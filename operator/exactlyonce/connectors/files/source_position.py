@@ -15,9 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from exactlyonce.positions.ranges import PARTITION_END
+
 DIGEST_BITS = 224
 _DIGEST_BYTES = DIGEST_BITS // 8
 _DIGEST_DIGITS = DIGEST_BITS // 4
+_SHOWN_DIGITS = 8
 
 MOST_FILES = (1 << 63) - 1
 """With more, a position would not be below `PARTITION_END`, which has 288 bits."""
@@ -91,6 +94,13 @@ def to_text(position: int) -> str:
         return "0"
     read = read_from(position)
     return f"{read.count}:{read.digest:0{_DIGEST_DIGITS}x}"
+
+
+def shown(position: int) -> str:
+    """Return a position in words: the number of files, and as much of the digest as tells two positions apart at a glance."""
+    if position == PARTITION_END:
+        return "its end"
+    return "0" if position == NOTHING_READ else f"{to_text(position)[: -_DIGEST_DIGITS + _SHOWN_DIGITS]}…"
 
 
 def from_text(text: str) -> int:

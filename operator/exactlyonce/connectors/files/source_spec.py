@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.files.source_position import count_of, to_text
+from exactlyonce.connectors.files.source_position import count_of, shown
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Duration, Flag, Model, SecretRef, Whole, within
-from exactlyonce.schema.places import NO_DOTS, plain_path
+from exactlyonce.schema.places import (
+    NO_DOTS,
+    S3_LOCATION,
+    S3_PREFIX,
+    S3_SECRET_KEYS,
+    Endpoint,
+    Region,
+    S3Place,
+    is_on_s3,
+    only_on_s3,
+    place_on_s3,
+    plain_path,
+)
 
 KEY = 0
 """A folder is one partition: its files are read one after another."""
@@ -28,9 +41,9 @@ SourcePath = Annotated[
     str,
     Field(min_length=1, max_length=1024),
     matches(
-        "(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
-        "write an absolute path, or file:///path, without a slash at its end; letters, digits, spaces and !_.*()=@+,- may "
-        "be in it",
+        f"{S3_LOCATION}|(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
+        "write s3a://bucket/folder, an absolute path, or file:///path, without a slash at its end; letters, digits and "
+        "!_.*()=@+,- are allowed, and spaces outside of S3",
     ),
     NO_DOTS,
 ]
@@ -46,6 +59,14 @@ FileNames = Annotated[
 ]
 
 
+class CleanSource(StrEnum):
+    """What becomes of files that have landed."""
+
+    OFF = "Off"
+    ARCHIVE = "Archive"
+    DELETE = "Delete"
+
+
 def _deletes_no_keys(spec: Any) -> bool:
     return spec.source.files is None or spec.source.format.on_tombstone.value != "Delete"
 
@@ -58,6 +79,11 @@ def _reads_no_rows_of_its_own(spec: Any) -> bool:
 def _reads_no_checkpoint(spec: Any) -> bool:
     source = spec.source.files
     return source is None or _are_apart(source.path, spec.checkpoint.location)
+
+
+def _keeps_what_is_replayed(spec: Any) -> bool:
+    source = spec.source.files
+    return source is None or source.clean_source is CleanSource.OFF or spec.recovery.on_poison_batch != "Quarantine"
 
 
 def _are_apart(folder: str, other: str) -> bool:
@@ -101,6 +127,13 @@ class FilesSource(Model):
             _reads_no_checkpoint,
             "source.files.path and the checkpoint have to be different folders, neither of them in the other",
         ),
+        Rule(
+            "!has(self.source.files) || self.source.files.cleanSource == 'Off' || !has(self.recovery) || "
+            "!has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch != 'Quarantine'",
+            _keeps_what_is_replayed,
+            "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine, since a quarantined batch can be "
+            "replayed only while its files are there",
+        ),
     )
     own_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "folder"
@@ -108,10 +141,20 @@ class FilesSource(Model):
     tasks_show_ranges: ClassVar[bool] = False
 
     path: SourcePath = Field(
-        description="The folder: an absolute path, or file:///path. In a cluster it is on a volume that driver and executors "
-        "mount there; the operator never opens it. Each file is read once, as a whole, line by line; one whose name ends with "
-        ".gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed once it has landed; one "
-        "that is written to after it was read halts the stream, which names it."
+        description="The folder: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a path is on a volume "
+        "that driver and executors mount there. The operator never opens it. Each file is read once, as a whole, line by line; "
+        "one whose name ends with .gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed "
+        "once it has landed; one that is written to after it was read halts the stream, which names it."
+    )
+    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
+    region: Region | None = Field(None, description="The region of the bucket.")
+    path_style: Flag = Field(
+        False, description="Whether requests name the bucket in the path instead of in the host's name."
+    )
+    secret_ref: SecretRef | None = Field(
+        None,
+        description=f"The login to S3, which lists and reads; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, "
+        "driver and executors use what their service account and their node are given, such as a web identity.",
     )
     file_names: FileNames = Field(
         "*", description="Which files are read, by the last part of their path; * stands for any characters."
@@ -133,6 +176,15 @@ class FilesSource(Model):
         description="Whether the newest files of those that wait are read first. Without it files are read in the order of "
         "their modification times.",
     )
+    clean_source: CleanSource = Field(
+        CleanSource.OFF,
+        description="What becomes of files that have landed. Delete removes them. Archive moves them into archivePath, under "
+        "the same path below it. A database that is restored to an earlier time then lacks rows whose files are gone: the "
+        "stream halts and names them. Without the files, what was read is known by the checkpoint's location alone.",
+    )
+    archive_path: SourcePath | None = Field(
+        None, description="With cleanSource: Archive, the folder that files are moved into, on the same volume as path."
+    )
     max_files_per_trigger: Whole | None = Field(
         None,
         ge=1,
@@ -147,10 +199,29 @@ class FilesSource(Model):
         f"it a batch has at most {DEFAULT_BATCH_BYTES:,}.",
     )
 
+    rules = (
+        only_on_s3("path"),
+        Rule(
+            "(self.cleanSource == 'Archive') == has(self.archivePath)",
+            lambda it: (it.clean_source is CleanSource.ARCHIVE) == (it.archive_path is not None),
+            "archivePath belongs to cleanSource: Archive, and cleanSource: Archive needs it",
+        ),
+        Rule(
+            f"!has(self.archivePath) || (!self.path.startsWith('{S3_PREFIX}') && !self.archivePath.startsWith('{S3_PREFIX}'))",
+            lambda it: it.archive_path is None or not (is_on_s3(it.path) or is_on_s3(it.archive_path)),
+            "cleanSource: Archive is not for folders on S3; write Delete or Off",
+        ),
+        Rule(
+            f"!has(self.archivePath) || {_apart_cel(_plain_cel('self.path'), _plain_cel('self.archivePath'))}",
+            lambda it: it.archive_path is None or _are_apart(it.path, it.archive_path),
+            "archivePath and path have to be different folders, neither of them in the other",
+        ),
+    )
+
     @property
-    def secret_ref(self) -> SecretRef | None:
-        """A path needs no login."""
-        return None
+    def place_on_s3(self) -> S3Place | None:
+        """The folder, where it is in a bucket."""
+        return place_on_s3(self.path, self)
 
     @property
     def folder(self) -> str:
@@ -205,5 +276,5 @@ class FilesSource(Model):
 
     @staticmethod
     def position_text(position: int) -> str:
-        """Return how many files have been read, and the digest of which."""
-        return to_text(position)
+        """Return how many files have been read, and the beginning of the digest of which."""
+        return shown(position)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_lists import FileLists, Known, rebuilt
 from exactlyonce.connectors.files.source_plan import FileLimit, cut, late, names, settled, unread
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after, count_of
@@ -31,6 +31,10 @@ class FilesUnknown(Refused):
     """Nothing says which files the stream has read."""
 
 
+class FilesGone(Refused):
+    """Files that were planned into a batch are gone, and the ledger does not say that they have landed."""
+
+
 class Folder(Protocol):
     """The folder that is read (`exactlyonce.connectors.files.source_folder.LocalFolder`)."""
 
@@ -45,6 +49,14 @@ class Folder(Protocol):
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """Yield the lines of a file that is still as it was listed."""
+        ...
+
+    def remove(self, files: Iterable[SourceFile]) -> None:
+        """Remove files that are still as they were listed."""
+        ...
+
+    def archive(self, files: Iterable[SourceFile], into: str) -> None:
+        """Move files that are still as they were listed into another folder."""
         ...
 
 
@@ -66,10 +78,15 @@ class Clock:
 
 @dataclass(frozen=True)
 class Ready:
-    """When files may be read, and in which order."""
+    """When files may be read, in which order, and what becomes of them once they have landed.
+
+    `archive` is the folder that they are moved into, where they are not deleted.
+    """
 
     min_age: timedelta
     latest_first: bool
+    delete: bool = False
+    archive: str | None = None
 
 
 class FolderPlanner:
@@ -83,7 +100,7 @@ class FolderPlanner:
         self._limit = limit
         self._ready = ready
         self._clock = clock or Clock()
-        self._at = NOTHING_READ
+        self._at: int | None = None
         self._known = Known((), ())
         self._read: dict[str, SourceFile] = {}
         self._newest_milliseconds = 0
@@ -104,6 +121,7 @@ class FolderPlanner:
         Raises:
             FileChanged: if a file that was read has changed.
             FilesUnknown: if nothing says which files were read up to the start.
+            FilesGone: if some that were planned behind the start are gone.
             OriginMissing, SourceRefused, SourceUnreachable, FileUnreadable: if the folder cannot be listed.
             StoreUnreachable: if the list cannot be written.
         """
@@ -114,8 +132,9 @@ class FolderPlanner:
                 self._clock.sleep(max(_PAUSE_SECONDS, _PAUSE_SHARE * took_seconds))
             return start
         self._tell_late(batch)
-        self._stands(after(start, batch), self._lists.record(self._known, start, batch), batch)
-        return self._at
+        end = after(start, batch)
+        self._stands(end, self._lists.record(self._known, start, batch), batch)
+        return end
 
     def files(self, start: int, end: int) -> tuple[SourceFile, ...]:
         """Return the files between two positions.
@@ -143,9 +162,17 @@ class FolderPlanner:
         listed = self._folder.files()
         took_seconds = self._clock.elapsed_seconds() - began
         found = unread(self._folder.location, listed, self._read)
+        self._clean([file for file in listed if file.path in self._read])
         only = self._only
         found = settled(found, until) if only is None else tuple(file for file in found if file in only)
         return cut(found, self._limit, self._records_in, latest_first=self._ready.latest_first), took_seconds
+
+    def _clean(self, landed: Sequence[SourceFile]) -> None:
+        """Take away what has landed: a batch is planned where the one before it has landed, or where the ledger stands."""
+        if landed and self._ready.delete:
+            self._folder.remove(landed)
+        if landed and self._ready.archive is not None:
+            self._folder.archive(landed, self._ready.archive)
 
     def _settled_until(self) -> float:
         return (self._clock.seconds() - self._ready.min_age.total_seconds()) * 1000
@@ -154,15 +181,42 @@ class FolderPlanner:
         """Know the files that were read up to a position: by the lists, or else by the folder itself."""
         if position == self._at:
             return
-        known = self._lists.known(position)
-        if known is None:
-            every = rebuilt(position, self._folder.files())
-            if every is None:
-                raise self._unknown(position)
-            log.warning("The lists in %s are gone; the folder itself proves what has been read.", self._lists.location)
-            known = self._lists.restore(every)
+        known = self._lists.known(position) or self._lists.restore(self._proven(position))
         self._read, self._newest_milliseconds = {}, 0
         self._stands(position, known, known.files)
+        self._require_planned(position)
+
+    def _proven(self, position: int) -> tuple[SourceFile, ...]:
+        """Return the files up to a position of which the lists are gone: by a list that goes further, or else by the folder.
+
+        Lists that end before a compact one are removed; a ledger that was restored may stand in front of it.
+        """
+        found = self._lists.between(NOTHING_READ, position)
+        if found is None:
+            found = rebuilt(position, self._folder.files())
+            if found is None:
+                raise self._unknown(position)
+            log.warning("The lists in %s are gone; the folder itself proves what has been read.", self._lists.location)
+        return found
+
+    def _require_planned(self, position: int) -> None:
+        """Require that what was planned further than this is still there: a ledger that went back forgets what has landed."""
+        beyond = self._lists.beyond(position)
+        if not beyond:
+            return
+        there = {file.path for file in self._folder.files()}
+        gone: dict[str, SourceFile] = {}
+        naming: list[str] = []
+        for place, files in beyond.items():
+            absent = {file.path: file for file in files if file.path not in self._read and file.path not in there}
+            gone |= absent
+            naming += [place] if absent else []
+        if gone:
+            raise FilesGone(
+                f"{names(gone.values())} in {self._folder.location} were planned into a batch and are gone, and by the ledger "
+                f"they have not landed: it may have been restored to an earlier time. Put them back; or, if their records may "
+                f"be missing, remove the lists that name them: {', '.join(naming)}."
+            )
 
     def _stands(self, position: int, known: Known, added: Sequence[SourceFile]) -> None:
         self._at, self._known = position, known

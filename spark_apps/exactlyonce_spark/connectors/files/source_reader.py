@@ -10,7 +10,7 @@ from typing import Any
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
-from exactlyonce.connectors.files.source_spec import FilesSource
+from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
 from exactlyonce.positions.ranges import Ranges
 
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
@@ -91,14 +91,17 @@ class FolderRecords:
         from exactlyonce_spark.connectors.files.source_rows import Taken
 
         spec = self.spec
+        s3 = spec.place_on_s3
         return Place(
             spec.folder,
-            spec.folder,
+            None if s3 is None else s3.model_dump_json(by_alias=True, exclude_none=True),
             spec.file_names,
             spec.recursive,
             Taken(spec.header_lines, self.blank_lines),
             spec.min_file_age.total_seconds(),
             spec.latest_first,
+            spec.clean_source is CleanSource.DELETE,
+            spec.archive_path,
             self.checkpoint.model_dump_json(by_alias=True, exclude_none=True),
             max(1, int(session.sparkContext.defaultParallelism)),
         ).options()

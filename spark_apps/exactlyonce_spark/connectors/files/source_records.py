@@ -18,16 +18,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.checkpoint.folders import open_folder
+from exactlyonce.checkpoint.folders import open_folder, open_versions
 from exactlyonce.checkpoint.generation import SOURCE_FOLDER
 from exactlyonce.connectors.files.source_folder import LocalFolder
+from exactlyonce.connectors.files.source_lines import NameFilter
 from exactlyonce.connectors.files.source_lists import FileLists, folder_of
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import from_text, to_text
 from exactlyonce.connectors.files.source_spec import KEY
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.connectors.files.source_planner import FolderPlanner, Ready
+from exactlyonce.schema.model import SecretRef
+from exactlyonce.schema.places import S3Place
+from exactlyonce_spark.connectors.files.source_planner import Folder, FolderPlanner, Ready
 from exactlyonce_spark.connectors.files.source_rows import (
     SCHEMA,
     PlacedFile,
@@ -48,13 +51,15 @@ Offsets = dict[str, dict[str, str]]
 class Place:
     """Which files are read, how, and where it is written down which ones were."""
 
-    path: str
     origin: str
+    s3: str | None
     file_names: str
     recursive: bool
     taken: Taken
     min_age_seconds: float
     latest_first: bool
+    delete: bool
+    archive: str | None
     checkpoint: str
     tasks: int
 
@@ -69,10 +74,19 @@ class Place:
         taken = {"header_lines": self.taken.header_lines, "blank_lines": self.taken.blank_lines}
         return {"place": json.dumps({**vars(self), "taken": taken})}
 
-    @property
-    def folder(self) -> LocalFolder:
-        """The folder."""
-        return LocalFolder(self.path, self.file_names, recursive=self.recursive)
+    def folder(self) -> Folder:
+        """Return the folder, on S3 with the login as it is mounted now.
+
+        Raises:
+            SecretMissing: if the secret is not there, or holds one half of a login.
+        """
+        names = NameFilter(self.file_names, self.recursive)
+        if self.s3 is None:
+            return LocalFolder(self.origin, names)
+        from exactlyonce.connectors.files.source_on_s3 import S3Folder
+
+        place = S3Place.model_validate_json(self.s3)
+        return S3Folder(open_versions(place, _mounted(place.secret_ref)), names)
 
     def planner(self, limit: FileLimit) -> FolderPlanner:
         """Return the planner of a query; nothing is read yet.
@@ -81,12 +95,14 @@ class Place:
             SecretMissing: if the secret of the checkpoint is not there.
         """
         checkpoint = Checkpoint.model_validate_json(self.checkpoint)
-        secret = checkpoint.secret_ref
-        login = {} if secret is None else read_mounted(Path(os.environ[SECRETS_FOLDER]), secret.name)
         # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
-        store = open_folder(checkpoint.s3 or checkpoint.location, login)
-        ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first)
-        return FolderPlanner(self.folder, FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
+        store = open_folder(checkpoint.s3 or checkpoint.location, _mounted(checkpoint.secret_ref))
+        ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first, self.delete, self.archive)
+        return FolderPlanner(self.folder(), FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
+
+
+def _mounted(reference: SecretRef | None) -> dict[str, str]:
+    return {} if reference is None else read_mounted(Path(os.environ[SECRETS_FOLDER]), reference.name)
 
 
 @dataclass
@@ -102,7 +118,7 @@ def _parts(planner: FolderPlanner, start: int, end: int, tasks: int) -> list[Fil
 
 def _batches(place: Place, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, FilePart)
-    return arrow_batches(place.folder, place.origin, partition.files, place.taken)
+    return arrow_batches(place.folder(), place.origin, partition.files, place.taken)
 
 
 class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

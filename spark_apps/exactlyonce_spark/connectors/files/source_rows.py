@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_position import SourceFile, after
 from exactlyonce.connectors.files.source_spec import KEY
 
