@@ -50,11 +50,13 @@ CORE = (
     "spark_apps/exactlyonce_spark/two_phase_*.py",
     "spark_apps/exactlyonce_spark/rows_again.py",
     "spark_apps/exactlyonce_spark/load_labels.py",
+    "spark_apps/exactlyonce_spark/quarantine.py",
+    "spark_apps/exactlyonce_spark/settling.py",
 )
 UNIT_SECONDS, SIMULATION_SECONDS = 180, 1200
 """A mutant that is not through by then runs for ever, which somebody would notice."""
 
-COSTS = {"database": 1, "files": 1, "object log": 5, "kinesis": 8, "two phases": 15}
+COSTS = {"database": 1, "files": 1, "quarantine": 1, "object log": 5, "kinesis": 8, "two phases": 15}
 """The worlds of the simulation, and how many times as long as one of the first a seed of each takes."""
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/manifest_landing.py": ("files",),
@@ -64,6 +66,7 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/load_labels.py": ("two phases",),
     "*/rows_again.py": ("two phases",),
     "*/witnesses.py": ("database",),
+    "*/quarantine.py": ("quarantine",),
     "*/growth.py": ("kinesis", "database"),
     "*/log_watch.py": ("database", "kinesis"),
     "*/planned.py": ("database", "kinesis"),
@@ -82,12 +85,13 @@ from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.two_phase_world import TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
-kinds = {"database": SimulatedWorld, "files": SimulatedWorld,
+kinds = {"database": SimulatedWorld, "files": SimulatedWorld, "quarantine": SimulatedWorld,
          "object log": LogWorld, "kinesis": KinesisWorld, "two phases": TwoPhaseWorld}
 for asked in sys.argv[1:]:
     name, _, seeds = asked.partition("=")
     for seed in range(int(seeds)):
-        scenario = Scenario.draw(random.Random(seed)).with_manifest() if name == "files" else None
+        drawn = Scenario.draw(random.Random(seed))
+        scenario = {"files": drawn.with_manifest, "quarantine": drawn.with_quarantine}.get(name, lambda: None)()
         try:
             run_seed(seed, scenario, kinds[name])
         except Violation as problem:
