@@ -95,7 +95,7 @@ def test_a_line_that_was_cut_short_counts_for_nothing_and_takes_nothing_with_it(
     assert [found.seed for found in sittings.found] == [7, 9]
 
 
-def test_without_a_file_every_run_begins_anew() -> None:
+def test_without_a_file_nothing_is_kept() -> None:
     file, sittings = SittingsFile(None), Sittings("abc", 20)
     file.append(sitting())
     file.read_into(sittings)
