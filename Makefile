@@ -54,7 +54,7 @@ lint: setup ## ruff, mypy and the borders between the packages
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format .
 
-soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among it, counting ids; REPORT=… keeps a page
+soak: setup ## KILLS=1000 drivers, loops and databases struck, failovers among it, counting ids; with REPORT=… in several sittings
 	@$(RUN) -m tests.soak --kills $(KILLS) $(if $(REPORT),--report $(REPORT))
 
 mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit tests and the simulation; prints what survives

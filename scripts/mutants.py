@@ -51,11 +51,21 @@ CORE = (
     "spark_apps/exactlyonce_spark/staged_loads.py",
     "spark_apps/exactlyonce_spark/rows_again.py",
     "spark_apps/exactlyonce_spark/load_labels.py",
+    "spark_apps/exactlyonce_spark/quarantine.py",
+    "spark_apps/exactlyonce_spark/settling.py",
 )
 UNIT_SECONDS, SIMULATION_SECONDS = 180, 1200
 """A mutant that is not through by then runs for ever, which somebody would notice."""
 
-COSTS = {"database": 1, "files": 1, "object log": 5, "kinesis": 8, "two phases": 15, "staged loads": 10}
+COSTS = {
+    "database": 1,
+    "files": 1,
+    "quarantine": 1,
+    "object log": 5,
+    "kinesis": 8,
+    "two phases": 15,
+    "staged loads": 10,
+}
 """The worlds of the simulation, and how many times as long as one of the first a seed of each takes."""
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/manifest_landing.py": ("files",),
@@ -67,6 +77,7 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/load_labels.py": ("two phases",),
     "*/rows_again.py": ("two phases",),
     "*/witnesses.py": ("database",),
+    "*/quarantine.py": ("quarantine",),
     "*/growth.py": ("kinesis", "database"),
     "*/log_watch.py": ("database", "kinesis"),
     "*/planned.py": ("database", "kinesis"),
@@ -86,13 +97,14 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.staged_world import StagedWorld
 from tests.simulation.two_phase_world import TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
-kinds = {"database": SimulatedWorld, "files": SimulatedWorld,
+kinds = {"database": SimulatedWorld, "files": SimulatedWorld, "quarantine": SimulatedWorld,
          "object log": LogWorld, "kinesis": KinesisWorld, "two phases": TwoPhaseWorld,
          "staged loads": StagedWorld}
 for asked in sys.argv[1:]:
     name, _, seeds = asked.partition("=")
     for seed in range(int(seeds)):
-        scenario = Scenario.draw(random.Random(seed)).with_manifest() if name == "files" else None
+        drawn = Scenario.draw(random.Random(seed))
+        scenario = {"files": drawn.with_manifest, "quarantine": drawn.with_quarantine}.get(name, lambda: None)()
         try:
             run_seed(seed, scenario, kinds[name])
         except Violation as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,11 +61,15 @@ class Planned:
 
 
 class SoakStream(StruckStream):
-    """A stream of Kafka under its own command; `attempts` and `verdicts` are of all its commands together."""
+    """A stream of Kafka under its own command; `attempts` and `verdicts` are of all its commands together.
+
+    `struck` counts what was struck while this stream was in a batch.
+    """
 
     def __init__(self, rig: Rig, commit: str, seed: int) -> None:
         super().__init__(rig, f"commit: {commit}", seed, dict.fromkeys(POINTS[commit], "kill-driver"))
         self.commit = commit
+        self.struck: Counter[Strike] = Counter()
         self.dice = random.Random(f"{seed} {commit}")
         rig.overrides["spec.sink.postgres.commit"] = commit
         rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = BATCH

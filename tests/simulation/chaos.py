@@ -232,6 +232,8 @@ class Chaos:
         row = ("position", STREAM_ID, key)
         offset, *rest = rows[row]
         world.edited[key] = offset
+        world.database.tables = world.database.tables.copy()  # a state that is kept stays as it was
+        rows = world.database.tables.rows
         if world.random.random() < 0.5:
             rows[row] = (world.random.randint(0, offset - 1), *rest)
         else:

@@ -7,8 +7,7 @@ The same behaviour suite runs over it and over Postgres (tests/integration/test_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -50,39 +49,9 @@ class MemoryLedger:
     def __init__(self, database: MemoryDatabase) -> None:
         self.database = database
 
-    @contextmanager
-    def transaction(
-        self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False
-    ) -> Iterator[MemoryTransaction]:
+    def transaction(self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False) -> _Opened:
         """Open a transaction; see `Ledger.transaction`."""
-        database = self.database
-        database.hooks.step("begin")
-        transaction = MemoryTransaction(database, evicting, waits_for_disk(database, lasting))
-        database.begin(transaction)
-        try:
-            yield transaction
-        except BaseException:
-            database.end(transaction, apply=False)
-            raise
-        self._commit(transaction)
-
-    def _commit(self, transaction: MemoryTransaction) -> None:
-        database = self.database
-        try:
-            database.hooks.step("commit")
-        except BaseException:
-            database.end(transaction, apply=False)
-            raise
-        fate = database.hooks.commit_fate()
-        if transaction.terminated:
-            raise CommitOutcomeUnknown("the session was ended during COMMIT")
-        if fate == "pending":
-            database.pending.append(transaction)
-            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
-        database.end(transaction, apply=fate != "lost")
-        if fate != "answered":
-            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
-        database.hooks.step("committed")
+        return _Opened(self.database, evicting, lasting)
 
     def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream."""
@@ -115,6 +84,45 @@ class MemoryLedger:
 
     def prepare(self) -> None:
         """There is no schema to make."""
+
+
+class _Opened:
+    """A transaction as a block has it. A class, since most of what a run does is in one, and a generator costs more."""
+
+    def __init__(self, database: MemoryDatabase, evicting: bool, lasting: bool) -> None:
+        self._database = database
+        self._evicting, self._lasting = evicting, lasting
+
+    def __enter__(self) -> MemoryTransaction:
+        database = self._database
+        database.hooks.step("begin")
+        self._transaction = MemoryTransaction(database, self._evicting, waits_for_disk(database, self._lasting))
+        database.begin(self._transaction)
+        return self._transaction
+
+    def __exit__(self, kind: type[BaseException] | None, *problem: object) -> None:
+        if kind is None:
+            self._commit()
+        else:
+            self._database.end(self._transaction, apply=False)
+
+    def _commit(self) -> None:
+        database, transaction = self._database, self._transaction
+        try:
+            database.hooks.step("commit")
+        except BaseException:
+            database.end(transaction, apply=False)
+            raise
+        fate = database.hooks.commit_fate()
+        if transaction.terminated:
+            raise CommitOutcomeUnknown("the session was ended during COMMIT")
+        if fate == "pending":
+            database.pending.append(transaction)
+            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
+        database.end(transaction, apply=fate != "lost")
+        if fate != "answered":
+            raise CommitOutcomeUnknown("the connection was lost during COMMIT")
+        database.hooks.step("committed")
 
 
 @dataclass(eq=False)

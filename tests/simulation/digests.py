@@ -36,8 +36,13 @@ def main() -> None:
     ]
     runs += [(KinesisWorld, seed, scenario_of(RESHARDED, seed)) for seed in (33, 34)]
     for kind, seed, scenario in runs:
-        trace = "\n".join(run_seed(seed, scenario, kind).simulation.trace)
-        print(kind.__name__, seed, hashlib.sha256(trace.encode()).hexdigest())
+        print(kind.__name__, seed, digest_of(kind, seed, scenario))
+
+
+def digest_of(kind: type[SimulatedWorld], seed: int, scenario: Scenario | None = None) -> str:
+    """Return the digest of what a run did."""
+    trace = "\n".join(run_seed(seed, scenario, kind).simulation.trace)
+    return hashlib.sha256(trace.encode()).hexdigest()
 
 
 if __name__ == "__main__":

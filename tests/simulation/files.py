@@ -19,12 +19,12 @@ class MemoryStore:
     def list(self, folder: str) -> tuple[Entry, ...]:
         """Return the entries of a folder."""
         prefix = f"{folder}/" if folder else ""
-        names: dict[str, Entry] = {}
+        names: dict[str, tuple[int, bool]] = {}
         for path, content in self.files.items():
             if path.startswith(prefix):
                 name, slash, _ = path[len(prefix) :].partition("/")
-                names[name] = Entry(name, len(content), bool(slash))
-        return tuple(names[name] for name in sorted(names))
+                names[name] = (len(content), bool(slash))
+        return tuple(Entry(name, *names[name]) for name in sorted(names))
 
     def read(self, path: str) -> bytes:
         """Return a file's content."""

@@ -8,11 +8,9 @@ has run do not count, and are run again; with --any-commit they do count, and th
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -23,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scripts.generated import ROOT
+from scripts.code_version import commit_of
 from tests.simulation.search import Chunk, Found, run_chunk, workers
 
 CHUNK = 200
@@ -158,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--any-commit", action="store_true", help="do not run again what another commit has run")
     options = parser.parse_args(arguments)
     file = ProgressFile(options.progress or options.report.with_suffix(".progress.jsonl"))
-    progress = Progress(_commit(), options.first, options.first + options.seeds)
+    progress = Progress(commit_of(*CODE), options.first, options.first + options.seeds)
     file.read_into(progress, options.any_commit)
     if progress.seeds:
         print(f"{progress.seeds} seeds were run before; going on.", flush=True)
@@ -212,20 +210,6 @@ def _show(progress: Progress) -> None:
         f"{len(progress.wrong)} went wrong",
         flush=True,
     )
-
-
-def _commit() -> str:
-    """Return the commit whose code runs, and whether that was changed since."""
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    changes = subprocess.run(
-        ["git", "diff", "HEAD", "--", *CODE], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    return f"{head.stdout.strip()}{f' with changes {_hash_of(changes)}' if changes else ''}"
-
-
-def _hash_of(changes: str) -> str:
-    """Return what tells one set of uncommitted changes from another."""
-    return hashlib.sha256(changes.encode()).hexdigest()[:8]
 
 
 if __name__ == "__main__":

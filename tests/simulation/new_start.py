@@ -9,6 +9,7 @@ from exactlyonce.api.resource import FRESH
 from exactlyonce.api.status import Phase
 from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.reconcile.verdicts import FirstStart, SeedAndPublish
+from tests.simulation.server import Tables
 from tests.simulation.world import SimulatedWorld
 
 _OFFER = re.compile(rf"{re.escape(FRESH)}=([0-9a-f-]{{36}})")
@@ -27,8 +28,7 @@ def starts_over(world: SimulatedWorld) -> bool:
     world.life_before = Counter(world.database.tables.target)
     rows = world.database.tables.rows.values()
     world.failures_before = {id(row): row for row in rows if isinstance(row, FailureRow)}
-    world.database.tables.target.clear()
-    world.database.tables.by_key.clear()
+    world.database.tables = Tables(world.database.tables.rows)
     world.database.version += 1
     world.edited.clear()
     world.begins_again()

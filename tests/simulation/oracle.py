@@ -420,6 +420,8 @@ def _stands(world: SimulatedWorld) -> dict[Partition, int]:
     """Where the stream says that it stands, also in partitions that it no longer reads."""
     rows = world.database.tables.rows.items()
     stands = {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
+    if not world.edited:
+        return stands
     return {key: max(stands.get(key, 0), world.edited.get(key, 0)) for key in {**stands, **world.edited}}
 
 
@@ -436,7 +438,8 @@ def _is_settled(world: SimulatedWorld) -> bool:
     """Whether everything that was produced has landed, or the stream has halted; asked at every step of the calm."""
     if _halted(world):
         return True
-    return not _taken_rows(world) and not world.is_unfinished() and world.has_landed_all(_stands(world))
+    # What is rarely true comes first.
+    return world.has_landed_all(_stands(world)) and not world.is_unfinished() and not _taken_rows(world)
 
 
 def _halted(world: SimulatedWorld) -> bool:

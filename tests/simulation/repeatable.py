@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import secrets
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
+from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.connectors.files import spark_log
 from exactlyonce.reconcile import decide, launching, observe
-from exactlyonce.reconcile.observation import Observation
+from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import Decision
 from tests.simulation.world import SimulatedWorld
 
@@ -31,22 +33,28 @@ def _remembered(spec: StreamSpec) -> str:
 def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
     """Make the random tags and tokens of the code under test follow the seed, and note what it decides."""
     tags, tokens = random.Random(seed), random.Random(seed)
-    inner = decide.decide
+    inner, requests_of = decide.decide, observe.request_of
+    requests: dict[tuple[int, object], tuple[Stream, Request]] = {}
 
     def listened_to(seen: Observation) -> Decision:
         decision = inner(seen)
         world.note_decision(seen, decision)
         return decision
 
+    def request_of(stream: Stream, *given: object) -> Request:
+        """Return what a resource asks for, made once a run: there are few resources, and `resource` keeps them."""
+        key = (id(stream), given)
+        if key not in requests:
+            requests[key] = (stream, requests_of(stream, *given))  # type: ignore[arg-type] # as it was called
+        return requests[key][1]
+
     with (
         mock.patch.object(observe, "_hash_of_query", _remembered),
-        mock.patch("exactlyonce_spark.tasks.secrets.randbits", lambda bits: tags.getrandbits(bits)),
-        mock.patch(
-            "exactlyonce.connectors.files.manifest.secrets.token_hex",
-            lambda size: f"{tags.getrandbits(64):0{2 * size}x}",
-        ),
+        mock.patch.object(secrets, "randbits", lambda bits: tags.getrandbits(bits)),
+        mock.patch.object(secrets, "token_hex", lambda size: f"{tags.getrandbits(64):0{2 * size}x}"),
         mock.patch.object(launching, "decide", listened_to),
-        mock.patch("exactlyonce.reconcile.observe.uuid.uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
+        mock.patch.object(launching, "request_of", request_of),
+        mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
         # Few runs come to ten batches.
         mock.patch.object(spark_log, "COMPACT_INTERVAL", 2),
     ):

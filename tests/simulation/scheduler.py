@@ -164,12 +164,13 @@ class Simulation:
             return None
         dice = self.random.random
         drawn = actors[int(dice() * len(actors))]
-        if _can_go(drawn):
+        process, may_go = drawn.process, drawn.may_go
+        if not (process.frozen or process.dead) and (may_go is None or may_go()):
             return drawn
-        ready = [actor for actor in actors if actor is not drawn and _can_go(actor)]
+        ready = [
+            actor for actor in actors
+            if actor is not drawn
+            and not (actor.process.frozen or actor.process.dead)
+            and (actor.may_go is None or actor.may_go())
+        ]  # fmt: skip
         return ready[int(dice() * len(ready))] if ready else None
-
-
-def _can_go(actor: Actor) -> bool:
-    process = actor.process
-    return not (process.frozen or process.dead) and (actor.may_go is None or actor.may_go())

@@ -35,6 +35,7 @@ from tests.simulation.resets import with_resets
 from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.staged_world import StagedWorld
+from tests.simulation.thawed import thaw
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
@@ -194,7 +195,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
 
 def workers() -> ProcessPoolExecutor:
     """Return processes that run seeds, one a core."""
-    return ProcessPoolExecutor(initializer=_collect_seldom)
+    return ProcessPoolExecutor(initializer=_prepare)
 
 
 def violations_in(first: int, until: int, kind: type[SimulatedWorld] = SimulatedWorld) -> list[Found]:
@@ -290,8 +291,9 @@ def kind_of_world(name: str) -> type[SimulatedWorld]:
     return LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
 
 
-def _collect_seldom() -> None:
+def _prepare() -> None:
     """A run leaves cycles of greenlets behind; collecting them less often costs a few megabytes and saves a tenth."""
+    thaw()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)

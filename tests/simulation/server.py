@@ -27,6 +27,9 @@ MOST_COMMITS_LOST = 4
 class Tables:
     """What is committed. Values are immutable, so a shallow copy is a snapshot.
 
+    A commit replaces what it changes by a copy, so that earlier states may be kept as they are: most commits change a few rows
+    and none of the records.
+
     Each row that is written takes effect twice: `target` counts it, as Append has it, and `by_key` has what Upsert or
     Merge make of it.
     """
@@ -37,7 +40,22 @@ class Tables:
 
     def copy(self) -> Tables:
         """Return a snapshot."""
-        return Tables(dict(self.rows), Counter(self.target), dict(self.by_key))
+        return Tables(dict(self.rows), self.target.copy(), dict(self.by_key))
+
+    def after(self, writes: dict[Key, Any], appended: Counter[Hashable], how: keyed.HowKeyed) -> Tables:
+        """Return the tables after a commit, which share with these what it has not changed."""
+        rows, target, by_key = self.rows, self.target, self.by_key
+        if writes:
+            rows = {**rows, **writes}
+            for key, value in writes.items():
+                if value is GONE:
+                    del rows[key]
+        if appended:
+            target, by_key = target.copy(), by_key.copy()
+            target.update(appended)
+            for row in appended.elements():
+                keyed.write(by_key, row, how)
+        return Tables(rows, target, by_key)
 
 
 @dataclass
@@ -98,25 +116,18 @@ class MemoryDatabase:
             return
         transaction.closed = True
         if apply:
-            self._latest.append(self.tables.copy())
+            self._latest.append(self.tables)
             if transaction.lasting:
                 self._undo_unflushed.clear()
             else:
-                self._undo_unflushed.append(self.tables.copy())
-            for key, value in transaction.writes.items():
-                if value is GONE:
-                    self.tables.rows.pop(key, None)
-                else:
-                    self.tables.rows[key] = value
-            if transaction.appended:
-                self.tables.target.update(transaction.appended)
-                for row in transaction.appended.elements():
-                    keyed.write(self.tables.by_key, row, self.how_keyed)
+                self._undo_unflushed.append(self.tables)
+            self.tables = self.tables.after(transaction.writes, transaction.appended, self.how_keyed)
             self.version += 1
             self.on_commit()
         self._open.remove(transaction)
         for held in self._locks.values():
-            held.pop(transaction, None)
+            if transaction in held:
+                del held[transaction]
 
     def terminate(self, transaction: MemoryTransaction) -> None:
         """End a session from the server's side, as pg_terminate_backend does."""
@@ -146,15 +157,15 @@ class MemoryDatabase:
     def restore(self, backup: Tables) -> None:
         """Put back an earlier state of everything."""
         self.crash()
-        self.tables = backup.copy()
+        self.tables = backup
         self._latest.clear()
 
     def lose_rows(self) -> None:
         """Drop the ledger's rows, on every standby too: no failover brings them back."""
-        self.tables.rows.clear()
+        self.tables = Tables({}, self.tables.target, self.tables.by_key)
         self._latest.clear()
 
     def fail_over(self, lost: int) -> None:
         """Promote a standby that has not received the latest transactions, so many at most."""
-        states = [*self._latest, self.tables.copy()]
+        states = [*self._latest, self.tables]
         self.restore(states[-1 - min(lost, len(states) - 1)])

@@ -124,10 +124,10 @@ class Query:
         topic = world.topic
         if self._is_empty_batch(number):
             return start
-        while not self._draining() and self._next_end(start) == start:
-            self._wait_at_most(100, lambda: self._draining() or self._next_end(start) != start)
+        while not self._draining() and self._is_at_end(start):
+            self._wait_at_most(100, lambda: self._draining() or not self._is_at_end(start))
             self._loop.check_still_valid()
-        if self._next_end(start) == start or self._draining():
+        if self._is_at_end(start) or self._draining():
             return None
         if any(end < start.get(key, 0) for key, end in self._next_end(start).items()):
             raise OffsetChanged("an offset was changed: some data may have been missed")
@@ -146,6 +146,20 @@ class Query:
     def _is_empty_batch(self, number: BatchNumber) -> bool:
         """A stateful query runs a batch without records after one with records; here every even one is such."""
         return self._world.stateful and number > 0 and number % 2 == 0
+
+    def _is_at_end(self, start: Positions) -> bool:
+        """Whether the next batch would end where it starts; asked at every step that a query waits."""
+        ends = self._ends()
+        if len(ends) != len(start):
+            return False
+        if self._growth.records is not None:
+            return self._next_end(start) == start
+        limit = self._world.limit
+        for key, end in ends.items():
+            first = start.get(key)
+            if first is None or min(end, first + limit) != first:
+                return False
+        return True
 
     def _next_end(self, start: Positions) -> Positions:
         """Where the next batch ends: the resource's limit holds for each partition here, a smaller one for all together."""

@@ -19,7 +19,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce_spark import landing, tasks
-from tests.simulation.digests import KINDS
+from tests.simulation.digests import KINDS, digest_of
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
@@ -148,6 +148,12 @@ def test_a_raised_epoch_is_not_called_unknown_for_a_list_that_hides_the_entry_af
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_the_same_run_every_time(kind: type[SimulatedWorld]) -> None:
     assert run_seed(7, kind=kind).simulation.trace == run_seed(7, kind=kind).simulation.trace
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_runs_a_seed_as_any_other_process_does(pool: ProcessPoolExecutor, kind: type[SimulatedWorld]) -> None:
+    """Its dataclasses are not frozen, so that building them is cheap."""
+    assert pool.submit(digest_of, kind, 7).result() == digest_of(kind, 7)
 
 
 def test_a_seed_gives_the_same_run_whatever_order_sets_have() -> None:

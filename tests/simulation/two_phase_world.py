@@ -164,6 +164,7 @@ class OverLoads(SimulatedWorld):
 
     def _show(self, rows: Sequence[Hashable]) -> None:
         database = self.database
+        database.tables = database.tables.copy()  # a state that is kept stays as it was
         database.tables.target.update(rows)
         for row in rows:
             keyed.write(database.tables.by_key, row, database.how_keyed)

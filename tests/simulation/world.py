@@ -90,6 +90,8 @@ class SimulatedWorld(SourceAndSink):
         self.deliveries = {self.delivery}
         self.delivery_of: dict[Process, Delivery] = {}
         self._planned_under: dict[Hashable, set[Delivery]] = {}
+        self._latest_requested: tuple[object, RequestedSpec] | None = None
+        self._latest_resource: tuple[RequestedSpec, Stream] | None = None
         self.suspended = False
         self.poison: tuple[Partition, int] | None = None
         self.poison_left = 0
@@ -220,7 +222,9 @@ class SimulatedWorld(SourceAndSink):
 
     def resource(self, requested: RequestedSpec) -> Stream:
         """Return the stream's resource."""
-        return resource(requested, self.on_truncated)
+        if self._latest_resource is None or self._latest_resource[0] is not requested:
+            self._latest_resource = requested, resource(requested, self.on_truncated)
+        return self._latest_resource[1]
 
     def task_is_lost(self, actor: Actor) -> bool:
         """Whether Spark has given up a task that may still run: its executor was lost."""
@@ -309,8 +313,10 @@ class SimulatedWorld(SourceAndSink):
     @property
     def requested(self) -> RequestedSpec:
         """The resource as it is now."""
-        quarantine = self.scenario.quarantine
-        return RequestedSpec(self.named, self.commit, self.limit, self.annotations, self.delivery, quarantine)
+        now = (self.named, self.commit, self.limit, self.annotations, self.delivery, self.scenario.quarantine)
+        if self._latest_requested is None or self._latest_requested[0] != now:
+            self._latest_requested = now, RequestedSpec(*now)
+        return self._latest_requested[1]
 
     def _loop(self, requested: RequestedSpec) -> StreamLoop:
         stores = Stores(self.ledger(), self.store, self.source(requested))

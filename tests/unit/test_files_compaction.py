@@ -265,20 +265,18 @@ def test_a_driver_that_had_read_the_ledger_before_a_compaction_looks_again(
 def test_a_ledger_that_was_restored_meanwhile_is_not_changed(lake: CompactedLake) -> None:
     assert isinstance(lake.ledger, MemoryLedger)
     lake.land(1, 12)
-    rows = lake.ledger.database.tables.rows
-    backup = dict(rows)
+    database = lake.ledger.database
+    backup = database.tables.copy()
 
     def restored(at: str) -> None:
         if at == "compact.files-written":
-            rows.clear()
-            rows.update(backup)
+            database.restore(backup.copy())
 
     with pytest.raises(CompactionOvertaken):
         lake.compact(restored)
-    assert dict(rows) == backup
+    assert database.tables.rows == backup.rows
     lake.compact()
-    rows.clear()
-    rows.update(backup)
+    database.restore(backup)
     with pytest.raises(LogUnfit, match="the ledger names no such file: the ledger was restored"):
         lake.next_driver()
 

@@ -134,14 +134,14 @@ def test_a_removal_that_dies_in_the_middle_is_finished_by_the_next_and_readers_s
 def test_a_ledger_of_before_calls_no_file_that_readers_are_shown_an_orphan(lake: Lake) -> None:
     """It was restored, its epoch was raised since, and it has never heard of batch 2."""
     lake.land(1, lake.write(1))
-    rows = lake.ledger.database.tables.rows
-    backup = dict(rows)
+    database = lake.ledger.database
+    backup = database.tables.copy()
     lake.land(2, lake.write(2))
-    rows.clear()
-    rows.update(backup)
+    database.restore(backup)
     lake.next_driver()
     with pytest.raises(LogUnfit, match="names files up to batch 2, and the ledger ends with batch 1"):
         lake.orphans()
+    rows = database.tables.rows
     key = next(key for key in rows if key[0] == "stream")
     rows[key] = replace(rows[key], landed_batch=BatchNumber(9))  # a generation that continues past all numbers
     with pytest.raises(LogUnfit, match=r"_spark_metadata/2 shows readers .*, and the ledger names no such file"):

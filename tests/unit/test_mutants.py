@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutants import CORE, COSTS, ROOT, SIMULATION, WORLDS, Kept, Outcome, _run, shares
+from scripts.mutants import CORE, COSTS, ROOT, SIMULATION, WORLDS, Copies, Kept, Outcome, _run, shares
 from scripts.mutated_code import Mutant
 
 MUTATED = {file.relative_to(ROOT) for pattern in CORE for file in ROOT.glob(pattern)}
@@ -23,7 +23,7 @@ def test_every_module_that_a_landing_goes_through_is_mutated() -> None:
         "rows_again",
         "load_labels",
     )
-    assert {SPARK / f"{name}.py" for name in (*names, *two_phases)} <= MUTATED
+    assert {SPARK / f"{name}.py" for name in (*names, *two_phases, "quarantine", "settling")} <= MUTATED
     assert Path("operator/exactlyonce/ledger/two_phase.py") in MUTATED
 
 
@@ -42,6 +42,7 @@ def test_no_pattern_has_lost_its_files() -> None:
         ("staged_loads.py", ["staged loads=60"]),
         ("manifest_landing.py", ["files=600"]),
         ("landing_elsewhere.py", ["files=300", "two phases=20"]),
+        ("quarantine.py", ["quarantine=600"]),
         ("growth.py", ["kinesis=37", "database=300"]),
     ],
 )
@@ -69,6 +70,7 @@ def test_a_run_that_was_stopped_goes_on_with_what_was_not_tested(tmp_path: Path)
     assert Kept(file, 300).outcome(first) is None
 
 
-def test_each_world_runs_without_a_violation_where_nothing_is_mutated() -> None:
+def test_each_world_runs_without_a_violation_where_nothing_is_mutated(tmp_path: Path) -> None:
     """A script that cannot run, such as after a world was renamed, would count as killing every mutant."""
-    assert _run(["-c", SIMULATION, *(f"{world}=1" for world in COSTS)], ROOT / "operator", 60) is None
+    Copies(tmp_path, 1)
+    assert _run(["-c", SIMULATION, *(f"{world}=1" for world in COSTS)], tmp_path / "copy-0", 300) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from exactlyonce.api.spec import Delivery
 from exactlyonce.launch.driver_document import DriverDocument
 from exactlyonce.launch.port import Orders, Quarantine
+from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
-from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.planned import LandingRefused, OriginReplaced, PositionsDiffer
 from exactlyonce_spark.quarantine import NotToBeQuarantined
 from exactlyonce_spark.source_check import RecordsLost
 from tests.ledgers import P0, P1
@@ -229,6 +231,75 @@ def test_a_source_that_was_replaced_is_noticed_before_its_records_are_quarantine
     with pytest.raises((OriginReplaced, RecordsLost)):
         loop.run(scenario.batch(1))
     assert ranges_of(scenario) == []
+
+
+def meanwhile(scenario: Scenario, happens: Callable[[MemoryTopic], object]) -> BatchLoop:
+    """Return a driver in whose batch something happens between its begin and its landing."""
+    topic = MemoryTopic({P0: 100, P1: 0}, topic_id="id-1")
+    loop = quarantining(scenario, source=topic)
+
+    def step(label: str) -> None:
+        rows = scenario.database.tables.rows
+        if label.startswith("ask the source for earliest") and ("batch", "shop/orders", 1) in rows:
+            topic.step = lambda label: None
+            happens(topic)
+
+    topic.step = step
+    return loop
+
+
+def test_records_that_retention_takes_while_their_batch_is_quarantined_are_told_as_lost() -> None:
+    """Nobody could replay them from quarantine."""
+    scenario = Scenario()
+    loop = meanwhile(scenario, lambda topic: topic.starts.update({P0: 3}))
+    with pytest.raises(RecordsLost):
+        loop.run(scenario.batch(1))
+    assert ranges_of(scenario) == []
+
+
+def test_a_batch_that_does_not_follow_on_what_has_landed_is_not_quarantined() -> None:
+    scenario = Scenario()
+    rows = scenario.database.tables.rows
+    key = ("stream", "shop/orders")
+    loop = meanwhile(
+        scenario, lambda topic: scenario.database.tables.rows.update({key: replace(rows[key], landed_batch=7)})
+    )
+    with pytest.raises(LandingRefused, match="does not follow on batch 7"):
+        loop.run(scenario.batch(1))
+    assert ranges_of(scenario) == []
+
+
+def test_a_batch_whose_partition_has_moved_already_is_not_quarantined() -> None:
+    scenario = Scenario()
+    key = ("position", "shop/orders", P0)
+    loop = meanwhile(scenario, lambda topic: scenario.database.tables.rows.update({key: (5, "id-1", None)}))
+    with pytest.raises(PositionsDiffer, match="the sink stands at 5"):
+        loop.run(scenario.batch(1))
+    assert ranges_of(scenario) == []
+
+
+def test_a_session_that_hangs_with_the_streams_lock_is_ended_and_not_waited_for() -> None:
+    def until(label: str, may_go: Callable[[], bool]) -> None:
+        while not may_go():
+            pass
+
+    scenario = Scenario()
+    scenario.database.hooks.wait = until
+
+    def hang(topic: MemoryTopic) -> None:
+        scenario.ledger.transaction().__enter__().lock_stream("shop/orders", Lock.UPDATE)
+
+    meanwhile(scenario, hang).run(scenario.batch(1))
+    assert ranges_of(scenario) == [(1, 0, 5, "division by zero")]
+
+
+def test_as_many_as_the_resource_allows_are_quarantined_and_the_stream_keeps_no_state_for_that() -> None:
+    scenario = Scenario()
+    quarantining(scenario, most=5).run(scenario.batch(1))
+    assert ranges_of(scenario) == [(1, 0, 5, "division by zero")]
+    view = scenario.ledger.view("shop/orders")
+    assert view is not None
+    assert not view.stream.stateful
 
 
 def test_with_any_delivery_a_quarantined_batch_writes_nothing() -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 from exactlyonce.bounded_json import JsonRefused, parse_json
+from exactlyonce.positions.sorted_map import SortedMap
 
 BatchNumber = NewType("BatchNumber", int)
 """The number of a micro-batch; a stream's numbers only go up, over all its generations."""
@@ -47,6 +48,8 @@ class Partition:
 
     def __lt__(self, other: Partition) -> bool:
         """Order by origin, then by key; numbers come before names."""
+        if self.origin == other.origin and type(self.key) is type(other.key):
+            return self.key < other.key  # type: ignore[operator] # both are of one type
         return (self.origin, isinstance(self.key, str), self.key) < (
             other.origin,
             isinstance(other.key, str),
@@ -81,25 +84,16 @@ class OffsetRange:
         return f"[{shown(self.from_offset)}, {shown(self.until_offset)})"
 
 
-class Positions(Mapping[Partition, int]):
+class Positions(SortedMap[Partition, int]):
     """An immutable map from partition to the offset of its next record, in the order of topic and partition."""
 
-    __slots__ = ("_offsets",)
+    __slots__ = ()
 
     def __init__(self, offsets: Mapping[Partition, int] | Iterable[tuple[Partition, int]] = ()) -> None:
-        self._offsets = dict(sorted(dict(offsets).items()))
-        for partition, offset in self._offsets.items():
+        super().__init__(offsets)
+        for partition, offset in self.items():
             if offset < 0:
                 raise MalformedPositions(f"{partition} has the offset {offset}; offsets start at 0")
-
-    def __getitem__(self, partition: Partition) -> int:
-        return self._offsets[partition]
-
-    def __iter__(self) -> Iterator[Partition]:
-        return iter(self._offsets)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
 
     def __repr__(self) -> str:
         return f"Positions({self.to_json()})"
@@ -155,22 +149,10 @@ class Positions(Mapping[Partition, int]):
         return cls({partition: _whole_number(value, partition) for partition, value in _entries(text)})
 
 
-class Ranges(Mapping[Partition, OffsetRange]):
+class Ranges(SortedMap[Partition, OffsetRange]):
     """An immutable map from partition to its range in one batch, empty ranges included."""
 
-    __slots__ = ("_ranges",)
-
-    def __init__(self, ranges: Mapping[Partition, OffsetRange] | Iterable[tuple[Partition, OffsetRange]] = ()) -> None:
-        self._ranges = dict(sorted(dict(ranges).items()))
-
-    def __getitem__(self, partition: Partition) -> OffsetRange:
-        return self._ranges[partition]
-
-    def __iter__(self) -> Iterator[Partition]:
-        return iter(self._ranges)
-
-    def __len__(self) -> int:
-        return len(self._ranges)
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"Ranges({self.to_json()})"
