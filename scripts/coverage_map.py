@@ -13,7 +13,7 @@ from pathlib import Path
 import coverage
 
 ROOT = Path(__file__).resolve().parent.parent
-BEHAVIOUR = "tests/integration/test_ledger_behaviour.py"
+BEHAVIOUR = tuple(f"tests/integration/test_ledger_{part}.py" for part in ("behaviour", "quarantine", "what_counts"))
 """The suite over every ledger: over the one in memory it needs no server, and is a unit test."""
 MOST_TESTS = 150
 """A line that more functions pass is in the middle of everything: so many of them notice what they can notice."""
@@ -58,7 +58,7 @@ def coverage_map(folder: Path, kept: Path | None = None) -> CoverageMap:
 
 def _in_memory() -> list[str]:
     """Return the node ids of the behaviour suite over the ledger in memory."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", BEHAVIOUR]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *BEHAVIOUR]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [line for line in listed.splitlines() if line.startswith(BEHAVIOUR) and "memory" in line]
 
@@ -89,4 +89,4 @@ def _nodes(context: str, in_memory: dict[str, list[str]]) -> list[str]:
     if not (ROOT / file).exists():
         return []  # a helper whose name begins with "test", or a test in a class
     node = f"{file}::{function}"
-    return in_memory.get(node, []) if str(file) == BEHAVIOUR else [node]
+    return in_memory.get(node, []) if str(file) in BEHAVIOUR else [node]

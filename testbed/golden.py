@@ -113,7 +113,7 @@ class AskedToFail(RuntimeError):
 
 def run_to_end(
     rows: DataFrame,
-    checkpoint: Path,
+    checkpoint: Path | str,
     *,
     fail_at: int | None = None,
     sink_name: str | None = None,

@@ -118,10 +118,17 @@ def run(module: str, description: str | None, mended: Callable[[], Callable[[App
 def serve(host: str, port: int, changed: Callable[[Application], Application] | None = None) -> None:
     """Serve one request at a time until the process is ended; `changed` puts something around moto."""
     from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import run_simple
+    from werkzeug.serving import WSGIRequestHandler, run_simple
+
+    class Continues(WSGIRequestHandler):  # type: ignore[misc] # werkzeug is not typed here
+        """Answers 100 (Continue) once: http.server says it, and werkzeug again, which Amazon's client takes for the end."""
+
+        def handle_expect_100(self) -> bool:
+            return True
 
     moto = DomainDispatcherApplication(create_backend_app)
-    run_simple(host, port, _one_at_a_time(moto if changed is None else changed(moto)), threaded=True)
+    served = _one_at_a_time(moto if changed is None else changed(moto))
+    run_simple(host, port, served, threaded=True, request_handler=Continues)
 
 
 def _one_at_a_time(application: Application) -> Application:

@@ -31,7 +31,7 @@ from exactlyonce_spark.progress import ProgressFile
 from exactlyonce_spark.running_query import QueryPlan, RunningQuery, Signals
 from exactlyonce_spark.settings import DriverSpec
 from exactlyonce_spark.target import TwoPhaseTarget
-from exactlyonce_spark.two_phase_finish import RowsAgain, finish_decided
+from exactlyonce_spark.two_phase_finish import RowsAgain, finish_decided, require_nothing_decided
 
 log = logging.getLogger("exactlyonce.driver")
 
@@ -102,6 +102,8 @@ def _run_query(
         metrics.loads_into = target.loads_into
         again = runs_again(session, reader, spec, columns, WorkerPlan(task_sink, spec.source))
         finish_decided(parts.ledger, parts.permit, target, RowsAgain(parts.source, again))
+    else:
+        require_nothing_decided(parts.ledger, parts.permit)
     settings = BatchSettings(
         spec.delivery,
         spec.sink.spec.commit,

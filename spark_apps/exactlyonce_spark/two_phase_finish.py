@@ -53,6 +53,29 @@ class RowsNotThere(Refused):
     """The sink has aborted rows that were decided, and the source no longer holds the records that they were made of."""
 
 
+class DecidedElsewhere(Refused):
+    """A batch is decided in a sink that commits by itself, and the resource no longer names that sink."""
+
+
+def require_nothing_decided(ledger: Ledger, permit: Permit) -> None:
+    """Require that no batch waits to be committed by another sink than the stream has now, which is none of two phases.
+
+    Nothing may land before such a batch has: its positions have moved, and its rows are nowhere until that sink commits them.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        DecidedElsewhere: naming the batch and its loads.
+    """
+    decided = read_decided(ledger, permit)
+    if decided is not None:
+        labels = [committable.answered_as for committable in decided.committables]
+        told = ", ".join(labels[:MOST_TOLD]) + (" …" if len(labels) > MOST_TOLD else "")
+        raise DecidedElsewhere(
+            f"Batch {decided.batch} is decided, and its loads ({told}) are to be committed by the sink that the resource named "
+            "before; name that sink again until the batch has landed, then suspend the stream and change the sink."
+        )
+
+
 def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write_again: WriteAgain) -> None:
     """Commit and land the batch that an earlier driver decided; then abort what earlier drivers prepared and nobody decided.
 

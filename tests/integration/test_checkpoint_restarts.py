@@ -7,21 +7,29 @@ beyond every recorded batch, so a query that continues has records to read, and 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from exactlyonce.api.refused_conf import IN_MEMORY, STATE_STORE
 from exactlyonce.checkpoint.generation import Generation, write_seed
 from exactlyonce.checkpoint.local import LocalLogStore
+from exactlyonce.checkpoint.retained import copy_retained
+from exactlyonce.checkpoint.s3 import S3LogStore
+from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.state import Damaged, Readable, read_generation
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 from testbed.golden import EARLIEST, LATEST, ROCKSDB, START, Batches, GoldenTopic, records_between, run_to_end
 from testbed.kafka import Kafka
+from testbed.s3 import S3
 from testbed.spark import local_session
 from tests.checkpoints import GOLDEN, golden_states
+from tests.combinations import one_or_all
+from tests.integration.conftest import BUCKET
 from tests.restart_table import FAILS, GOES_ON, GOES_ON_WRONGLY, OTHER_QUERIES, Ran
 
 
@@ -106,6 +114,73 @@ def test_a_stateful_query_goes_on_with_its_state(spark: SparkSession, topic: Gol
     found = run_to_end(topic.read(spark).groupBy("partition").count(), checkpoint)
     counted = [(key.key, LATEST[key] - START[key]) for key in LATEST]
     assert (found.ran, found.error) == ([(2, counted)], None), "records before the restart are counted in"
+
+
+CHANGELOGS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+FORMAT_1 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
+RETAINED = [
+    pytest.param({STATE_STORE: IN_MEMORY, **FORMAT_1}, True, id="in memory, on S3"),
+    pytest.param({}, True, id="RocksDB, on S3"),
+    pytest.param(CHANGELOGS, True, id="RocksDB with changelogs, on S3"),
+    pytest.param({STATE_STORE: IN_MEMORY, **FORMAT_1}, False, id="in memory"),
+    pytest.param({}, False, id="RocksDB"),
+]
+
+
+# In `make test` RocksDB on a disk, with a driver: test_retained_state.py; the other files: tests/unit/test_retained_state.py.
+@pytest.mark.parametrize(("settings", "on_s3"), one_or_all(RETAINED))
+def test_a_query_continues_with_the_state_that_was_copied_of_an_earlier_batch(
+    spark: SparkSession, topic: GoldenTopic, s3: S3, tmp_path: Path, settings: Mapping[str, str], on_s3: bool
+) -> None:
+    """Every batch after it is what it was in the undisturbed run."""
+    location = f"s3a://{BUCKET}/retained-{tmp_path.name}" if on_s3 else str(tmp_path)
+    login = S3Service.of(s3.endpoint, None, path_style=True, secret=s3.secret())
+    store = S3LogStore(location, login) if on_s3 else LocalLogStore(location)
+    former, made = Generation(1, Epoch(1)), Generation(2, Epoch(2))
+
+    def counted(generation: Generation) -> Batches:
+        rows = topic.read(spark, batch_records=10).groupBy("partition").count()
+        return run_to_end(rows, f"{location}/{generation.folder}")
+
+    with chosen(spark, {"spark.sql.shuffle.partitions": "1", **(spark_to(s3) if on_s3 else {}), **settings}):
+        undisturbed = counted(former)
+        assert (undisturbed.error, len(undisturbed.ran)) == (None, 4)
+        last = {key: count for _, rows in undisturbed.ran for key, count in rows}
+        assert last == {int(key.key): end for key, end in LATEST.items()}, "every record counts once"
+        copy_retained(store, CODEC, former, made, BatchNumber(1))
+        again = counted(made)
+    assert (again.error, again.ran) == (None, undisturbed.ran[2:])
+
+
+@contextmanager
+def chosen(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Run queries of the session with other settings than a driver's usual ones."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+
+
+def spark_to(s3: S3) -> dict[str, str]:
+    """Settings with which the session reaches the bucket; a driver's login is in its environment."""
+    keys = s3.secret()
+    named = {
+        "endpoint": s3.endpoint,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": keys["AWS_ACCESS_KEY_ID"],
+        "secret.key": keys["AWS_SECRET_ACCESS_KEY"],
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    }
+    manager = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+    return {
+        "spark.sql.streaming.checkpointFileManagerClass": manager,
+        **{f"fs.s3a.bucket.{BUCKET}.{key}": value for key, value in named.items()},
+    }
 
 
 def test_state_without_offsets_stops_a_stateful_query(spark: SparkSession, topic: GoldenTopic, tmp_path: Path) -> None:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from exactlyonce.connectors.object_log.transaction import WitnessesUnsupported
-from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import (
     EpochOvertaken,
     Fenced,
@@ -26,7 +23,6 @@ from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_lost
 from exactlyonce.ledger.rows import (
     BatchStatus,
-    Excess,
     FailureRow,
     FailureStatus,
     LandedPositions,
@@ -34,7 +30,6 @@ from exactlyonce.ledger.rows import (
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from tests.ledger_kinds import OBJECT_LOGS, OF_DATABASES
 from tests.ledgers import IDS, P0, P1, STREAM, batch_row, started
 
 
@@ -290,51 +285,6 @@ def test_the_view_holds_the_landed_batch_and_later_ones(ledger: Ledger, stream: 
     ]
 
 
-@pytest.mark.parametrize("ledger", OF_DATABASES, indirect=True)
-def test_witnesses_are_taken_once_with_those_of_earlier_batches_and_of_no_other_stream(
-    ledger: Ledger, stream: NewStream
-) -> None:
-    started(ledger)
-    raise_epoch(ledger, replace(stream, stream_id="shop/other"), Epoch(1))
-    with ledger.transaction() as transaction:
-        for batch, tag in ((1, 10), (2, 2**62), (2, 21), (3, 30)):
-            transaction.write_witness(STREAM, BatchNumber(batch), tag)
-        transaction.write_witness("shop/other", BatchNumber(2), 99)
-    with ledger.transaction() as transaction:
-        assert transaction.take_witnesses(STREAM, BatchNumber(2)) == {2**62, 21}
-        assert transaction.take_witnesses(STREAM, BatchNumber(2)) == frozenset()
-    with ledger.transaction() as transaction:
-        found = [transaction.take_witnesses(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
-        assert found == [frozenset(), frozenset(), {30}]
-        assert transaction.take_witnesses("shop/other", BatchNumber(2)) == {99}
-
-
-@pytest.mark.parametrize("ledger", OF_DATABASES, indirect=True)
-def test_a_witness_of_a_transaction_that_rolled_back_is_none(ledger: Ledger, stream: NewStream) -> None:
-    started(ledger)
-
-    def fail() -> None:
-        with ledger.transaction() as transaction:
-            transaction.write_witness(STREAM, BatchNumber(1), 10)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    with ledger.transaction() as transaction:
-        assert transaction.take_witnesses(STREAM, BatchNumber(1)) == frozenset()
-
-
-@pytest.mark.parametrize("ledger", OBJECT_LOGS, indirect=True)
-def test_an_object_log_refuses_witnesses_of_rows_that_are_in_no_transaction_with_it(ledger: Ledger) -> None:
-    started(ledger)
-    before = ledger.view(STREAM)
-    with pytest.raises(WitnessesUnsupported, match="delivery: ExactlyOnce"), ledger.transaction() as transaction:
-        transaction.write_witness(STREAM, BatchNumber(1), 10)
-    with pytest.raises(WitnessesUnsupported), ledger.transaction() as transaction:
-        transaction.take_witnesses(STREAM, BatchNumber(1))
-    assert ledger.view(STREAM) == before
-
-
 def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     with ledger.transaction() as transaction:
@@ -344,117 +294,6 @@ def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -
         found = [transaction.read_batch(STREAM, BatchNumber(batch)) for batch in (1, 2, 3)]
     statuses = [None if batch is None else batch.status for batch in found]
     assert statuses == [BatchStatus.LANDED, BatchStatus.SUPERSEDED, BatchStatus.SUPERSEDED]
-
-
-QUARANTINED = FailureStatus.QUARANTINED
-
-
-def failure(batch: int, start: int, end: int, status: FailureStatus) -> FailureRow:
-    return FailureRow(BatchNumber(batch), P0, start, end, status, "brokers", "it fails")
-
-
-def test_failures_are_read_by_their_status_in_order_and_what_is_passed_over_never_overlaps(ledger: Ledger) -> None:
-    started(ledger)
-    found = [failure(2, 20, 30, QUARANTINED), failure(1, 0, 10, QUARANTINED), failure(1, 10, 20, FailureStatus.OPEN)]
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, tuple(found))
-    with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == (found[1], found[0])
-        assert transaction.read_failures(STREAM, FailureStatus.OPEN) == (found[2],)
-        assert transaction.read_failures(STREAM, FailureStatus.LOST) == ()
-        assert transaction.read_failures("another/stream", QUARANTINED) == ()
-    for status in (FailureStatus.LOST, QUARANTINED):
-        with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
-            transaction.write_failures(STREAM, (failure(3, 25, 35, status),))
-    with ledger.transaction() as transaction:
-        transaction.settle_failures(STREAM, BatchNumber(1), FailureStatus.CLOSED)
-        assert transaction.read_failures(STREAM, QUARANTINED) == (found[1], found[0]), "only what is open is settled"
-
-
-def test_a_failure_keeps_which_records_it_is_of_and_the_same_start_again_replaces_it(ledger: Ledger) -> None:
-    started(ledger)
-    first = replace(
-        failure(1, 0, 10, QUARANTINED),
-        origin_id="id-1",
-        fingerprint=Fingerprint(9, "digest", 5, None),
-        life="life-1",
-        replay="nightly",
-    )
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (first,))
-    with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == (first,)
-    shorter = replace(first, until_offset=4, fingerprint=None, status=FailureStatus.REPLAYED, error="it is mended")
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (shorter,))
-    with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == ()
-        assert transaction.read_failures(STREAM, FailureStatus.REPLAYED) == (shorter,)
-    with pytest.raises(LedgerRefused), ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (failure(3, 3, 5, FailureStatus.LOST),))
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (failure(3, 4, 5, FailureStatus.LOST),))
-
-
-def set_back(ledger: Ledger, stream: NewStream, epoch: int, before: Positions, after: LandedPositions) -> None:
-    raise_epoch(ledger, stream, Epoch(epoch))
-    path = f"/c/generation-{epoch:06}-a{epoch}"
-    publish(ledger, STREAM, Publication(Epoch(epoch), epoch, path, BatchNumber(epoch * 10), before, after, "moved"))
-
-
-def test_what_a_stream_reads_again_leaves_the_quarantine_with_the_positions_and_may_be_quarantined_again(
-    ledger: Ledger, stream: NewStream
-) -> None:
-    permit = started(ledger)
-    quarantined = [
-        replace(failure(1, 0, 10, QUARANTINED), origin_id="id-1"),
-        replace(failure(2, 10, 20, QUARANTINED), origin_id="id-1"),
-        replace(failure(2, 0, 5, QUARANTINED), partition=P1, origin_id="id-1"),
-    ]
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20), P1: OffsetRange(0, 5)}), IDS)
-        transaction.write_failures(STREAM, tuple(quarantined))
-    stood = Positions({P0: 20, P1: 5})
-    set_back(ledger, stream, 2, stood, LandedPositions(Positions({P0: 6, P1: 5}), IDS))
-    with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == (
-            replace(quarantined[0], until_offset=6),
-            quarantined[2],
-        )
-        assert transaction.read_failures(STREAM, FailureStatus.SUPERSEDED) == (
-            replace(quarantined[0], from_offset=6, status=FailureStatus.SUPERSEDED),
-            replace(quarantined[1], status=FailureStatus.SUPERSEDED),
-        )
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (failure(21, 6, 16, QUARANTINED),))
-    set_back(ledger, stream, 3, Positions({P0: 6, P1: 5}), LandedPositions(Positions({P0: 30}), {"orders": "id-2"}))
-    with ledger.transaction() as transaction:
-        assert transaction.read_failures(STREAM, QUARANTINED) == ()
-        lost = transaction.read_failures(STREAM, FailureStatus.LOST)
-    told = [(row.partition, row.from_offset, row.until_offset, row.origin_id) for row in lost]
-    assert told == [(P0, 0, 6, "id-1"), (P1, 0, 5, "id-1"), (P0, 6, 16, "")], (
-        "also what names no topic is of the old one"
-    )
-
-
-def test_a_stale_quarantine_of_the_release_before_does_not_keep_a_stream_from_being_set_back(
-    ledger: Ledger, stream: NewStream
-) -> None:
-    permit = started(ledger)
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20), P1: OffsetRange(0, 5)}), IDS)
-        transaction.write_failures(STREAM, (failure(1, 0, 20, QUARANTINED),))
-        transaction.set_positions(STREAM, LandedPositions(Positions({P0: 0, P1: 5}), IDS))  # and released nothing
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20)}), IDS)
-        transaction.write_failures(STREAM, (failure(7, 5, 15, QUARANTINED),))
-    set_back(ledger, stream, 2, Positions({P0: 20, P1: 5}), LandedPositions(Positions({P0: 10, P1: 5}), IDS))
-    with ledger.transaction() as transaction:
-        held = transaction.read_failures(STREAM, QUARANTINED)
-        superseded = transaction.read_failures(STREAM, FailureStatus.SUPERSEDED)
-    assert [(row.batch, row.from_offset, row.until_offset) for row in held] == [(1, 0, 5), (7, 5, 10)]
-    assert [(row.batch, row.from_offset, row.until_offset) for row in superseded] == [(1, 5, 20), (7, 10, 15)]
 
 
 def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:
@@ -475,44 +314,3 @@ def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: Ne
         with pytest.raises(refusal, match="7"):
             act()
     assert ledger.view(STREAM) == before
-
-
-def test_what_becomes_visible_is_there_with_its_batch_or_not_at_all(ledger: Ledger) -> None:
-    started(ledger)
-    with ledger.transaction() as transaction:
-        transaction.write_committable(STREAM, BatchNumber(10), "ten")
-        transaction.write_committable(STREAM, BatchNumber(2), "two")
-        assert transaction.read_committables("shop/other") == {}
-
-    def fail() -> None:
-        with ledger.transaction() as transaction:
-            transaction.write_committable(STREAM, BatchNumber(11), "eleven")
-            transaction.write_committable(STREAM, BatchNumber(2), "another")
-            assert list(transaction.read_committables(STREAM)) == [2, 10, 11], "a transaction sees its own"
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    with ledger.transaction() as transaction:
-        assert list(transaction.read_committables(STREAM).items()) == [(2, "two"), (10, "ten")]
-        transaction.lock_stream(STREAM, Lock.UPDATE)
-        transaction.write_committable(STREAM, BatchNumber(2), "merged")  # as a compaction does
-    with ledger.transaction() as transaction:
-        assert list(transaction.read_committables(STREAM).items()) == [(2, "merged"), (10, "ten")]
-
-
-def test_what_is_visible_stays_when_the_row_of_its_batch_expires(ledger: Ledger) -> None:
-    """Readers would lose records that landed, and a removal of orphans would take their files for nobody's."""
-    permit = started(ledger)
-    with ledger.transaction() as transaction:
-        for batch in (1, 2, 3):
-            transaction.write_batch(STREAM, batch_row(batch))
-            transaction.write_committable(STREAM, BatchNumber(batch), f"batch {batch}")
-        stream = fence(transaction, permit, Lock.UPDATE)
-        transaction.update_stream(replace(stream, landed_batch=BatchNumber(3)))
-    with ledger.transaction() as transaction:
-        expired = Excess((BatchStatus.LANDED,), timedelta(0), before=BatchNumber(3))
-        assert transaction.delete_batches(STREAM, expired, fewest=1, most=10) == 2
-    with ledger.transaction() as transaction:
-        assert transaction.read_batch(STREAM, BatchNumber(1)) is None
-        assert list(transaction.read_committables(STREAM)) == [1, 2, 3]

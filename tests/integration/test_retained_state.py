@@ -11,8 +11,12 @@ import pytest
 
 from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE
 from exactlyonce.reconcile.loop import Done
+from testbed.kafka import Kafka
+from testbed.postgres import Postgres
+from testbed.s3 import S3
 from tests.backup import back_up, restore
-from tests.combinations import one_or_all
+from tests.combinations import one_or_all, only_in_full
+from tests.integration.test_s3_checkpoints import on_s3
 from tests.rig import Rig
 from tests.stateful_queries import BATCH, CHAIN, PYTHON_STATE, WINDOWS, StatefulQuery
 
@@ -25,6 +29,9 @@ KINDS = [
     pytest.param(PYTHON_STATE, IN_MEMORY, {}, id="applyInPandasWithState, in memory"),
     pytest.param(WINDOWS, ROCKSDB, {}, id="window, RocksDB"),
 ]
+
+
+KINDS_ON_S3 = [ROCKSDB, IN_MEMORY]
 
 
 @pytest.mark.parametrize(("query", "provider", "settings"), one_or_all(KINDS))
@@ -57,6 +64,30 @@ def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
     (told,) = [words for kind, words in rig.events if kind == "RewindToSink"]
     assert f"It is made of the state that {old.name} retains of batch {stood}." in told
     assert len(list(new.glob("offsets/[0-9]*"))) > 2, "it continued in the new one"
+
+
+# In `make test` a query in one session, with its state on S3: test_checkpoint_restarts.py.
+@only_in_full
+@pytest.mark.parametrize("provider", KINDS_ON_S3)
+def test_the_same_with_the_checkpoint_on_s3(
+    kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, provider: str
+) -> None:
+    rig = on_s3(kafka, postgres_18, s3, tmp_path, f"s3state{KINDS_ON_S3.index(provider)}")
+    environment = WINDOWS.set_up(rig)
+    rig.overrides |= {
+        "spec.source.kafka.maxOffsetsPerTrigger": BATCH,
+        "spec.sparkConf": {**rig.document()["spec"]["sparkConf"], STATE_STORE: provider},
+    }
+    WINDOWS.produce(rig, BATCH)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    back_up(rig)
+    WINDOWS.produce(rig, BATCH)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    restore(rig)
+    WINDOWS.produce(rig, BATCH)
+    assert rig.run(environment=environment) == Done(completed=True), rig.story()
+    assert rig.verdicts() == ["FirstStart", "Resume", "RewindToSink"]
+    WINDOWS.assert_minutes_once(rig)
 
 
 def files_of(generation: Path) -> dict[str, bytes]:

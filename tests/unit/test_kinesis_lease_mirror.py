@@ -2,69 +2,29 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 
-from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.lease_marks import Mark, name_of
-from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
 from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
-from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.dynamo_db.answers import TableMissing
-from exactlyonce.errors import StartInvalid, StoreUnreachable
+from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
-from tests.kinesis_api import SHARD, STREAM, KinesisApi, StoredShard, client_of
-from tests.kinesis_in_memory import aggregated
+from tests.kinesis_api import SHARD, STREAM, KinesisApi
 from tests.lease_table_in_memory import LeasesInMemory
-
-STREAM_SHOWN = ShownStream("shop/orders", "system 7 database 5", "0123456789abcdef")
-LEFT, RIGHT = "shardId-000000000001", "shardId-000000000002"
-HALF = 1 << 127
-
-
-def bounds(api: KinesisApi, table: LeasesInMemory, start: str = "TrimHorizon") -> KinesisBounds:
-    document = {
-        "streamName": STREAM,
-        "region": "eu-west-1",
-        "start": {"from": start},
-        "leaseTable": {"tableName": "app"},
-    }
-    spec = KinesisSource.model_validate(document)
-    return KinesisBounds(spec, client_of(api, api.time), KnownTable(table, Seen()))
-
-
-def with_record_1() -> KinesisApi:
-    """A shard whose oldest record is in front of all positions of these tests."""
-    api = KinesisApi(next_number=0, chance=SmallSteps())
-    api.put(b"1")
-    return api
-
-
-class SmallSteps(random.Random):
-    """Sequence numbers without gaps."""
-
-    def randint(self, a: int, b: int) -> int:
-        return a
-
-
-def split(api: KinesisApi) -> None:
-    api.shards[LEFT], api.shards[RIGHT] = StoredShard((SHARD,)), StoredShard((SHARD,))
-    api.hash_keys = {LEFT: (0, HALF - 1), RIGHT: (HALF, (1 << 128) - 1)}
-    api.close_shard()
-
-
-def at(shard: str, position: int) -> Positions:
-    return Positions({Partition(STREAM, shard): position})
-
-
-def started(api: KinesisApi, table: LeasesInMemory) -> dict[str, int]:
-    source = bounds(api, table, "LeaseTable")
-    return {str(key.key): position for key, position in source.start(source.view()).items()}
+from tests.unit.lease_streams import (
+    LEFT,
+    RIGHT,
+    STREAM_SHOWN,
+    at,
+    bounds,
+    split,
+    with_record_1,
+)
 
 
 def test_a_stream_that_the_resource_does_not_name_any_more_has_no_id() -> None:
@@ -207,134 +167,6 @@ def test_a_table_that_was_deleted_meanwhile_is_made_again_with_the_next_look() -
     assert told.words == "The lease table does not show what has landed: there is no table app in eu-west-1."
     assert source.show_landed(STREAM_SHOWN, at(SHARD, position_after_record(9))) is None
     assert table.held[SHARD].checkpoint.sequence_number == "9"
-
-
-def test_a_stream_goes_on_behind_the_record_that_a_lease_names() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
-    first, second = api.put(b"1", b"2")
-    table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
-    assert started(api, table) == {SHARD: position_after_record(first)}
-    assert position_after_record(first) <= UserRecord(second).position
-    assert table.writes == []
-
-
-def test_a_stream_goes_on_inside_an_aggregate_and_behind_its_last_user_record() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
-    (number,) = api.put(aggregated(["a", "b", "c"]))
-    table.held[SHARD] = Lease(SHARD, Checkpoint(str(number), 0))
-    assert started(api, table) == {SHARD: UserRecord(number, 1).position}
-    table.held[SHARD] = Lease(SHARD, Checkpoint(str(number), 2))
-    assert started(api, table) == {SHARD: position_after_record(number)}
-
-
-def test_a_stream_starts_with_the_children_of_shards_that_were_read_to_their_ends() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
-    api.put(b"1")
-    split(api)
-    table.held = {
-        SHARD: Lease(SHARD, Checkpoint("SHARD_END")),
-        LEFT: Lease(LEFT, Checkpoint("TRIM_HORIZON")),
-        RIGHT: Lease(RIGHT, Checkpoint("TRIM_HORIZON")),
-        "shardId-000000000777": Lease("shardId-000000000777", Checkpoint("SHARD_END")),
-    }
-    assert started(api, table) == {SHARD: SHARD_END, LEFT: TRIM_HORIZON, RIGHT: TRIM_HORIZON}
-
-
-def test_a_child_that_nobody_has_begun_follows_on_its_parent() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
-    first, _ = api.put(b"1", b"2")
-    split(api)
-    leases = {SHARD: Checkpoint(str(first)), LEFT: Checkpoint("TRIM_HORIZON"), RIGHT: Checkpoint("TRIM_HORIZON")}
-    table.held = {key: Lease(key, checkpoint) for key, checkpoint in leases.items()}
-    assert started(api, table) == {SHARD: position_after_record(first)}
-
-
-def test_a_lease_at_latest_goes_on_with_what_arrives_next() -> None:
-    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("LATEST"))})
-    (number,) = api.put(b"1")
-    assert started(api, table) == {SHARD: position_after_record(number)}
-
-
-def test_an_application_that_runs_is_refused_and_nothing_is_written() -> None:
-    api, table = KinesisApi(), LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint("TRIM_HORIZON"), 1, "worker-1")})
-
-    def renew() -> None:
-        table.held[SHARD] = replace(table.held[SHARD], counter=table.held[SHARD].counter + int(api.time.seconds > 9))
-
-    table.before_look = renew
-    with pytest.raises(
-        StartInvalid, match=r"while worker 'worker-1' holds the lease of shardId-000000000000 in table app"
-    ):
-        started(api, table)
-    assert table.writes == []
-
-
-@pytest.mark.parametrize(
-    ("leases", "told"),
-    [
-        ({}, "lacks shardId-000000000000"),
-        ({SHARD: Checkpoint("AT_TIMESTAMP")}, "at AT_TIMESTAMP, a moment that the application alone knows"),
-        (
-            {SHARD: Checkpoint("TRIM_HORIZON"), RIGHT: Checkpoint("5", 0)},
-            "names shardId-000000000002, which the stream does",
-        ),
-        (
-            {SHARD: Checkpoint("12345", 0)},
-            "behind record 12345, which has passed its retention or is of another stream",
-        ),
-        ({SHARD: Checkpoint("SHARD_END")}, "at SHARD_END, and that shard is open"),
-    ],
-)
-def test_leases_that_do_not_fit_the_stream_are_refused_in_one_sentence(
-    leases: dict[str, Checkpoint], told: str
-) -> None:
-    api = KinesisApi()
-    api.put(b"1")
-    table = LeasesInMemory(held={key: Lease(key, checkpoint) for key, checkpoint in leases.items()})
-    with pytest.raises(StartInvalid, match=told) as refused:
-        started(api, table)
-    assert str(refused.value).startswith(
-        "source.kinesis.start: LeaseTable cannot be used, because table app of DynamoDB"
-    )
-    assert table.writes == []
-
-
-def test_a_lease_with_a_prepared_checkpoint_is_refused_because_its_records_may_have_taken_effect() -> None:
-    api = KinesisApi()
-    first, _ = api.put(b"1", b"2")
-    table = LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint(str(first), 0), is_pending=True, is_prepared=True)})
-    with pytest.raises(StartInvalid, match=r"has a prepared checkpoint of shardId-000000000000"):
-        started(api, table)
-    assert table.writes == []
-
-
-def test_a_lease_behind_the_end_of_its_shard_is_of_another_stream() -> None:
-    api = KinesisApi()
-    api.put(b"1")
-    split(api)
-    foreign = str(api.next_number + 2)
-    table = LeasesInMemory(held={SHARD: Lease(SHARD, Checkpoint(foreign, 0))})
-    with pytest.raises(StartInvalid, match=r"at after [0-9]+, .*it is one of another shard or stream"):
-        started(api, table)
-    assert table.writes == []
-
-
-def test_after_a_takeover_the_leases_of_workers_that_are_gone_are_moved_at_once() -> None:
-    api, table = KinesisApi(), LeasesInMemory()
-    first, second = api.put(b"1", b"2")
-    table.held[SHARD] = Lease(SHARD, Checkpoint(str(first), 0), 3, "a worker that is gone")
-    source = bounds(api, table, "LeaseTable")
-    source.start(source.view())
-    source.show_landed(replace(STREAM_SHOWN, took_over=True), at(SHARD, position_after_record(second)))
-    assert table.held[SHARD].checkpoint == Checkpoint(str(second), EVERY_USER_RECORD)
-
-
-def test_a_changed_resource_that_adds_no_shard_needs_the_table_no_more() -> None:
-    def fail() -> None:
-        raise StoreUnreachable("there is no answer in time.")
-
-    source = bounds(KinesisApi(), LeasesInMemory(before_look=fail), "LeaseTable")
-    assert source.start(source.view(), frozenset()) == Positions()
 
 
 # What a person did: the leases that are in the table, and what somebody is told of them.

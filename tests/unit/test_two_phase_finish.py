@@ -9,7 +9,7 @@ from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState
-from exactlyonce_spark.two_phase_finish import RowsNotThere, is_undecided
+from exactlyonce_spark.two_phase_finish import DecidedElsewhere, RowsNotThere, is_undecided, require_nothing_decided
 from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.ledgers import P1, STREAM, new_stream
 from tests.two_phase_stream import (
@@ -38,6 +38,25 @@ def test_a_driver_that_dies_while_it_finishes_is_followed_by_one_that_does(point
     world.land()
     assert world.visible == ALL
     assert LoadState.PREPARED not in world.states()
+
+
+def test_a_decided_batch_keeps_a_stream_from_another_sink_until_its_own_has_committed_it(passed: Watch) -> None:
+    """The ledger stays where it is when only the sink of a suspended stream is changed."""
+    world = World()
+    require_nothing_decided(world.ledger, world.permit)
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+    passed(lambda point: None)
+    before = world.visible
+    with pytest.raises(
+        DecidedElsewhere, match=r"^Batch 1 is decided, and its loads \(.+\) are to be committed by the sink"
+    ):
+        require_nothing_decided(world.ledger, world.permit)
+    assert world.visible == before
+    world.next_driver()
+    assert world.visible == ALL
+    require_nothing_decided(world.ledger, world.permit)
 
 
 def test_what_a_second_run_of_a_task_prepared_is_aborted_and_never_committed() -> None:
