@@ -87,6 +87,16 @@ def _record(scratch: Path) -> None:
     write_source(dropped / "source", 30, 3)
     job = ("plain", dropped / "checkpoint", dropped / "output", dropped / "source")
     print("dropped:", run_jobs([job], log), flush=True)
+    record_by_three(scratch)
+
+
+def record_by_three(scratch: Path) -> None:
+    """Run a query whose logs are put together every three batches: twice, and two entries after that."""
+    state = scratch / "by-three"
+    write_source(state / "source", 0, 8)
+    settings = {f"spark.sql.streaming.{log}.log.compactInterval": "3" for log in ("fileSource", "fileSink")}
+    job = ("plain", state / "checkpoint", state / "output", state / "source")
+    print("by-three:", run_jobs([job], scratch / "log", settings=settings), flush=True)
 
 
 def _moved(state: Path, to: Path) -> tuple[Path, Path, Path]:

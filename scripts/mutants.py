@@ -48,17 +48,20 @@ CORE = (
     "spark_apps/exactlyonce_spark/growth.py",
     "spark_apps/exactlyonce_spark/manifest_landing.py",
     "spark_apps/exactlyonce_spark/two_phase_*.py",
+    "spark_apps/exactlyonce_spark/staged_loads.py",
     "spark_apps/exactlyonce_spark/rows_again.py",
     "spark_apps/exactlyonce_spark/load_labels.py",
 )
 UNIT_SECONDS, SIMULATION_SECONDS = 180, 1200
 """A mutant that is not through by then runs for ever, which somebody would notice."""
 
-COSTS = {"database": 1, "files": 1, "object log": 5, "kinesis": 8, "two phases": 15}
+COSTS = {"database": 1, "files": 1, "object log": 5, "kinesis": 8, "two phases": 15, "staged loads": 10}
 """The worlds of the simulation, and how many times as long as one of the first a seed of each takes."""
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/manifest_landing.py": ("files",),
     "*/landing_elsewhere.py": ("files", "two phases"),
+    "*/two_phase_submit.py": ("staged loads",),
+    "*/staged_loads.py": ("staged loads",),
     "*/two_phase*.py": ("two phases",),
     "*/decided.py": ("two phases",),
     "*/load_labels.py": ("two phases",),
@@ -80,10 +83,12 @@ from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.oracle import Violation, run_seed
 from tests.simulation.scenario import Scenario
+from tests.simulation.staged_world import StagedWorld
 from tests.simulation.two_phase_world import TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 kinds = {"database": SimulatedWorld, "files": SimulatedWorld,
-         "object log": LogWorld, "kinesis": KinesisWorld, "two phases": TwoPhaseWorld}
+         "object log": LogWorld, "kinesis": KinesisWorld, "two phases": TwoPhaseWorld,
+         "staged loads": StagedWorld}
 for asked in sys.argv[1:]:
     name, _, seeds = asked.partition("=")
     for seed in range(int(seeds)):

@@ -34,7 +34,7 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
 /**
  * An application of the Kinesis Client Library: it writes down each user record that it has checkpointed, and ends after so many
  * of them. A machine that is busy costs it leases; what it is given again for that is written down once. Without a lease in the
- * table it would start with what arrives next, and so give nothing.
+ * table it would start with what arrives next, and so give nothing. Of no user record at all, it holds its leases and takes none.
  *
  * Arguments: endpoint, region, stream, table, file to write to, how many user records, seconds until it gives up, and as which
  * version it runs: 2 is the mode in which version 3 is compatible with it.

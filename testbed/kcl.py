@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,9 @@ _MORE_SECONDS = 60
 """For the start and the end of the JVM, beside what the application is given."""
 
 PATIENCE_SECONDS = 90
+
+_HOLDING_SECONDS = 600
+"""When an application that only holds its leases ends, should nobody end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +52,38 @@ def consume(
     """
     folder.mkdir(parents=True, exist_ok=True)
     written, log = folder / f"{table}.given", folder / f"{table}.log"
-    command = ["java", *_JVM, "-cp", f"{jars.ensure_jars(KCL_LOCK)}/*"]
-    arguments = [service.endpoint, service.region, stream, table, str(written), str(most), str(seconds), str(version)]
+    command = _command(service, stream, table, written, most, seconds, version)
     with log.open("ab") as output:
-        subprocess.run(
-            [*command, str(_PROGRAM), *arguments],
-            stdout=output,
-            stderr=output,
-            timeout=seconds + _MORE_SECONDS,
-            check=True,
-        )
+        subprocess.run(command, stdout=output, stderr=output, timeout=seconds + _MORE_SECONDS, check=True)
     *lines, end = written.read_text().splitlines()
     found = [_given(line) for line in lines if not line.endswith(" ended")]
     assert end == "enough", f"{len(found)} of {most} user records came: {[given.data for given in found]}; see {log}"
     return found
+
+
+@contextmanager
+def holding(service: Kinesis, stream: str, table: str, folder: Path) -> Iterator[str]:
+    """Run an application that takes leases and renews them, and takes no record; yield its worker's name.
+
+    It is killed at the end, so its leases keep their owner.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    command = _command(service, stream, table, folder / f"{table}.held", 0, _HOLDING_SECONDS, 2)
+    with (
+        (folder / f"{table}.log").open("ab") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as process,
+    ):
+        try:
+            yield f"worker-{process.pid}"
+        finally:
+            process.kill()
+
+
+def _command(
+    service: Kinesis, stream: str, table: str, written: Path, most: int, seconds: int, version: int
+) -> list[str]:
+    arguments = [service.endpoint, service.region, stream, table, str(written), str(most), str(seconds), str(version)]
+    return ["java", *_JVM, "-cp", f"{jars.ensure_jars(KCL_LOCK)}/*", str(_PROGRAM), *arguments]
 
 
 def _given(line: str) -> Given:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from exactlyonce_spark.connectors.doris.client import DorisClient, Login
 from exactlyonce_spark.connectors.doris.exchange import Node
+from testbed.doris.broker_loads import Files
 from testbed.doris.servers import StandIn
 from testbed.doris.tables import Column, Table
 
@@ -39,6 +40,15 @@ SUMS = Table(
 def doris() -> Iterator[StandIn]:
     """Start the stand-in with its tables."""
     with StandIn() as stand_in:
+        for table in (ORDERS, UNIQUE, SUMS):
+            stand_in.cluster.create(DATABASE, table)
+        yield stand_in
+
+
+@contextmanager
+def doris_with_files(files: Files) -> Iterator[StandIn]:
+    """Start the stand-in with its tables and its query port, for broker loads of files."""
+    with StandIn(files=files) as stand_in:
         for table in (ORDERS, UNIQUE, SUMS):
             stand_in.cluster.create(DATABASE, table)
         yield stand_in

@@ -58,6 +58,7 @@ def remove_a_part(state: Path) -> None:
 
 DAMAGED: dict[str, tuple[str, Damage]] = {
     "source-compact-missing": ("equal", remove("checkpoint/sources/0/9.compact")),
+    "older-compact-missing": ("by-three", remove("checkpoint/sources/0/2.compact")),
     "source-gap": ("equal", remove("checkpoint/sources/0/11")),
     "source-torn": ("equal", tear("checkpoint/sources/0/12")),
     "source-empty": ("equal", empty("checkpoint/sources/0/12")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 RESTARTS: dict[str, tuple[str, int]] = {
+    "by-three": ("Continues", 8),
     "dropped": ("Continues", 3),
     "equal": ("Continues", 13),
     "listed": ("Continues", 13),
@@ -10,6 +11,7 @@ RESTARTS: dict[str, tuple[str, int]] = {
     "written": ("RunsAgain", 12),
     "two-sources": ("Continues", 3),
     "stateful": ("Continues", 5),
+    "older-compact-missing": ("Continues", 8),
     "sink-compact-missing": ("Continues", 13),
     "sink-gap": ("Continues", 13),
     "sink-torn": ("Continues", 13),

@@ -45,11 +45,12 @@ def refusal(code: str, method: str, message: str = "", status: int = 400) -> Cli
 
 @dataclass
 class StoredShard:
-    """The records of a shard, those that have expired as None."""
+    """The records of a shard, those that have expired as None. `opened_at` is the lowest number that one of them may have."""
 
     parents: tuple[str, ...] = ()
     records: list[dict[str, Any] | None] = field(default_factory=list)
     is_closed: bool = False
+    opened_at: int = 1
 
 
 @dataclass
@@ -93,6 +94,16 @@ class KinesisApi:
             }
             self.shards[shard].records.append(record)
         return numbers
+
+    def halve(self, shard: str, *children: str) -> None:
+        """Close a shard whose range is known and open two, which hold a half of it each."""
+        self.close_shard(shard)
+        first, last = self.hash_keys[shard]
+        middle = (first + last) // 2
+        self.next_number += 1
+        for child, hash_keys in zip(children, ((first, middle), (middle + 1, last)), strict=True):
+            self.shards[child] = StoredShard((shard,), opened_at=self.next_number)
+            self.hash_keys[child] = hash_keys
 
     def close_shard(self, shard: str = SHARD) -> None:
         self.shards[shard].is_closed = True
@@ -196,7 +207,7 @@ class KinesisApi:
         return {
             "ShardId": name,
             "HashKeyRange": {"StartingHashKey": str(first), "EndingHashKey": str(last)},
-            "SequenceNumberRange": {"StartingSequenceNumber": "1", **ending},
+            "SequenceNumberRange": {"StartingSequenceNumber": str(shard.opened_at), **ending},
             **parents,
         }
 

@@ -78,15 +78,21 @@ class BadDay:
 
 @dataclass
 class Delivered:
-    """The records that have left the service, by sequence number: how often, and how many bytes of data in all."""
+    """The records that have left the service, by sequence number: how often, and how many bytes of data in all.
+
+    `calls` are the answers of GetRecords, each as the sequence numbers in it.
+    """
 
     times: Counter[int] = field(default_factory=Counter)
     data_bytes: Counter[int] = field(default_factory=Counter)
+    calls: list[frozenset[int]] = field(default_factory=list)
 
     def answered(self, request: Request, status: int, body: bytes) -> None:
         """Take an answer of the service."""
         if request.action == "GetRecords" and status == 200:
-            for record in json.loads(body)["Records"]:
+            records = json.loads(body)["Records"]
+            self.calls.append(frozenset(int(record["SequenceNumber"]) for record in records))
+            for record in records:
                 number = int(record["SequenceNumber"])
                 self.times[number] += 1
                 self.data_bytes[number] += len(base64.b64decode(record["Data"]))
@@ -95,6 +101,7 @@ class Delivered:
         """Count from now on."""
         self.times.clear()
         self.data_bytes.clear()
+        self.calls.clear()
 
 
 class KinesisRig(Rig):

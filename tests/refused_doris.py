@@ -10,6 +10,8 @@ from tests.resource_documents import DELETING, DORIS, Refused
 FRONTEND = "write host:port; the port is http_port of the frontend, 8030 by default"
 NAME = "write a name without spaces and slashes"
 
+STAGING = {"location": "s3a://lake/staging", "region": "eu-central-1", "secretRef": {"name": "lake"}}
+
 
 def of_doris(name: str, at: str, sentence: str, on_server: str | None = None, **changed: Any) -> Refused:
     return Refused(name, {"spec.sink": {"doris": {**DORIS, **changed}}}, at, sentence, on_server)
@@ -32,7 +34,35 @@ REFUSED_DORIS = (
     of_doris("a way of writing of others", "spec.sink.doris.write", "is not one of", "Unsupported value", write="Merge"),
     of_doris("bulk load", "spec.sink.doris", "load: BulkLoad (mini load) commits its rows at once and by their label alone",
              load="BulkLoad"),
-    of_doris("a load that is not there yet", "spec.sink.doris.load", "is not one of", "Unsupported value", load="BrokerLoad"),
+    of_doris("a load that does not exist", "spec.sink.doris.load", "is not one of", "Unsupported value", load="SparkLoad"),
+    *(
+        of_doris(f"{load} without a place for files", "spec.sink.doris", "load: BrokerLoad and Auto need stagingLocation",
+                 load=load)
+        for load in ("BrokerLoad", "Auto")
+    ),
+    of_doris("broker loads with labels of another form", "spec.sink.doris",
+             "load: BrokerLoad and Auto need labelFormat: Default", load="BrokerLoad", labelFormat="Compatible",
+             stagingLocation=STAGING),
+    of_doris("broker loads with columns that Doris computes", "spec.sink.doris",
+             "load: BrokerLoad and Auto take no name=expression in columns", load="Auto", columns=["id", "n=id+1"],
+             stagingLocation=STAGING),
+    of_doris("broker loads with a property of stream load", "spec.sink.doris",
+             "load: BrokerLoad and Auto take no other properties than exec_mem_limit", load="Auto",
+             properties={"partitions": "p1"}, stagingLocation=STAGING),
+    of_doris("a size without a choice", "spec.sink.doris", "brokerLoadAbove belongs to load: Auto", load="BrokerLoad",
+             brokerLoadAbove="1Gi", stagingLocation=STAGING),
+    of_doris("a size in bytes", "spec.sink.doris.brokerLoadAbove", "write a size such as 512Mi or 1Gi", load="Auto",
+             brokerLoadAbove="1000", stagingLocation=STAGING),
+    *(
+        of_doris(f"the staging location {text}", "spec.sink.doris.stagingLocation.location", "write s3a://bucket/folder",
+                 load="Auto", stagingLocation={**STAGING, "location": text})
+        for text in ("s3a://lake", "s3://lake/staging", "s3a://lake/a*", "s3a://lake/a{b,c}", "s3a://lake/a b", "/var/staging")
+    ),
+    of_doris("a staging location of Amazon's without a region", "spec.sink.doris.stagingLocation",
+             "stagingLocation needs the region of a bucket", load="Auto",
+             stagingLocation={"location": "s3a://lake/staging", "secretRef": {"name": "lake"}}),
+    of_doris("a staging location without a login", "spec.sink.doris.stagingLocation.secretRef", "this field is required",
+             "Required value", load="Auto", stagingLocation={"location": "s3a://lake/staging", "region": "eu-central-1"}),
     of_doris("a load that may take a day", "spec.sink.doris.loadTimeout", "give a time from 10s to 1h", loadTimeout="24h"),
     *(
         of_doris(f"the header {name}", "spec.sink.doris.properties", f"properties may not set {name}: {reason}",

@@ -27,7 +27,7 @@ REFUSED_DRIVERS = (
         "is not one of",
         "Unsupported value",
     ),
-    Refused("a first wait that is none", {"spec.recovery.backoff": {"initial": "1x"}}, "backoff.initial", DURATION),
+    Refused("a first wait that is not a duration", {"spec.recovery.backoff": {"initial": "1x"}}, "backoff.initial", DURATION),
     Refused("no drain timeout", {"spec.drainTimeout": "0s"}, "spec.drainTimeout", "give a time from 1s to 24h"),
     Refused(
         "no time for a transaction",
@@ -98,7 +98,7 @@ REFUSED_DRIVERS = (
         "unknown field",
     ),
     Refused(
-        "a number of shuffles that is none",
+        "a number of shuffles that is not a number",
         {"spec.sparkConf": {"spark.sql.shuffle.partitions": "08"}},
         "spec.sparkConf",
         "spark.sql.shuffle.partitions is a whole number from 1 to 999999",
@@ -109,6 +109,18 @@ REFUSED_DRIVERS = (
         {"spec.ledgerRetention": {"batches": {"count": 199}}},
         "spec.ledgerRetention.batches.count",
         "greater than or equal to 200",
+    ),
+    Refused(
+        "fewer batches than Spark keeps by itself",
+        {"spec.checkpointRetention": {"batches": 99}},
+        "spec.checkpointRetention.batches",
+        "greater than or equal to 100",
+    ),
+    Refused(
+        "no superseded generation",
+        {"spec.checkpointRetention": {"generations": {"count": 0}}},
+        "spec.checkpointRetention.generations.count",
+        "greater than or equal to 1",
     ),
     *(
         Refused(

@@ -11,7 +11,7 @@ FILES: Changes = {"spec.sink": {"files": {"path": "/lake/orders"}}}
 
 REFUSED_FILES = (
     Refused(
-        "files at a path that is none",
+        "files at a path that is not a path",
         {"spec.sink": {"files": {"path": "lake/orders"}}},
         "spec.sink.files.path",
         "write s3a://bucket/folder, an absolute path, or file:///path",

@@ -13,12 +13,21 @@ from exactlyonce.connectors.kafka import client_properties
 from tests.refused_doris import REFUSED_DORIS
 from tests.refused_drivers import REFUSED_DRIVERS
 from tests.refused_files import REFUSED_FILES
+from tests.refused_folders import REFUSED_FOLDERS
 from tests.refused_kinesis import REFUSED_KINESIS
 from tests.refused_sinks import REFUSED_SINKS
 from tests.refused_sources import REFUSED_SOURCES
 from tests.resource_documents import Refused
 
-CASES = (*REFUSED_SOURCES, *REFUSED_KINESIS, *REFUSED_SINKS, *REFUSED_FILES, *REFUSED_DORIS, *REFUSED_DRIVERS)
+CASES = (
+    *REFUSED_SOURCES,
+    *REFUSED_KINESIS,
+    *REFUSED_FOLDERS,
+    *REFUSED_SINKS,
+    *REFUSED_FILES,
+    *REFUSED_DORIS,
+    *REFUSED_DRIVERS,
+)
 
 
 def refused() -> Iterator[Refused]:

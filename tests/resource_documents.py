@@ -159,6 +159,7 @@ FULL = document(
             "lostFailures": {"age": "8760h"},
             "deadLetters": {"age": "720h"},
         },
+        "spec.checkpointRetention": {"batches": 1000, "generations": {"count": 1, "age": "1h"}},
         "spec.objectives": {"lagSeconds": 300},
     }
 )
@@ -239,6 +240,25 @@ VALID: Mapping[str, Changes] = {
         "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
     },
     "a table of Doris with the ledger beside the checkpoint": {"spec.sink": {"doris": DORIS}},
+    "a table of Doris with broker loads of large tasks": {
+        "spec.sink": {
+            "doris": {
+                **DORIS,
+                "load": "Auto",
+                "brokerLoadAbove": "512Mi",
+                "queryPort": 9031,
+                "properties": {"load_to_single_tablet": "true"},
+                "columns": ["id"],
+                "stagingLocation": {
+                    "location": "s3a://lake/staging/orders",
+                    "endpoint": "https://s3.internal:9000",
+                    "pathStyle": True,
+                    "secretRef": {"name": "writer"},
+                    "readerSecretRef": {"name": "reader"},
+                },
+            }
+        },
+    },
     "a table of Doris with all that can be said of it": {
         "spec.sink": {
             "doris": {

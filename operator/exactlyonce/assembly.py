@@ -136,7 +136,8 @@ def file_sink(spec: StreamSpec) -> FileSink:
 def secrets_of(spec: StreamSpec) -> tuple[SecretRef, ...]:
     """Return every secret that a stream names for its stores, each once."""
     ledger = ledger_of(spec).spec.secret_ref
-    named = (spec.sink.spec.secret_ref, spec.source.spec.secret_ref, spec.checkpoint.secret_ref, ledger)
+    sink = spec.sink.spec
+    named = (sink.secret_ref, *sink.further_secrets, spec.source.spec.secret_ref, spec.checkpoint.secret_ref, ledger)
     return tuple(dict.fromkeys(reference for reference in named if reference is not None))
 
 

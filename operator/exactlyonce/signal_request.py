@@ -1,7 +1,7 @@
-"""An ask that a signal handler makes and the main thread waits for.
+"""A request that a signal handler makes and the main thread waits for.
 
-`threading.Event` is none: its `set` takes a lock that its `wait` holds for moments, and a handler runs in the middle of
-whatever the main thread does. One that comes in such a moment waits for ever for the thread that it has interrupted.
+`threading.Event` is not safe in a signal handler: its `set` takes a lock that its `wait` holds for moments, and a handler
+interrupts the main thread at any moment. A handler that comes while `wait` holds the lock waits for ever for that very thread.
 """
 
 from __future__ import annotations

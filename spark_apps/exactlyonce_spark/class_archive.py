@@ -39,8 +39,8 @@ def archive_path() -> Path:
         return Path(given)
     import pyspark
 
-    parts = [_java(), *_jars(Path(pyspark.__file__).parent / "jars"), *_jars(ensure_jars())]
-    seal = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    inputs = [_java(), *_jars(Path(pyspark.__file__).parent / "jars"), *_jars(ensure_jars())]
+    seal = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:16]
     return cache_folder() / "classes" / f"driver-{seal}.jsa"
 
 
@@ -119,7 +119,7 @@ def _train(archive: Path) -> None:
 
     def take(batch: DataFrame, _number: int) -> None:
         batch.collect()
-        batch.mapInArrow(lambda parts: parts, batch.schema).count()
+        batch.mapInArrow(lambda inputs: inputs, batch.schema).count()
 
     with tempfile.TemporaryDirectory() as scratch:
         rows = session.readStream.format("rate").option("rowsPerSecond", 10).load()

@@ -104,6 +104,22 @@ POINTS_OF_PLANNERS = ("source.end-planned",)
 POINTS_OF_QUARANTINES = ("quarantine.source-checked",)
 """Points that only a batch passes that failed too often: the source is asked once more, and then it lands without its rows."""
 
+POINTS_OF_REPLAYS = (
+    "replay.claimed",
+    "replay.begun",
+    "replay.read",
+    "replay.source-checked",
+    "replay.rows-written",
+    "replay.landed",
+    "replay.given-up",
+    "replay.put-back",
+)
+"""Points that only a replay passes: its ranges are claimed, and then each chunk is begun, read, compared and landed.
+
+`replay.rows-written` is inside the transaction that lands a chunk, before its ranges are marked. `replay.given-up` once records
+that retention took are recorded as lost, `replay.put-back` once a part that failed is in quarantine again.
+"""
+
 ALL_POINTS = (
     *POINTS,
     *POINTS_OF_MANIFESTS,
@@ -112,6 +128,7 @@ ALL_POINTS = (
     *POINTS_OF_STAGED_LOADS,
     *POINTS_OF_PLANNERS,
     *POINTS_OF_QUARANTINES,
+    *POINTS_OF_REPLAYS,
 )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exactlyonce.api.format import OnMalformed, OnTombstone
+from exactlyonce.assembly import checkpoint_store
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
 from exactlyonce.launch.last_words import LastWords
 from exactlyonce.ledger.fence import release
@@ -22,9 +23,10 @@ from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.driver_failure import Claimed, failed
 from exactlyonce_spark.growth import Growth
-from exactlyonce_spark.housekeeping import keeping_ledger_short
+from exactlyonce_spark.housekeeping import keeping_house, of_the_ledger
 from exactlyonce_spark.jars import ensure_jars
 from exactlyonce_spark.metrics import DriverMetrics, serve
+from exactlyonce_spark.old_generations import of_the_checkpoint
 from exactlyonce_spark.progress import ProgressFile
 from exactlyonce_spark.running_query import QueryPlan, RunningQuery, Signals
 from exactlyonce_spark.settings import DriverSpec
@@ -112,7 +114,16 @@ def _run_query(
     loop = BatchLoop(parts.ledger, parts.permit, target, parts.source, settings)
     keep(loop)
     imports.join()
-    with keeping_ledger_short(parts.at_ledger, parts.permit, spec.ledger_retention):
+    chores = (
+        of_the_ledger(parts.at_ledger, parts.permit, spec.ledger_retention),
+        of_the_checkpoint(
+            parts.at_ledger,
+            parts.permit,
+            lambda: checkpoint_store(spec.checkpoint, parts.secrets),
+            spec.checkpoint_retention.generations,
+        ),
+    )
+    with keeping_house(*chores):
         plan = QueryPlan(session, reader, rows, rows_now, columns, task_sink)
         return RunningQuery(parts, plan, loop, Signals(drain, growth, metrics, progress)).run()
 

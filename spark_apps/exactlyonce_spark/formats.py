@@ -152,7 +152,7 @@ def _reason(given: Format, schema: StructType, key: str) -> str:
 
 
 def _reason_without_value(on_tombstone: OnTombstone, key: str, is_binary: bool) -> str:
-    """Return the branch for a record without a value, which no later branch looks at unless it is none."""
+    """Return the branch for a record without a value, which no later branch looks at if there is one."""
     match on_tombstone:
         case OnTombstone.FAIL:
             return "" if is_binary else " when value is null then 'the value is null (a tombstone)'"

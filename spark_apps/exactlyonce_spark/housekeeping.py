@@ -1,6 +1,7 @@
-"""Beside its batches a driver deletes what the ledger no longer keeps: a thread and a connection of its own, never waited for.
+"""Beside its batches a driver removes what is no longer kept, of the ledger and of earlier checkpoints.
 
-Nothing that fails here is worth a batch: it is told, and tried again later. No pyspark here.
+Each chore has a thread and a connection of its own that nothing waits for. Nothing that fails here is worth a batch: it is
+logged, and retried later. No pyspark here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from exactlyonce.api.ledger_retention import LedgerRetention
@@ -16,63 +17,78 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import LedgerAddress, Use
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Permit
-from exactlyonce.ledger.port import Ledger
 
 log = logging.getLogger("exactlyonce.driver")
 
-OpenLedger = Callable[[], AbstractContextManager[Ledger]]
+HasEnded = Callable[[], bool]
+RemoveOnce = Callable[[HasEnded], bool]
+"""Remove some of what is not kept, until told that the driver ends; return whether to be called again soon."""
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long is waited after a deletion: when there is likely more, when there is not, and when it failed."""
+    """How long is waited after a removal: when it is to be called again soon, when not, and when it failed."""
 
-    more_seconds: float = 5.0
-    idle_seconds: float = 60.0
+    soon_seconds: float
+    idle_seconds: float
     failed_seconds: float = 600.0
 
 
-class Housekeeping:
-    """Deletes what is not kept, at once and then again and again, until it is ended."""
+OF_THE_LEDGER = Pauses(soon_seconds=5.0, idle_seconds=60.0)
+OF_CHECKPOINTS = Pauses(soon_seconds=5.0, idle_seconds=3600.0)
 
-    def __init__(self, open_ledger: OpenLedger, permit: Permit, retention: LedgerRetention, pauses: Pauses) -> None:
-        self._open_ledger = open_ledger
-        self._permit = permit
-        self._retention = retention
+
+class Housekeeping:
+    """Removes what is not kept, at once and then again and again, until it is ended. `of_what` is for the log."""
+
+    def __init__(self, remove_once: RemoveOnce, pauses: Pauses, of_what: str) -> None:
+        self._remove_once = remove_once
         self._pauses = pauses
+        self._of_what = of_what
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Delete until `end` is called; never raises."""
+        """Remove until `end` is called; never raises."""
         pause = 0.0
         while not self._ended.wait(pause):
-            pause = self._delete_once()
+            pause = self._pause_after_once()
 
     def end(self) -> None:
-        """Begin no further deletion; one that runs is left to itself."""
+        """Begin no further removal; one that runs is left to itself."""
         self._ended.set()
 
-    def _delete_once(self) -> float:
-        """Delete a few rows of each table and return how long to wait before the next time."""
+    def _pause_after_once(self) -> float:
+        """Remove some and return how long to wait before the next time."""
         try:
-            with self._open_ledger() as ledger:
-                deleted = delete_expired(ledger, self._permit, self._retention)
+            is_soon = self._remove_once(self._ended.is_set)
         except ExactlyOnceError as problem:
-            log.warning("What the ledger no longer keeps could not be deleted; it will be retried later: %s", problem)
+            log.warning(
+                "What %s no longer keeps could not be removed; it will be retried later: %s", self._of_what, problem
+            )
             return self._pauses.failed_seconds
         except Exception:
-            log.exception("what the ledger no longer keeps could not be deleted: unexpected error")
+            log.exception("what %s no longer keeps could not be removed: unexpected error", self._of_what)
             return self._pauses.failed_seconds
-        return self._pauses.more_seconds if deleted.may_be_more else self._pauses.idle_seconds
+        return self._pauses.soon_seconds if is_soon else self._pauses.idle_seconds
 
 
 @contextmanager
-def keeping_ledger_short(address: LedgerAddress, permit: Permit, retention: LedgerRetention) -> Iterator[None]:
-    """Delete what the ledger no longer keeps while the block runs."""
-    application = f"exactlyonce {permit.stream_id} housekeeping"
-    keeper = Housekeeping(lambda: closing(address.open(application, Use.HOUSEKEEPING)), permit, retention, Pauses())
-    threading.Thread(target=keeper.run, name="housekeeping", daemon=True).start()
+def keeping_house(*chores: Housekeeping) -> Iterator[None]:
+    """Do these chores while the block runs."""
+    for chore in chores:
+        threading.Thread(target=chore.run, name="housekeeping", daemon=True).start()
     try:
         yield
     finally:
-        keeper.end()
+        for chore in chores:
+            chore.end()
+
+
+def of_the_ledger(address: LedgerAddress, permit: Permit, retention: LedgerRetention) -> Housekeeping:
+    """Return the chore that deletes what the ledger no longer keeps."""
+
+    def remove_once(_: HasEnded) -> bool:
+        with closing(address.open(f"exactlyonce {permit.stream_id} housekeeping", Use.HOUSEKEEPING)) as ledger:
+            return delete_expired(ledger, permit, retention).may_be_more
+
+    return Housekeeping(remove_once, OF_THE_LEDGER, "the ledger")

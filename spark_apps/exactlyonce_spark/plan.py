@@ -15,6 +15,7 @@ from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark.connectors.ports import SourceReader
 from exactlyonce_spark.spark_port import ExecutedPlan
+from exactlyonce_spark.tables_read_again import PlanNode, Role, refused_table
 from exactlyonce_spark.target import TaskRange
 
 _SCAN = "MicroBatchScanExec"
@@ -25,6 +26,14 @@ _SAME_AGAIN = (
     "SparkPartitionID",
 )  # nondeterministic to Spark, and the same whenever a task is run again: formats._STAYS
 _NOT_ONE_TO_ONE = ("CoalesceExec", "UnionExec", "CartesianProductExec")
+_BROADCAST = "BroadcastExchangeExec"
+_SUBQUERY = "SubqueryExec"  # its value is kept by the driver, as what is broadcast
+_REUSED = ("ReusedExchangeExec", "ReusedSubqueryExec")  # leaves to Spark, which stand for what is elsewhere in the plan
+_WRITTEN_OUT = ("LocalTableScanExec", "RangeExec", "OneRowRelationExec", "EmptyRelationExec")
+_OF_THE_DRIVER = "org.apache.spark.rdd.ParallelCollectionRDD"
+_TRANSFORM_WITH_STATE = "TransformWithState"  # how the names of several nodes begin
+_PYTHON_STATE = "FlatMapGroupsInPandasWithStateExec"
+_VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
 
 
 class PlanRefused(Refused):
@@ -108,12 +117,63 @@ class PlanReader:
         stateful_class, exchange_class = self._class.forName(_STATEFUL), self._class.forName(_EXCHANGE)
         stateful, chain = False, True
         for node in _nodes(plan):
+            _require_state_that_lasts(node)
             stateful = stateful or stateful_class.isInstance(node)
             is_exchange = exchange_class.isInstance(node)
             if is_exchange:
                 _require_deterministic(node, self._class.forName(_NONDETERMINISTIC))
             chain = chain and not is_exchange and node.children().size() <= 1 and _name(node) not in _NOT_ONE_TO_ONE
+        if (refused := refused_table(_shape(plan, stateful_class))) is not None:
+            raise PlanRefused(refused)
         return stateful, chain
+
+
+def _shape(plan: Any, stateful: Any) -> PlanNode:
+    """Return a plan as the rules of tables see it; subqueries are below the node that uses their value."""
+    below = [*_items(plan.children()), *_items(plan.subqueries())]
+    if _name(plan) in _REUSED:
+        below.append(plan.child())
+    return PlanNode(
+        _role(plan, stateful), str(plan.nodeName()).strip(), tuple(_shape(node, stateful) for node in below)
+    )
+
+
+def _role(node: Any, stateful: Any) -> Role:
+    name = _name(node)
+    if name == _SCAN:
+        return Role.SOURCE
+    if name in (_BROADCAST, _SUBQUERY):
+        return Role.BROADCAST
+    if name == "ShuffleExchangeExec":
+        return Role.SHUFFLE
+    if stateful.isInstance(node):
+        return Role.STATE
+    reads = node.children().isEmpty() and name not in (*_REUSED, *_WRITTEN_OUT)
+    if reads and name == "RDDScanExec" and _is_of_the_driver(node.rdd()):
+        return Role.OTHER
+    return Role.TABLE if reads else Role.OTHER
+
+
+def _is_of_the_driver(rdd: Any) -> bool:
+    """Whether rows come from a list that the transform has given Spark, as `createDataFrame` does."""
+    parents = [dependency.rdd() for dependency in _items(rdd.dependencies())]
+    return all(_is_of_the_driver(parent) for parent in parents) if parents else _class(rdd) == _OF_THE_DRIVER
+
+
+def _require_state_that_lasts(node: Any) -> None:
+    """Source: docs/stateful-queries.md, measured with Spark 4.2.0."""
+    name = _name(node)
+    if name.startswith(_TRANSFORM_WITH_STATE):
+        raise PlanRefused(
+            "The transform uses transformWithState, which names files of its state by absolute path, so that no other "
+            "checkpoint can continue with it; use applyInPandasWithState, an aggregation or a deduplication."
+        )
+    validates = node.conf().stateStoreFormatValidationEnabled() if name == _PYTHON_STATE else False
+    if validates and node.timeoutConf().toString() != "NoTimeout":
+        raise PlanRefused(
+            "The transform uses applyInPandasWithState with a timeout, which Spark takes for a damaged row of state where it "
+            f'checks the format of rows: set {_VALIDATION}: "false" in spec.sparkConf, or use GroupStateTimeout.NoTimeout.'
+        )
 
 
 def _require_deterministic(exchange: Any, by_itself: Any) -> None:
@@ -177,3 +237,7 @@ def _items(sequence: Any) -> Iterator[Any]:
 
 def _name(node: Any) -> str:
     return str(node.getClass().getSimpleName())
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getName())

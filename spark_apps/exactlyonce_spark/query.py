@@ -57,8 +57,8 @@ def _rows(session: SparkSession, reader: SourceReader, spec: StreamSpec, records
 _EMITS = {
     OutputMode.APPEND: (
         "appends rows",
-        "An aggregation needs a watermark and a window of time, in transform.python; or outputMode: Update, with "
-        "write: Upsert.",
+        "An aggregation needs a watermark and a window of time, in SQL FROM source WATERMARK ts DELAY OF INTERVAL 10 MINUTES; "
+        "or outputMode: Update, with write: Upsert.",
     ),
     OutputMode.UPDATE: (
         "updates rows",

@@ -33,7 +33,7 @@ _STORE_PASSWORD = "changeit"  # noqa: S105 - of a store with public certificates
 
 
 class CertificateUnusable(Refused):
-    """The certificate in the secret for S3 is none that Java takes."""
+    """Java does not accept the certificate in the secret for S3."""
 
 
 def s3_settings(spec: StreamSpec) -> dict[str, str]:

@@ -72,6 +72,7 @@ def session_settings(driver: DriverSpec, jars: Path, environment: Mapping[str, s
     settings[_STATE_FORMAT] = "2" if provider == ROCKSDB else "1"
     settings |= {
         SHUFFLE_PARTITIONS: str(spec.shuffle_partitions),
+        "spark.sql.streaming.minBatchesToRetain": str(spec.checkpoint_retention.batches),
         "spark.app.name": f"exactlyonce {driver.stream_id}",
         "spark.master": driver.master,
         "spark.driver.memory": f"{mib(spec.driver.memory)}m",

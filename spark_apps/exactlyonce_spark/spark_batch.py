@@ -69,19 +69,7 @@ class SparkBatch:
         """Return the malformed records of the ranges; they are read again only when the run's counts differ."""
         if not ranges.non_empty() or (not certain and self.plans.records_parsed() == self.plans.records_read()):
             return ()
-        found = self.find_malformed(ranges).collect()
-        return [
-            DeadLetter(
-                Partition(row._origin, row._partition),
-                int(row._position),
-                row._timestamp,
-                None if row.key is None else bytes(row.key),
-                None if row.value is None else bytes(row.value),
-                row._why,
-                row._place,
-            )
-            for row in found
-        ]
+        return letters_of(self.find_malformed(ranges))
 
     def _handed_over(self) -> DataFrame:
         """The rows with the table's columns, as text where the sink reads text; names that need no quoting."""
@@ -94,6 +82,22 @@ def handed_over(rows: DataFrame, columns: Sequence[FittedColumn], *, with_delete
     if with_deleted:
         expressions.append(f"{DELETED} as deleted")
     return rows.selectExpr(*expressions)
+
+
+def letters_of(malformed: DataFrame) -> Sequence[DeadLetter]:
+    """Return the dead letters of what `formats.malformed_records` makes."""
+    return [
+        DeadLetter(
+            Partition(row._origin, row._partition),
+            int(row._position),
+            row._timestamp,
+            None if row.key is None else bytes(row.key),
+            None if row.value is None else bytes(row.value),
+            row._why,
+            row._place,
+        )
+        for row in malformed.collect()
+    ]
 
 
 def run_job(rows: DataFrame, worker: WorkerPlan, job: Job) -> list[TaskReport]:

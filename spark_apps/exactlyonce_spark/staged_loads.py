@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from exactlyonce.errors import RefusedOutside
 from exactlyonce.ledger.decided import Committable
@@ -30,12 +31,23 @@ class WaitingFile:
 
 
 class End(Enum):
-    """How a load has ended without a row that counts, or that the sink does not know."""
+    """Why nobody can tell yet how a load has ended."""
 
-    CANCELLED = "cancelled"
-    """None of its rows counts, and none will: its statement has had its effect."""
     NOT_FOUND = "not found"
     """The statement has not arrived, or the load has ended and was forgotten."""
+    IN_DOUBT = "in doubt"
+    """The sink has the load and does not know what became of it; neither waiting nor removing its file settles that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """None of a load's rows counts, and none will: its statement has had its effect.
+
+    `reason` is the sink's own. `is_refused`: the same rows would be cancelled again until a person has mended something.
+    """
+
+    reason: str = ""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,9 @@ class Finished:
     """So many rows of a load count. A sink may skip a file that goes while it is read, so they may be fewer than it had."""
 
     rows: int
+
+
+Outcome: TypeAlias = Finished | Cancelled | End
 
 
 class SubmissionRefused(RefusedOutside):
@@ -72,7 +87,7 @@ class StagedLoads(ABC):
         """
 
     @abstractmethod
-    def outcome_of(self, committable: Committable) -> Finished | End:
+    def outcome_of(self, committable: Committable) -> Outcome:
         """Wait until a load has ended, and return how; a state that is not final is waited on, and Unreachable ends that."""
 
     @abstractmethod

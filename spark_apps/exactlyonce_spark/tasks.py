@@ -179,7 +179,7 @@ class PrepareJob:
     """Prepare the rows of each task in a sink of two phases; `ranges` are what each task reads, by its index.
 
     Every run of a task has a part of its own: what a failed or a second run prepared is never taken for what a successful
-    one did. `again`: rows that the sink has aborted are made again, by a task whose index is none of the batch's own.
+    one did. `again`: rows that the sink has aborted are made again, by a task whose index no task of the batch itself has.
     """
 
     batch: BatchNumber

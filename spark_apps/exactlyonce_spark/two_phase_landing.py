@@ -23,7 +23,7 @@ from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.tasks import DRIVER, PrepareJob, committable_of
-from exactlyonce_spark.two_phase_submit import leave_out_files, submit_decided, submitted_state
+from exactlyonce_spark.two_phase_submit import leave_out_files, submit_decided, submitted_state, why_cancelled
 
 COMMIT_TRIES = 3
 
@@ -82,13 +82,15 @@ def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> None:
 
     Raises:
         NotCommitted: if the sink has aborted or forgotten some of it meanwhile.
+        RowsRefused: if it has cancelled a load that it would cancel again.
     """
     for committable in decided.committables:
         state = outcome(target, committable)
         if state is not LoadState.COMMITTED:
+            why = why_cancelled(target, committable)
             raise NotCommitted(
-                f"Batch {decided.batch} is decided, and the sink says that {committable} is {state.value}; the next driver "
-                "finishes the batch."
+                f"Batch {decided.batch} is decided, and the sink says that {committable} is {state.value}"
+                f"{f' ({why})' if why else ''}; the next driver finishes the batch."
             )
         reached("commit.answered", decided.batch)
 

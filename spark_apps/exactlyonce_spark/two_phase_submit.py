@@ -18,12 +18,24 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import replace_decided
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.staged_loads import REMEMBERED_MILLISECONDS, End, Finished, StagedLoads, SubmissionRefused
+from exactlyonce_spark.staged_loads import (
+    REMEMBERED_MILLISECONDS,
+    Cancelled,
+    End,
+    Finished,
+    Outcome,
+    StagedLoads,
+    SubmissionRefused,
+)
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 
 
 class RowsPartlyLoaded(Refused):
     """The sink has finished a decided load with some of its rows: they count, and the others do not."""
+
+
+class RowsRefused(Refused):
+    """The sink has cancelled a decided load for a reason that a person has to mend: none of its rows counts."""
 
 
 class NoStagedLoads(Refused):
@@ -63,13 +75,16 @@ def submitted_state(target: TwoPhaseTarget, committable: Committable) -> LoadSta
     Raises:
         RowsPartlyLoaded: if it is neither committed nor aborted.
     """
-    outcome = staged_loads_of(target).outcome_of(committable)
+    return _state(committable, staged_loads_of(target).outcome_of(committable))
+
+
+def _state(committable: Committable, outcome: Outcome) -> LoadState:
     match outcome:
         case Finished(rows) if rows == committable.rows:
             return LoadState.COMMITTED
-        case Finished(0) | End.CANCELLED:
+        case Finished(0) | Cancelled():
             return LoadState.ABORTED
-        case End.NOT_FOUND:
+        case End.NOT_FOUND | End.IN_DOUBT:
             return LoadState.UNKNOWN
         case Finished(rows):
             raise RowsPartlyLoaded(
@@ -92,10 +107,29 @@ def settled(target: TwoPhaseTarget, committable: Committable, state: LoadState) 
     loads = staged_loads_of(target)
     loads.remove(staged.name)
     reached("submit.file-removed")
-    state = submitted_state(target, committable)
-    if state is LoadState.UNKNOWN and _is_remembered(staged, loads.now_milliseconds()):
+    outcome = loads.outcome_of(committable)
+    if outcome is End.NOT_FOUND and _is_remembered(staged, loads.now_milliseconds()):
         return LoadState.ABORTED
-    return state
+    return _state(committable, outcome)
+
+
+def why_cancelled(target: TwoPhaseTarget, committable: Committable) -> str:
+    """Return the sink's own words for why it has cancelled a load that waits in a file; empty for any other load.
+
+    Raises:
+        RowsRefused: if it would cancel the same rows again.
+    """
+    if committable.staged is None:
+        return ""
+    outcome = staged_loads_of(target).outcome_of(committable)
+    if not isinstance(outcome, Cancelled):
+        return ""
+    if outcome.is_refused:
+        raise RowsRefused(
+            f"The sink has cancelled {committable}, which is decided: {outcome.reason}. None of its rows counts. Alter the "
+            "table or mend what the reason names; the next driver submits the same rows again, under another label."
+        )
+    return outcome.reason
 
 
 def under_another_label(target: TwoPhaseTarget, decided: DecidedBatch, aborted: Committable) -> Committable | None:

@@ -68,7 +68,7 @@ def _entries(columns: str) -> list[str]:
 
 
 def _computed(row: dict[str, Any] | None, expressions: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """docs/…/handling-messy-data.md: a NULL that a function makes is none of strict mode's. SQLite computes it here."""
+    """docs/…/handling-messy-data.md: strict mode does not judge a NULL that a function makes. SQLite computes it here."""
     if row is None or not expressions:
         return row
     sources = ", ".join(f'? as "{name}"' for name in row)

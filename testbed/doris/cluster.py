@@ -125,7 +125,7 @@ class Cluster:
         """Write the rows of a load, and prepare or commit it; return its answer. stream_load.cpp, _handle."""
         with self.lock:
             try:
-                total, good, filtered = self._sorted_rows(load, body)
+                total, good, filtered = self.sorted_rows(load, body)
             except ValueError as problem:
                 self._roll_back(load, str(problem))
                 return self.answer(load, "Fail", f"[DATA_QUALITY_ERROR]{problem}", _counts(0, 0, 0, len(body)))
@@ -226,6 +226,21 @@ class Cluster:
             for name, value in before.items():
                 setattr(self, name, value)
 
+    def sorted_rows(self, load: Load, body: bytes) -> tuple[int, list[dict[str, Any]], int]:
+        """Return how many rows there are, the good ones, and how many are bad."""
+        found = parsed_rows(body, load.headers, load.table)
+        good: list[dict[str, Any]] = []
+        for row in found:
+            kept = None if row is None else _kept(row, load.table, strict=load.headers.get("strict_mode") == "true")
+            good += [] if kept is None else [kept]
+        return len(found), good, len(found) - len(good)
+
+    def load_at_once(self, load: Load, rows: Sequence[dict[str, Any]]) -> None:
+        """Commit a load that has no second phase, and make it visible."""
+        self.rows.keep(load.transaction.number, load.table.name, rows)
+        self.transactions[load.database].commit(load.transaction.number, two_phases=False)
+        self._show(load.database, load.transaction)
+
     def _in_two(self, load: Load) -> bool:
         return load.headers.get("two_phase_commit") == "true" and self.two_phases is TwoPhases.ENABLED
 
@@ -252,15 +267,6 @@ class Cluster:
             self._show(load.database, load.transaction)
             return "Success", "OK"
         return "Publish Timeout", "transaction commit successfully, BUT data will be visible later"
-
-    def _sorted_rows(self, load: Load, body: bytes) -> tuple[int, list[dict[str, Any]], int]:
-        """Return how many rows there are, the good ones, and how many are bad."""
-        found = parsed_rows(body, load.headers, load.table)
-        good: list[dict[str, Any]] = []
-        for row in found:
-            kept = None if row is None else _kept(row, load.table, strict=load.headers.get("strict_mode") == "true")
-            good += [] if kept is None else [kept]
-        return len(found), good, len(found) - len(good)
 
     def _number(self, transactions: Transactions, headers: Mapping[str, str]) -> int:
         if headers.get("txn_id"):

@@ -1,4 +1,7 @@
-"""The frontend and the backend of the stand-in, each an HTTP server in threads of this process."""
+"""The frontend and the backend of the stand-in, each an HTTP server in threads of this process.
+
+The frontend's query port, by which broker loads are submitted, is there if the stand-in is given files that they read.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,34 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from testbed.doris.bodies import received
+from testbed.doris.broker_loads import BrokerLoads, Files
 from testbed.doris.cluster import Cluster, Fault, Login, TwoPhases
 from testbed.doris.transactions import LabelUsed, Refused
+
+
+class _Server(Protocol):
+    """What `ThreadingHTTPServer` and `QueryPort` have."""
+
+    @property
+    def server_port(self) -> int:
+        """Where it listens."""
+        ...
+
+    def serve_forever(self, poll_interval: float) -> None:
+        """Serve until `shutdown`."""
+        ...
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        ...
+
+    def server_close(self) -> None:
+        """Give the port back."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,8 +62,20 @@ class StandIn:
     cluster: Cluster = field(default_factory=lambda: Cluster({"loader": Login("secret")}))
     redirects_to: str | None = None
     seen: list[Seen] = field(default_factory=list)
-    _servers: dict[str, ThreadingHTTPServer] = field(default_factory=dict)
+    files: Files | None = None
+    _servers: dict[str, _Server] = field(default_factory=dict)
     _addresses: dict[str, str] = field(default_factory=dict)
+    _broker: BrokerLoads | None = None
+
+    def __post_init__(self) -> None:
+        if self.files is not None:
+            self._broker = BrokerLoads(self.cluster, self.files)
+
+    @property
+    def broker(self) -> BrokerLoads:
+        """The broker loads, of a stand-in that has files."""
+        assert self._broker is not None, "it was given no files"
+        return self._broker
 
     @property
     def frontend(self) -> str:
@@ -50,9 +87,16 @@ class StandIn:
         """Where the backend is."""
         return self._addresses["backend"]
 
+    @property
+    def query_port(self) -> int:
+        """The port of MySQL's protocol, on the frontend's host."""
+        return int(self._addresses["query"].rpartition(":")[2])
+
     def __enter__(self) -> Self:
         self.start("frontend")
         self.start("backend")
+        if self._broker is not None:
+            self.start("query")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,9 +105,8 @@ class StandIn:
 
     def start(self, name: str) -> None:
         """Start a server, where it was before if it has been stopped."""
-        handler = type(name, (Frontend if name == "frontend" else Backend,), {"stand_in": self})
         port = int(self._addresses.get(name, ":0").rpartition(":")[2])
-        self._servers[name] = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._servers[name] = self._new_server(name, port)
         self._addresses[name] = f"127.0.0.1:{self._servers[name].server_port}"
         threading.Thread(target=self._servers[name].serve_forever, args=(0.02,), daemon=True).start()
 
@@ -72,6 +115,14 @@ class StandIn:
         server = self._servers.pop(name)
         server.shutdown()
         server.server_close()
+
+    def _new_server(self, name: str, port: int) -> _Server:
+        if name == "query":
+            from testbed.doris.query_port import QueryPort  # what it is made of takes a while to import
+
+            return QueryPort(self.broker, port)
+        handler = type(name, (Frontend if name == "frontend" else Backend,), {"stand_in": self})
+        return ThreadingHTTPServer(("127.0.0.1", port), handler)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from exactlyonce.reconcile.loop import Done, Halted
 from tests.combinations import in_full
-from tests.integration.test_stateful import counting_minutes, moment_of
 from tests.rig import Rig
+from tests.stateful_queries import WINDOWS, moment_of
 
 TOPICS = "spec.source.kafka.topics"
 
@@ -80,7 +80,7 @@ def test_another_schema_and_another_transform_go_on_in_the_same_generation_also_
 def test_a_transform_that_begins_to_keep_state_halts_with_what_to_do(rig: Rig) -> None:
     rig.produce(40)
     rig.run()
-    environment = counting_minutes(rig)
+    environment = WINDOWS.set_up(rig)
     rig.produce(40)
     result = rig.run(environment=environment)
     assert isinstance(result, Halted), rig.story()
@@ -91,7 +91,7 @@ def test_a_transform_that_begins_to_keep_state_halts_with_what_to_do(rig: Rig) -
 def test_a_query_with_state_is_refused_another_topic_and_another_transform_and_goes_on_when_they_are_taken_back(
     rig: Rig,
 ) -> None:
-    environment = counting_minutes(rig)
+    environment = WINDOWS.set_up(rig)
     for number in range(0, 40, 4):
         rig.produce(4, ts=moment_of(number))
     rig.run(environment=environment)

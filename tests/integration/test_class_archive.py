@@ -15,7 +15,7 @@ from tests.rig import QUICK_JVM, Rig
 
 @pytest.fixture(scope="module")
 def odd_place(kafka: Kafka, postgres_18: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """A stream whose drivers find an archive that is none, and first on the PATH a python3 that fails."""
+    """A stream whose drivers find a file that is not an archive, and first on the PATH a python3 that fails."""
     rig = Rig(kafka, postgres_18, tmp_path_factory.mktemp("odd"), "oddplace", cold=True)
     broken = rig.folder / "classes.jsa"
     broken.write_bytes(b"no archive" * 1000)

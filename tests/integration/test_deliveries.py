@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,53 @@ def test_sigterm_ends_the_driver_after_the_batch_in_hand_with_status_0(rig: Rig)
     assert opened.statuses.read()[0].phase is Phase.COMPLETED
     rig.assert_exactly_once()
     assert offsets_of_group(rig) == offsets_of_ids(rig), "as kafka-consumer-groups shows them"
+
+
+COMMITTED = (30, 0, 44, 100)
+"""Where a group stands in each partition of 100 records: at the start of one, and at the end of another."""
+
+
+def test_a_stream_that_starts_from_a_consumer_group_lands_what_is_behind_its_offsets_once_and_nothing_before(
+    rig: Rig,
+) -> None:
+    group = f"{rig.name}-billing"
+    rig.overrides["spec.source.kafka.start"] = {"from": "ConsumerGroup", "group": group}
+    rig.overrides |= {"spec.source.kafka.maxOffsetsPerTrigger": 120, "spec.recovery.maxFailuresPerBatch": 1}
+    rig.produce(400)
+    processed = processed_by_a_consumer(rig, group, COMMITTED)
+    assert len(processed) == sum(COMMITTED)
+    assert isinstance(rig.run(crash="land.before-commit@2=raise"), Halted), rig.story()
+    assert 0 < rig.landed() <= 120, "one batch"
+    # From here on the ledger says where the stream stands: a consumer that moves its group takes nothing from it.
+    processed_by_a_consumer(rig, group, (100, 100, 100, 100))
+    rig.produce(40)
+    assert rig.run() == Done(completed=True), rig.story()
+    rig.assert_exactly_once(without=processed)
+
+
+def processed_by_a_consumer(rig: Rig, group: str, committed: Sequence[int]) -> list[int]:
+    """Let a consumer read the topic and commit so many records of each partition; return the ids of these."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": rig.kafka.bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(rig.name, number, 0) for number in range(rig.partitions)])
+    processed, left = [], len(rig.produced)
+    while left:
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        left -= 1
+        if message.offset() < committed[message.partition()]:
+            processed.append(json.loads(message.value())["id"])
+    offsets = [TopicPartition(rig.name, number, offset) for number, offset in enumerate(committed)]
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+    return processed
 
 
 def offsets_of_group(rig: Rig) -> dict[int, int]:

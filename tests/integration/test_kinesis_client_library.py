@@ -15,13 +15,18 @@ import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import user_records
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
+from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.lease_marks import name_of
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
+from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
 from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
+from exactlyonce.connectors.kinesis.leases import checkpoint_at
+from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
 from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
+from exactlyonce.errors import StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.source.port import ShownStream
@@ -30,6 +35,8 @@ from testbed.kinesis import Kinesis
 from tests.combinations import only_in_full
 from tests.kinesis_api import ManualTime, client_of
 from tests.kinesis_in_memory import aggregated
+from tests.rig import eventually
+from tests.unit.shown_streams import ShownTopic, condition, started_from
 
 TABLE = "shop-orders"
 
@@ -54,11 +61,11 @@ class Stream:
     sent: int = 0
     landed: list[str] = field(default_factory=list)
     shown: ShownStream = field(default=ShownStream("tests/handed-over", "system 7 database 5", "first"))
+    time: ManualTime = field(default_factory=ManualTime)
 
     def __post_init__(self) -> None:
         login = AwsLogin(self.kinesis.access_key, self.kinesis.secret_key)
-        time = ManualTime()
-        self.client = client_of(self.kinesis.client(), time)  # it waits without letting time pass
+        self.client = client_of(self.kinesis.client(), self.time)  # it waits without letting time pass
         address = DynamoDbAddress(self.kinesis.region, self.kinesis.endpoint, login, NAMED_AT)
         self.table = LeaseTable(dynamo_db_client(address), TABLE)
         document = {
@@ -126,6 +133,15 @@ class Stream:
         found = self.source.start(self.source.view())
         self.positions = {str(key.key): position for key, position in found.items()}
 
+    def assert_no_other_stream_may_start_from_the_leases(self, worker: str) -> None:
+        """Require that a takeover, which waits for real, is refused while a worker lives."""
+        client = KinesisClient(KinesisAddress(self.kinesis.region), self.kinesis.client)
+        source = KinesisBounds(self.spec, client, KnownTable(self.table, Seen()))
+        with pytest.raises(
+            StartInvalid, match=f"LeaseTable cannot be used while worker '{worker}' holds the lease of "
+        ):
+            source.start(source.view())
+
     def inside_an_aggregate(self, shard_id: str) -> bool:
         return bool(self.positions[shard_id] & ((1 << 32) - 1))
 
@@ -178,6 +194,67 @@ def test_a_kinesis_client_library_and_a_stream_hand_a_data_stream_to_each_other_
     stream.show()
     consume(stream.sent - len(stream.landed) - len(taken))
     assert_each_once()
+
+
+def test_the_leases_that_a_living_library_renews_are_left_to_it_and_told_until_it_is_gone(
+    kinesis: Kinesis, tmp_path: Path, name: str
+) -> None:
+    kinesis.create_stream(name, 2)
+    stream = Stream(kinesis, name, {shard(0): TRIM_HORIZON, shard(1): TRIM_HORIZON})
+    stream.put(20)
+    for number in (0, 1):
+        stream.land(shard(number), 2)
+    stream.show()
+    before = stream.table.leases()
+    operator, machine = stream.as_an_operator_that_has_just_started(), started_from({})
+    assert isinstance(machine.topic, ShownTopic)
+    machine.topic.answer = lambda: operator.show_landed(stream.shown, stream.stands())
+    machine.reports.clear()
+
+    def told() -> tuple[str, str, str]:
+        found = condition(machine)
+        assert found is not None
+        return found
+
+    def await_renewals(worker: str) -> None:
+        """Each lease is seen to be renewed by this worker."""
+        since = stream.table.leases()
+
+        def are_renewed() -> bool:
+            leases = stream.table.leases()
+            return all(each.owner == worker and each.counter > since[key].counter for key, each in leases.items())
+
+        eventually(are_renewed, f"{worker} renews its leases", kcl.PATIENCE_SECONDS)
+
+    with kcl.holding(kinesis, name, TABLE, tmp_path / "kcl") as worker:
+        await_renewals(worker)
+        for number in (0, 1):
+            stream.land(shard(number))
+        machine.run_pass()
+        assert told()[:2] == ("False", "Pending"), "nobody knows yet whether the worker lives"
+        await_renewals(worker)
+        stream.time.seconds += 3600.0
+        machine.run_pass()
+        shards = f"{shard(0)}, {shard(1)}"
+        two_consumers = f"Two consumers: worker '{worker}' of a KCL application holds the lease of {shards} in "
+        assert told()[:2] == ("False", "TwoConsumers")
+        assert told()[2].startswith(f"{two_consumers}{stream.table.place}, ")
+        assert machine.reports == [("LandedNotShown", told()[2])]
+        stream.assert_no_other_stream_may_start_from_the_leases(worker)
+        await_renewals(worker)  # by their counters: had anything been written, the library would have lost them
+        leases = stream.table.leases()
+        assert {key: (lease.checkpoint, lease.mark) for key, lease in leases.items()} == {
+            key: (lease.checkpoint, lease.mark) for key, lease in before.items()
+        }
+    machine.run_pass()
+    assert told()[:2] == ("False", "TwoConsumers"), "it renewed them since the last look"
+    stream.time.seconds += UNMOVED_SECONDS
+    machine.run_pass()
+    assert told()[:2] == ("True", "Shown")
+    assert {key: (lease.owner, lease.checkpoint) for key, lease in stream.table.leases().items()} == {
+        key: (None, checkpoint_at(position)) for key, position in stream.positions.items()
+    }
+    assert len(machine.reports) == 1
 
 
 @only_in_full  # compatible with version 2, in which it takes leases within seconds: the test above

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,8 @@ from exactlyonce.connectors.kinesis.reading import (
     read_range,
     record_numbered,
 )
-from exactlyonce.connectors.kinesis.shards import Shard, hash_key_of, require_whole_map, shard_of
+from exactlyonce.connectors.kinesis.shard_map import ShardMap
+from exactlyonce.connectors.kinesis.shards import hash_key_of, require_whole_map
 from exactlyonce.connectors.kinesis.start import in_order
 from exactlyonce.errors import OriginMissing
 from exactlyonce.schema.aws_login import AwsLogin
@@ -88,11 +89,11 @@ def test_the_shard_of_each_record_is_computed_from_its_key_through_splits_and_me
 ) -> None:
     """By its number in the map of now, and without one in the map that was recorded when it was put."""
     where: list[tuple[str, tuple[str, int]]] = []
-    recorded: list[tuple[Sequence[Shard], list[str], list[tuple[str, int]]]] = []
+    recorded: list[tuple[ShardMap, list[str], list[tuple[str, int]]]] = []
 
     def put_more(letter: str) -> None:
         keys = [f"{letter}{number}" for number in range(30)]
-        recorded.append((client.shards(stream), keys, put(kinesis, stream, *keys)))
+        recorded.append((ShardMap(client.shards(stream)), keys, put(kinesis, stream, *keys)))
         where.extend(zip(keys, recorded[-1][2], strict=True))
 
     put_more("a")
@@ -100,13 +101,13 @@ def test_the_shard_of_each_record_is_computed_from_its_key_through_splits_and_me
     put_more("b")
     kinesis.merge(stream, "shardId-000000000003", "shardId-000000000001")
     put_more("c")
-    shards = client.shards(stream)
+    shards = ShardMap(client.shards(stream))
     hash_keys = {one: hash_key_of(f"key {one}", None) for one, _ in where}
-    assert {one: shard_of(shards, hash_keys[one], number).id for one, (_, number) in where} == {
+    assert {one: shards.shard_of(hash_keys[one], number).id for one, (_, number) in where} == {
         one: shard for one, (shard, _) in where
     }
     for then, keys, put_then in recorded:
-        assert [shard_of(then, hash_keys[one]).id for one in keys] == [shard for shard, _ in put_then]
+        assert [then.shard_of(hash_keys[one]).id for one in keys] == [shard for shard, _ in put_then]
     users = [(shard, UserRecordData(UserRecord(number), f"key {one}", None, b"", 0)) for one, (shard, number) in where]
     rows = [batch for shard, user in users for batch in arrow_batches([user], stream, shard, shards)]
     assert all(batch.column("computed_shard").to_pylist() == batch.column("shard_id").to_pylist() for batch in rows)

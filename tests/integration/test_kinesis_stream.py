@@ -79,7 +79,10 @@ def _assert_each_lands_once(rig: KinesisRig, day: BadDay, delivered: Delivered) 
 
 
 def _assert_each_is_read_once(rig: KinesisRig, delivered: Delivered) -> None:
-    """A stream on which nothing strikes asks for each record once, beside the last one that landed of each shard."""
+    """A stream on which nothing strikes asks for each record once, beside the last one that landed of each shard.
+
+    Each shard that is open has new records.
+    """
     before = {place[:2] for place in rig.places.values()} | {letter[:2] for letter in rig.letters()}
     last_landed = {max(number for where, number in before if where == shard_id) for shard_id, _ in before}
     known = set(rig.sizes)
@@ -91,6 +94,10 @@ def _assert_each_is_read_once(rig: KinesisRig, delivered: Delivered) -> None:
     assert {number: delivered.times[number] for number in new} == dict.fromkeys(new, 1)
     assert {number: delivered.data_bytes[number] for number in new} == new, "and each byte of it"
     assert delivered.times.keys() - new.keys() <= last_landed
+    held = {place[0] for place in rig.places.values() if place[1] in new}
+    with_new = [each for each in delivered.calls if each & new.keys()]
+    assert len(with_new) == len(held), "the new records of a shard came with one call"
+    assert len(delivered.calls) == 3 * len(held), "and two of a launch ask for the last one that landed"
 
 
 def _assert_the_first_malformed_record_halts(rig: KinesisRig, malformed: Sequence[Letter]) -> None:

@@ -13,42 +13,45 @@ from exactlyonce.api.refused_conf import IN_MEMORY, ROCKSDB, STATE_STORE
 from exactlyonce.reconcile.loop import Done
 from tests.backup import back_up, restore
 from tests.combinations import one_or_all
-from tests.integration.test_stateful import BATCH, assert_minutes_once, counting_minutes, minutes_of, moment_of
 from tests.rig import Rig
+from tests.stateful_queries import BATCH, CHAIN, PYTHON_STATE, WINDOWS, StatefulQuery
 
 CHANGELOGS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
 KINDS = [
-    pytest.param(ROCKSDB, {}, id="RocksDB"),
-    pytest.param(IN_MEMORY, {}, id="in memory"),
-    pytest.param(ROCKSDB, CHANGELOGS, id="RocksDB with changelogs"),
+    pytest.param(CHAIN, ROCKSDB, {}, id="chain, RocksDB"),
+    pytest.param(CHAIN, IN_MEMORY, {}, id="chain, in memory"),
+    pytest.param(CHAIN, ROCKSDB, CHANGELOGS, id="chain, RocksDB with changelogs"),
+    pytest.param(PYTHON_STATE, ROCKSDB, {}, id="applyInPandasWithState, RocksDB"),
+    pytest.param(PYTHON_STATE, IN_MEMORY, {}, id="applyInPandasWithState, in memory"),
+    pytest.param(WINDOWS, ROCKSDB, {}, id="window, RocksDB"),
 ]
 
 
-@pytest.mark.parametrize(("provider", "settings"), one_or_all(KINDS))
+@pytest.mark.parametrize(("query", "provider", "settings"), one_or_all(KINDS))
 def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
-    rig: Rig, provider: str, settings: dict[str, str]
+    rig: Rig, query: StatefulQuery, provider: str, settings: dict[str, str]
 ) -> None:
     """The last commits are lost after Spark has committed their batches: what it remembers has to be forgotten."""
-    environment = counting_minutes(rig)
+    environment = query.set_up(rig)
     rig.overrides |= {
         "spec.source.kafka.maxOffsetsPerTrigger": BATCH,
-        "spec.sparkConf": {"spark.sql.shuffle.partitions": "2", STATE_STORE: provider, **settings},
+        "spec.sparkConf": {**rig.document()["spec"]["sparkConf"], STATE_STORE: provider, **settings},
     }
-    produce(rig, 2 * BATCH + 32)
+    query.produce(rig, 2 * BATCH + 32)
     assert rig.run(environment=environment) == Done(completed=True), rig.story()
     back_up(rig)
     stood = rig.landed_batch()
-    produce(rig, BATCH + 52)
+    query.produce(rig, BATCH + 52)
     assert rig.run(environment=environment) == Done(completed=True), rig.story()
     assert rig.landed_batch() >= stood + 2, "the database loses several commits"
     (only,) = rig.generations()
     before = files_of(only)
     restore(rig)
     assert rig.landed_batch() == stood
-    produce(rig, BATCH)
+    query.produce(rig, BATCH)
     assert rig.run(environment=environment) == Done(completed=True), rig.story()
     assert rig.verdicts() == ["FirstStart", "Resume", "RewindToSink"]
-    assert_minutes_once(rig, minutes_of(len(rig.produced)))
+    query.assert_minutes_once(rig)
     old, new = rig.generations()
     assert before == files_of(old), "the generation that was ahead is untouched"
     (told,) = [words for kind, words in rig.events if kind == "RewindToSink"]
@@ -60,10 +63,3 @@ def files_of(generation: Path) -> dict[str, bytes]:
     """Return every file of a generation that is no temporary one."""
     files = (path for path in generation.rglob("*") if path.is_file() and path.suffix != ".tmp")
     return {str(path.relative_to(generation)): path.read_bytes() for path in files}
-
-
-def produce(rig: Rig, count: int) -> None:
-    """Produce records whose moments continue where the last ones ended, four at a moment."""
-    first = len(rig.produced)
-    for number in range(first, first + count, 4):
-        rig.produce(min(4, first + count - number), ts=moment_of(number))

@@ -29,6 +29,9 @@ from tests.combinations import in_full
 from tests.rig import Rig
 from tests.s3_stores import BUCKET
 
+OLD = "generation-000000-a0"
+"""A generation that was superseded years ago."""
+
 BEFORE_COMMIT = "land.before-commit@2=kill-driver"
 
 
@@ -74,7 +77,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
     def landed() -> bool:
         if rig.has_all() and not seen:
             seen.extend(command_lines())
-        return bool(seen)
+        return bool(seen) and not store.list(OLD)
 
     gone = {**rig.overrides["spec.checkpoint"]["s3"], "endpoint": "http://127.0.0.1:9"}
     rig.loop(rig.open({"spec.checkpoint": {"s3": gone}})).run_pass()
@@ -91,6 +94,8 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
     assert read.checkpointed == read.planned == rig.landed_batch(), "the operator reads what Spark wrote"
     key = f"checkpoints/{rig.name}/{only.folder}/offsets/{read.planned}"
     s3.client().delete_object(Bucket=BUCKET, Key=key)
+    for number in (7, 8):
+        store.create(f"{OLD}/offsets/{number}", b'v1\n{"batchTimestampMs":1577836800000}\n{"orders":{"0":1}}')
     part("without a log", until=landed)
     return Life(rig, verdicts, backing_off, seen, read, [generation.number for generation in list_generations(store)])
 
@@ -102,6 +107,10 @@ def test_a_stream_on_s3_lands_every_id_once_through_kills_and_a_lost_checkpoint(
         "without a log": ["RebuildFromSink"],
     }
     assert life.generations == [1, 2], "the damaged one stays as evidence"
+
+
+def test_a_superseded_generation_that_is_too_old_is_removed_once_a_batch_has_landed_in_the_new_one(life: Life) -> None:
+    assert life.generations == [1, 2], "that of 2020 is gone; that of today stays as evidence"
 
 
 def test_a_service_that_is_gone_for_a_while_costs_time_and_nothing_else(life: Life) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
@@ -20,12 +21,13 @@ from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.manifest_landing import recover_manifests
+from exactlyonce_spark.old_generations import remove_superseded
 from exactlyonce_spark.planned import PlannedBatch
 from exactlyonce_spark.target import ManifestTarget, Target, TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsAgain, RowsNotThere, finish_decided
 from tests.simulation.launcher import Driver
 from tests.simulation.manifest import target_of
-from tests.simulation.resource import KEEPS_NOTHING, STREAM_ID, RequestedSpec
+from tests.simulation.resource import KEEPS_NO_GENERATION, KEEPS_NOTHING, STREAM_ID, RequestedSpec
 from tests.simulation.scheduler import Process
 from tests.simulation.spark import Query
 from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord
@@ -65,7 +67,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
             loop,
             lambda: world.draining or attempt in world.drained,
             requested.named,
-            lambda: delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1),
+            lambda: _keep_house(world, ledger, permit),
             orders.limit,
         )
         driver.words = _run(world, driver, ledger, permit, loop, query)
@@ -80,6 +82,13 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
         driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
     except Exception as problem:  # what a query fails with is the driver's last message
         driver.problem, driver.words = problem, LastWords(Ending.FAILED, repr(problem))
+
+
+def _keep_house(world: SimulatedWorld, ledger: Ledger, permit: Permit) -> None:
+    """Remove what is not kept, as a driver does beside its batches."""
+    delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1)
+    if world.collects_generations:
+        remove_superseded(ledger, permit, world.store, KEEPS_NO_GENERATION, datetime.now(UTC))
 
 
 def _run(

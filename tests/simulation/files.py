@@ -72,6 +72,14 @@ class MemoryStore:
             self._step(f"remove {path}")
             self.files.pop(path, None)
 
+    def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Remove a folder, one file after another, or a file."""
+        for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
+            if is_enough():
+                return False
+            self.delete([name])
+        return True
+
     def folders_above(self) -> tuple[MemoryStore, ...]:
         """Nothing is above."""
         return ()

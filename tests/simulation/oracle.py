@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
+from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
 from tests.simulation import former_life, manifest
@@ -310,13 +311,13 @@ def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
 
 
 def _quarantined(world: SimulatedWorld) -> set[Hashable]:
-    """Records that the stream has continued after, and keeps among its failures."""
-    return {record for row in _rows_of(world, FailureStatus.QUARANTINED) for record in _records_of(world, row)}
+    """Records that the stream has continued after, and keeps among its failures; not those that a replay has landed."""
+    return {record for status in HELD for row in _rows_of(world, status) for record in _records_of(world, row)}
 
 
 def _check_quarantined(world: SimulatedWorld) -> None:
     """Only what the resource asks for is quarantined: a batch that reads the poison record, or in which drivers died."""
-    rows = _rows_of(world, FailureStatus.QUARANTINED)
+    rows = [row for status in (*HELD, FailureStatus.REPLAYED) for row in _rows_of(world, status)]
     if rows and not world.scenario.quarantine:
         raise Violation(f"quarantined, and nobody asked for that: {rows}")
     _check_none_landed(world)
@@ -334,7 +335,7 @@ def _check_none_landed(world: SimulatedWorld) -> None:
     """What is in quarantine may be replayed: no record of it has landed, in whatever life of the stream it was quarantined."""
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
     for row in rows:
-        records = _records_of(world, row) if row.status is FailureStatus.QUARANTINED else ()
+        records = _records_of(world, row) if row.status in HELD else ()
         landed = {
             record for record in records
             if world.database.tables.target[record] and world.deliveries_of(record) == {Delivery.EXACTLY_ONCE}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 
+from exactlyonce.api.checkpoint_retention import GenerationRetention
 from exactlyonce.api.ledger_retention import BatchRetention, FailureRetention, LedgerRetention
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.api.spec import Delivery
@@ -17,7 +18,8 @@ KEEPS_NOTHING = LedgerRetention.model_construct(
     batches=BatchRetention.model_construct(count=0, age=timedelta(0)),
     closed_failures=FailureRetention.model_construct(age=timedelta(0)),
 )
-"""Asks for less than a resource may ask for: what is left is what a decision may need."""
+KEEPS_NO_GENERATION = GenerationRetention.model_construct(count=0, age=timedelta(0))
+"""Ask for less than a resource may ask for: what is left is what a decision may need."""
 
 
 @dataclass(frozen=True)

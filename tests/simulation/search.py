@@ -23,11 +23,13 @@ from tests.simulation.mutations import (
     OF_KINESIS,
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
+    OF_REPLAYS,
     OF_SHARED_LABELS,
     OF_STAGED_LOADS,
     OF_TWO_PHASES,
 )
 from tests.simulation.oracle import Violation, run_seed
+from tests.simulation.replay_world import ReplayWorld
 from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.staged_world import StagedWorld
@@ -129,6 +131,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     ),
     "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
     "a_quarantined_range_that_is_read_again_stays_replayable": _poisoned_and_started_over,
+    "a_range_that_a_replay_has_taken_stays_its_own": _poisoned_and_started_over,
     "a_leader_may_change_while_a_batch_is_read": _truncated,
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,
@@ -252,6 +255,8 @@ def kind_of_world(name: str) -> type[SimulatedWorld]:
     """Return the kind of world in which a mutation is searched for."""
     if name in OF_KINESIS:
         return KinesisWorld
+    if name in OF_REPLAYS:
+        return ReplayWorld
     if name in OF_SHARED_LABELS:
         return SharedLabelsWorld
     if name in OF_STAGED_LOADS:

@@ -59,6 +59,8 @@ class Query:
 
     def run(self) -> None:
         """Run batches until the process is asked to drain; raises what ends a query with an error."""
+        if self._world.collects_generations:
+            self._expire()
         number, start, end = self._restart_point()
         while True:
             if end is None:

@@ -15,7 +15,15 @@ from typing import Any
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.load_labels import LoadLabels
-from exactlyonce_spark.staged_loads import REMEMBERED_MILLISECONDS, End, Finished, StagedLoads, WaitingFile
+from exactlyonce_spark.staged_loads import (
+    REMEMBERED_MILLISECONDS,
+    Cancelled,
+    End,
+    Finished,
+    Outcome,
+    StagedLoads,
+    WaitingFile,
+)
 from exactlyonce_spark.target import LoadState, PreparedLoad
 from tests.simulation.two_phase_store import PREPARE_TRIES, SinkSilent, StoreTarget, TwoPhaseStore
 
@@ -152,7 +160,7 @@ class StoreLoads(StagedLoads):
         assert committable.staged is not None, "it waits in a file"
         self._store.submit(committable.label, committable.staged.name)
 
-    def outcome_of(self, committable: Committable) -> Finished | End:
+    def outcome_of(self, committable: Committable) -> Outcome:
         """Ask until a load has ended."""
         for _ in range(MOST_POLLS):
             shown = self._store.show(committable.label)
@@ -160,7 +168,7 @@ class StoreLoads(StagedLoads):
                 return End.NOT_FOUND
             stage, rows = shown
             if stage is JobState.CANCELLED:
-                return End.CANCELLED
+                return Cancelled()
             if stage is JobState.FINISHED:
                 return Finished(rows)
         raise LoadRunsLong(f"{committable.label} has not ended")

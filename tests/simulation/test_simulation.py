@@ -26,6 +26,7 @@ from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
 from tests.simulation.mutations import HARMLESS, MUTATIONS, OF_SHARED_LABELS, OF_STAGED_LOADS, OF_TWO_PHASES
 from tests.simulation.oracle import Broken, run_seed
+from tests.simulation.replay_world import ReplayWorld
 from tests.simulation.scenario import Scenario
 from tests.simulation.search import (
     CHUNK,
@@ -53,6 +54,9 @@ SEEDS_OF_FILES_OVER_LOGS = max(1, int(os.environ.get("FILES_SEEDS", SEEDS // 150
 
 SEEDS_OF_KINESIS = max(1, int(os.environ.get("KINESIS_SEEDS", SEEDS // 40)))
 """A world whose source is a Kinesis stream takes eight times as long, as each call of Kinesis is a step."""
+
+SEEDS_OF_REPLAYS = max(1, int(os.environ.get("REPLAY_SEEDS", SEEDS // 40)))
+"""Each of these worlds has a quarantine and replays beside the stream, which only some of the others have."""
 
 SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)))
 """A world whose sink takes loads in two phases takes fifteen times as long, and with an object log five times that."""
@@ -108,6 +112,7 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (LogWorld, SEEDS_OF_OBJECT_LOGS),
         (ManifestLogWorld, SEEDS_OF_FILES_OVER_LOGS),
         (KinesisWorld, SEEDS_OF_KINESIS),
+        (ReplayWorld, SEEDS_OF_REPLAYS),
         (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
         (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
         (SharedLabelsWorld, max(1, SEEDS_OF_TWO_PHASES // 2)),

@@ -26,11 +26,14 @@ from tests.unit.passes import STREAM, Machine
 
 @dataclass
 class DynamoDb:
-    """Answers a Scan with these items."""
+    """Answers a Scan with these items, or with what is `refused`."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
+    refused: Callable[[], Exception] | None = None
 
     def scan(self, **_: Any) -> dict[str, Any]:
+        if self.refused is not None:
+            raise self.refused()
         return {"ResponseMetadata": {"RequestId": "1"}, "Items": self.items}
 
 

@@ -142,7 +142,7 @@ class Life:
         defaults = self.defaults
         lists = parse_allowlists(self.lists)
 
-        def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
+        def ports_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
             def made() -> tuple[Stream, str]:
                 now = defaults_in_force(defaults, stream, statuses.read()[0])
                 return stream, resolve(stream, Epoch(1), "u-1", now).image.name
@@ -181,7 +181,7 @@ class Life:
         passes = StreamPasses(
             api,
             Making(
-                parts_of,
+                ports_of,
                 functools.partial(admitted_stream, allowlists=lists, defaults=defaults),
                 lambda document: made_by(document, max(self.pods.specs, default=Epoch(0))),
                 lambda document: launcher,

@@ -127,7 +127,7 @@ CASES: dict[str, Case] = {
         "ImageNotPullable",
         "spark:1 cannot be pulled: Back-off pulling image; it was given up after 200 s",
     ),
-    "its image's name is none": Case(
+    "its image's name is not valid": Case(
         pod(waiting("InvalidImageName", "couldn't parse"), phase="Pending", age=2), Gone, "ImageNotPullable"
     ),
     "its image may not be pulled": Case(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from exactlyonce.api.conditions import conditions_of
 from exactlyonce.positions.ranges import Positions
 from exactlyonce.reconcile.loop import Watching
 from exactlyonce.source.port import NotShown, ShownStream
@@ -46,3 +47,10 @@ def started_from(start: dict[str, str]) -> Machine:
     for _ in ("it is started", "it is seen to run"):
         assert made.run_pass() == Watching(FIRST)
     return made
+
+
+def condition(machine: Machine) -> tuple[str, str, str] | None:
+    """Return the condition that tells whether what has landed is shown: its status, reason and message."""
+    found = {each.type: each for each in conditions_of(machine.statuses.status, 1, machine.now)}
+    held = found.get("LandedShown")
+    return None if held is None else (str(held.status), held.reason, held.message)

@@ -93,3 +93,16 @@ def test_none_of_something_and_a_value_of_that_name_are_left_alone(line: str) ->
 )
 def test_dashboards_and_schemas_are_read_and_what_names_the_words_is_not(name: str, read: bool) -> None:
     assert is_read(name) is read
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("A moment without its time zone is none.", 1),
+        ("Whatever a new release fills in is none of what a person wrote.", 1),
+        ("None where there is none.", 0),
+        ("An answer is none of those that Doris gives.", 0),
+    ],
+)
+def test_code_may_say_that_there_is_none_but_not_that_something_is_none(line: str, count: int) -> None:
+    assert len(list(problems_in("operator/exactlyonce/module.py", line))) == count

@@ -44,7 +44,7 @@ def written(folder: Path, *documents: Any) -> Path:
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
         "checkpoint", "completion", "convert", "dead-letters", "explain", "failures", "files", "init", "inspect", "logs",
-        "offsets", "recover", "restart", "resume", "run", "settle-loads", "status", "suspend", "validate",
+        "offsets", "recover", "replay", "restart", "resume", "run", "settle-loads", "status", "suspend", "validate",
     ]  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_help_says_what_a_command_does_and_what_its_exit_status_means(command: l
     assert result.output.startswith("Usage: ")
     words = " ".join(result.output.split())
     if command in (["run"], ["explain"], ["status"], ["validate"], ["suspend"], ["resume"], ["restart"], ["failures"],
-        ["dead-letters"]):  # fmt: skip
+        ["dead-letters"], ["replay"]):  # fmt: skip
         assert "Exit status" in words
     for name in COMMANDS if not command else []:
         assert re.search(rf"\b{name} +\w", words), "each command has a line of its own"

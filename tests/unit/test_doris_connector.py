@@ -17,7 +17,7 @@ from exactlyonce.connectors.doris.spec import DorisSink, Write
 from exactlyonce.errors import SecretMissing
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.schema.model import SecretRef
-from exactlyonce_spark.connectors.doris.client import DorisRefused, Operation
+from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Operation
 from exactlyonce_spark.connectors.doris.connector import NOBODYS_TRANSACTION, PreparedDoris, client_of, prepared_doris
 from exactlyonce_spark.connectors.doris.fit import TableUnfit
 from exactlyonce_spark.connectors.ports import YieldedColumn
@@ -174,3 +174,78 @@ def test_the_example_is_a_stream_whose_ledger_is_beside_its_checkpoint() -> None
     (stream,) = read_streams(Path(__file__).parents[2] / "examples" / "orders-into-doris.yaml")
     assert isinstance(stream.spec.sink.spec, DorisSink)
     assert ledger_address(stream.spec, lambda reference: {}).shown == "/var/lib/exactlyonce/orders/checkpoint/ledger"
+
+
+STAGING = {
+    "location": "s3a://lake/staging",
+    "endpoint": "http://127.0.0.1:1",
+    "pathStyle": True,
+    "secretRef": {"name": "writer"},
+    "readerSecretRef": {"name": "reader"},
+}
+LOGIN_TO_FILES = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret of files"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "from_bytes"),
+    [
+        ({}, None),
+        ({"load": "StreamLoad", "stagingLocation": STAGING}, None),
+        ({"load": "BrokerLoad", "stagingLocation": STAGING}, 0),
+        ({"load": "Auto", "stagingLocation": STAGING}, (1 << 30) + 1),
+        ({"load": "Auto", "brokerLoadAbove": "5Mi", "stagingLocation": STAGING}, (5 << 20) + 1),
+    ],
+)
+def test_a_task_stages_its_rows_by_their_size(changed: dict[str, Any], from_bytes: int | None) -> None:
+    assert sink(**changed).stages_from_bytes == from_bytes
+
+
+def test_the_logins_to_the_files_are_secrets_of_the_stream() -> None:
+    assert [one.name for one in sink(load="Auto", stagingLocation=STAGING).further_secrets] == ["writer", "reader"]
+    own = {key: value for key, value in STAGING.items() if key != "readerSecretRef"}
+    assert {one.name for one in sink(load="Auto", stagingLocation=own).further_secrets} == {"writer"}
+    assert sink().further_secrets == ()
+
+
+@pytest.mark.parametrize(("field", "name"), [("secretRef", "writer"), ("readerSecretRef", "reader")])
+def test_a_login_to_files_is_one_of_its_secret_and_never_that_of_the_machine(
+    server: StandIn, field: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "machine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "machine")
+
+    def given(reference: SecretRef | None) -> Mapping[str, str]:
+        assert reference is not None
+        return SECRET if reference.name == "doris" else {} if reference.name == name else LOGIN_TO_FILES
+
+    with pytest.raises(
+        SecretMissing, match=rf"secret {name} that sink\.doris\.stagingLocation\.{field} names has no AWS_"
+    ):
+        prepared_doris(sink(server, load="Auto", stagingLocation=STAGING), given, LABELS, Epoch(3))
+
+
+def test_a_query_port_that_does_not_answer_is_told_before_spark_starts(server: StandIn) -> None:
+    def given(reference: SecretRef | None) -> Mapping[str, str]:
+        return SECRET if reference is not None and reference.name == "doris" else LOGIN_TO_FILES
+
+    closed = sink(server, load="Auto", stagingLocation=STAGING, queryPort=1)
+    with pytest.raises(DorisUnreachable, match="No frontend of Doris answers at its query port") as told:
+        prepared_doris(closed, given, LABELS, Epoch(3))
+    assert PASSWORD not in str(told.value)
+
+
+def test_what_tasks_are_sent_has_no_login_of_the_files(server: StandIn) -> None:
+    def given(reference: SecretRef | None) -> Mapping[str, str]:
+        return SECRET if reference is not None and reference.name == "doris" else LOGIN_TO_FILES
+
+    plain = prepared(server)
+    stages = PreparedDoris(
+        sink(server, load="BrokerLoad", stagingLocation=STAGING), given, plain.table, LABELS, Epoch(3)
+    )
+    columns = stages.fit([YieldedColumn("id", "bigint")], {}, deletes=False)
+    target, tasks = stages.target(columns, deletes=False)
+    assert target.staged_loads is not None
+    assert b"secret of files" not in pickle.dumps(tasks)
+    on_an_executor = pickle.loads(pickle.dumps(tasks)).open(given)[1]
+    assert (on_an_executor.staged_loads, on_an_executor.stages_from_bytes) == (None, 0)
+    assert "secret of files" not in repr(target)

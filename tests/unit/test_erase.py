@@ -46,8 +46,9 @@ class OneRow:
 
 
 def location(folder: Path, token: str | None = TOKEN, stream_id: str = "shop/orders") -> LocalLogStore:
-    """Return a location with one generation, marked as a stream's."""
+    """Return a location with one generation, marked as a stream's, and with what its source keeps."""
     store = LocalLogStore(str(folder))
+    store.create("source/of-a-folder/list", b"v1")
     store.create("generation-000001-a1/metadata", b"{}")
     if token is not None:
         create_marker(store, Marker(stream_id, token))
@@ -130,7 +131,7 @@ def test_a_location_that_is_adopted_while_it_is_erased_keeps_what_is_still_there
     left = erased(ledger, store)
     assert left is not None
     assert "is marked as that of another stream" in left
-    assert files(tmp_path) == {"generation-000002-a2/metadata", "stream.json"}
+    assert files(tmp_path) == {"generation-000002-a2/metadata", "source/of-a-folder/list", "stream.json"}
 
 
 class Page(LocalLogStore):

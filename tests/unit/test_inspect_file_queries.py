@@ -169,3 +169,44 @@ def test_nothing_is_changed(tmp_path: Path, state: str) -> None:
     before = snapshot(folder)
     inspected(folder)
     assert snapshot(folder) == before
+
+
+def files_read(state: Path) -> dict[int, list[str] | None]:
+    """The files that each batch of a query read, by their own names."""
+    batches = inspected(state, "--batches", "20")[1]["checkpoint"]["batches"]
+    read = {it["batch"]: it["sources"][0]["files"] for it in batches}
+    return {
+        number: None if files is None else [path.rpartition("/")[2] for path in files] for number, files in read.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param((), id="none"),
+        pytest.param((3,), id="one whose successor is there, which holds its own line only"),
+        pytest.param((0, 1, 3, 4), id="those before each compaction"),
+        pytest.param((0, 1, "2.compact", 3, 4), id="all before the latest compaction"),
+    ],
+)
+def test_each_batch_is_told_by_the_first_compaction_after_it_where_a_log_was_put_together_twice(
+    tmp_path: Path, gone: tuple[int | str, ...]
+) -> None:
+    """Spark removes what a compaction holds too; the interval is the distance of the two, whatever the settings say."""
+    state = made("by-three", tmp_path)
+    for name in gone:
+        (state / f"checkpoint/sources/0/{name}").unlink()
+    assert files_read(state) == {number: [f"{number:02}.json"] for number in range(8)}
+
+
+def test_a_batch_that_no_compaction_holds_is_not_told(tmp_path: Path) -> None:
+    state = made("by-three", tmp_path)
+    (state / "checkpoint/sources/0/6").unlink()
+    code, found = inspected(state)
+    assert (code, [it["name"] for it in found["checkpoint"]["oddities"]]) == (2, ["EntryMissing"])
+    assert files_read(state)[6] is None
+
+
+def test_the_next_compaction_follows_from_the_two_that_were(tmp_path: Path) -> None:
+    output = inspected(made("by-three", tmp_path))[1]["output"]
+    assert output["nextCompaction"] == 8

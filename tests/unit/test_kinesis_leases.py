@@ -66,7 +66,7 @@ def test_what_newer_releases_keep_beside_leases_is_no_lease() -> None:
         ({"leaseKey": {"S": "order-17"}}, "is not named like a shard"),
         ({"leaseCounter": {"S": "7"}}, "has no leaseCounter"),
         ({"leaseCounter": {"N": "-7"}}, "has no leaseCounter"),
-        ({"checkpoint": {"S": "yesterday"}}, "which is none of KCL's"),
+        ({"checkpoint": {"S": "yesterday"}}, "which KCL does not write"),
         ({"checkpoint": {"N": "1"}}, "has no checkpoint"),
         ({"parentShardId": {"S": "shardId-000000000000"}}, "has no parentShardId"),
         ({"leaseOwner": {"SS": ["a"]}}, "has no leaseOwner"),

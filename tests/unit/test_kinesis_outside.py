@@ -13,7 +13,7 @@ import pytest
 
 from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, user_records
 from exactlyonce.connectors.kinesis.positions import TRIM_HORIZON, UserRecord, position_after_record
-from exactlyonce.connectors.kinesis.shards import HashKeyOutside
+from exactlyonce.connectors.kinesis.shard_map import HashKeyOutside
 from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords, RecordOutsideShard

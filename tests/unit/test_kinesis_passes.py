@@ -11,11 +11,15 @@ from botocore.exceptions import EndpointConnectionError
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from tests.kinesis_api import GREATEST_HASH_KEY, SHARD, StoredShard, refusal
+from tests.kinesis_in_memory import FIRST_SEQUENCE_NUMBER
 from tests.unit.kinesis_passes import KinesisMachine, RefusingKinesis
 from tests.unit.passes import FIRST, STREAM
 
 LEFT, RIGHT = "shardId-000000000001", "shardId-000000000002"
 CHILDREN = ("shardId-000000000003", "shardId-000000000004")
+A_NUMBER = FIRST_SEQUENCE_NUMBER + 7
+"""A sequence number as Kinesis gives them."""
+
 DENIED = {
     f"may not call kinesis:{action}": (lambda method=method, action=action: denied(method, action))
     for method, action in {
@@ -69,6 +73,58 @@ def foreign_table() -> KinesisMachine:
     return machine
 
 
+def positions_that_kinesis_refuses() -> KinesisMachine:
+    """As Kinesis says it of a number that has the form of its own and is of another stream."""
+    machine = KinesisMachine(start={"from": "Positions", "positions": {SHARD: f"after {A_NUMBER}"}})
+    said = "StartingSequenceNumber 4957 used in GetShardIterator on shard shardId-000000000000 in stream orders is invalid."
+    machine.api.refused["get_shard_iterator"] = lambda: refusal("InvalidArgumentException", "GetShardIterator", said)
+    return machine
+
+
+def leases_of(checkpoint: str) -> KinesisMachine:
+    """A table that has one lease, as KCL writes it."""
+    machine = KinesisMachine(start={"from": "LeaseTable"})
+    machine.leases.items = [
+        {
+            "leaseKey": {"S": SHARD},
+            "checkpoint": {"S": checkpoint},
+            "checkpointSubSequenceNumber": {"N": "0"},
+            "leaseCounter": {"N": "1"},
+            "ownerSwitchesSinceCheckpoint": {"N": "0"},
+        }
+    ]
+    return machine
+
+
+def leases_of_another_stream() -> KinesisMachine:
+    return leases_of("12345")
+
+
+def leases_of_another_library() -> KinesisMachine:
+    return leases_of("latest")
+
+
+def table_refuses(code: str, said: str) -> KinesisMachine:
+    machine = KinesisMachine(start={"from": "LeaseTable"})
+    machine.leases.refused = lambda: refusal(code, "Scan", said)
+    return machine
+
+
+def table_denied() -> KinesisMachine:
+    said = "User: arn:aws:iam::1:user/x is not authorized to perform: dynamodb:Scan on resource: app"
+    return table_refuses("AccessDeniedException", said)
+
+
+def table_missing() -> KinesisMachine:
+    return table_refuses("ResourceNotFoundException", "Requested resource not found")
+
+
+def overlap() -> KinesisMachine:
+    machine = gap()
+    machine.api.hash_keys[LEFT] = (90, GREATEST_HASH_KEY)
+    return machine
+
+
 def gap() -> KinesisMachine:
     api = RefusingKinesis(shards={SHARD: StoredShard(), LEFT: StoredShard()})
     api.hash_keys = {SHARD: (0, 99), LEFT: (200, GREATEST_HASH_KEY)}
@@ -87,6 +143,18 @@ def gap() -> KinesisMachine:
             foreign_positions,
             f"source.kinesis.start.positions has {SHARD} at after 12345, and the shard holds no such record",
         ),
+        (
+            positions_that_kinesis_refuses,
+            f"source.kinesis.start.positions has {SHARD} at after {A_NUMBER}, and the shard holds no such record",
+        ),
+        (
+            leases_of_another_stream,
+            f"has the lease of {SHARD} behind record 12345, which has passed its retention or is of another stream",
+        ),
+        (leases_of_another_library, f"the lease {SHARD} has the checkpoint 'latest', which KCL does not write"),
+        (table_denied, "the login may not call dynamodb:Scan on table app of DynamoDB in eu-west-1"),
+        (table_missing, "because table app of DynamoDB in eu-west-1 is not there; nothing was written; correct"),
+        (overlap, f"Hash keys 90 to 99 belong to two open shards, {SHARD} and {LEFT}; wait until the stream is ACTIVE"),
         (foreign_table, "Table app of DynamoDB in eu-west-1 is not the lease table of one stream"),
         (gap, f"No open shard holds hash keys 100 to 199, between {SHARD} and {LEFT}; wait until the stream is ACTIVE"),
     ],

@@ -17,6 +17,7 @@ from exactlyonce.connectors.kinesis.positions import (
     UserRecord,
     from_text,
     position_after_record,
+    position_of_record,
     read_from,
     to_text,
 )
@@ -54,6 +55,17 @@ def test_a_read_starts_where_the_last_one_ended() -> None:
         AfterRecord(100),
     ]
     assert read_from(SHARD_END) == AtShardEnd()
+
+
+def test_a_record_is_where_its_first_user_record_is_and_no_number_beyond_those_of_kinesis_has_a_position() -> None:
+    last = (1 << 256) - 1
+    assert [position_of_record(number) for number in (0, 100, last)] == [
+        UserRecord(number).position for number in (0, 100, last)
+    ]
+    assert position_after_record(last - 1) == position_of_record(last)
+    for place, number in (*((position_of_record, each) for each in (-1, last + 1)), (position_after_record, last)):
+        with pytest.raises(MalformedPosition, match="is not a sequence number"):
+            place(number)
 
 
 def test_a_position_covers_exactly_the_user_records_before_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pyarrow as pa
 import pytest
@@ -13,11 +13,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from exactlyonce.connectors.kinesis.aggregation import UserRecordData
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, to_text
 from exactlyonce.connectors.kinesis.reading import ShardReader
+from exactlyonce.connectors.kinesis.shards import GREATEST_HASH_KEY, hash_key_of
 from exactlyonce_spark.connectors.kinesis import records
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit
-from exactlyonce_spark.connectors.kinesis.records import KinesisStreamReader, Place, ShardRange
+from exactlyonce_spark.connectors.kinesis.records import KinesisStreamReader, Offsets, Place, ShardRange
 from exactlyonce_spark.connectors.kinesis.rows import _ARROW, SequenceNumberTooLong, arrow_batches
-from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, client_of
+from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import aggregated
 
 MEBIBYTE = 1 << 20
@@ -102,6 +103,62 @@ def test_tasks_are_handed_what_the_planner_has_fetched_and_ask_kinesis_for_nothi
     assert api.calls["get_records"] == 1, (
         "each record was fetched once, also those of an aggregate that two batches share"
     )
+
+
+def key_within(api: KinesisApi, shard: str) -> str:
+    """Return a partition key whose records belong to a shard."""
+    first, last = api.hash_keys[shard]
+    return next(key for key in map(str, count()) if first <= hash_key_of(key, None) <= last)
+
+
+def test_a_key_belongs_to_the_child_that_was_opened_before_its_record_though_the_parent_was_known_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records of a shard with a key of another one come with an explicit hash key, or in an aggregate that mixes keys."""
+    api = KinesisApi()
+    time = api.time
+    other, low, high = (f"shardId-{number:012}" for number in (1, 2, 3))
+    middle = GREATEST_HASH_KEY // 2
+    api.shards[other] = StoredShard()
+    api.hash_keys |= {SHARD: (0, middle), other: (middle + 1, GREATEST_HASH_KEY)}
+    monkeypatch.setattr(Place, "lasting_client", lambda _: client_of(api, time))
+    monkeypatch.setattr(Place, "client", lambda _: client_of(api, time))
+    place = Place(STREAM, STREAM, "eu-west-1", None, None, compute_shard=True)
+    reader = KinesisStreamReader(place, BatchLimit(100, MEBIBYTE))
+    stands = {STREAM: {SHARD: to_text(TRIM_HORIZON)}}
+    computed: list[tuple[str, str, str]] = []
+
+    def read(stands: Offsets, *, expires: bool = False) -> Offsets:
+        while (ends := reader.latestOffset(stands, ReadAllAvailable())) == stands:
+            assert api.time.seconds < 1000, "a shard in which everything was read rests for a moment only"
+        api.calls["list_shards"] = 0
+        if expires:
+            del api.shards[SHARD]
+        parts = pickle.loads(pickle.dumps(reader.partitions(stands, ends)))
+        assert api.calls["list_shards"] == 1, "once a batch, however many shards it reads"
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        computed.extend((row["data"].decode(), row["shard_id"], row["computed_shard"]) for row in rows)
+        return ends
+
+    api.put(aggregated(["own"], key_within(api, SHARD)), aggregated(["before"], key_within(api, other)))
+    for _ in ("it names the oldest record", "it reads"):
+        stands = read(stands)
+    api.put(aggregated(["of the parent"], key_within(api, other)))
+    api.halve(other, low, high)
+    api.put(*(aggregated([f"of {child}"], key_within(api, child)) for child in (low, high)))
+    stands = read(stands)
+    api.put(aggregated(["fetched"], key_within(api, SHARD)), aggregated(["and gone"], key_within(api, high)))
+    read(stands, expires=True)
+    reader.stop()
+    assert computed == [
+        ("own", SHARD, SHARD),
+        ("before", SHARD, other),
+        ("of the parent", SHARD, other),
+        (f"of {low}", SHARD, low),
+        (f"of {high}", SHARD, high),
+        ("fetched", SHARD, SHARD),
+        ("and gone", SHARD, high),
+    ]
 
 
 def test_a_reader_that_is_sent_to_tasks_takes_nothing_of_the_planner_with_it() -> None:

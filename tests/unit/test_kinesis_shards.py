@@ -8,7 +8,6 @@ import pytest
 
 from exactlyonce.connectors.kinesis.shards import (
     GREATEST_HASH_KEY,
-    HashKeyOutside,
     Shard,
     ShardMapBroken,
     children_of,
@@ -16,7 +15,6 @@ from exactlyonce.connectors.kinesis.shards import (
     is_hash_key,
     listed_parents,
     require_whole_map,
-    shard_of,
 )
 
 MIDDLE = 1 << 127
@@ -92,15 +90,3 @@ def test_a_key_belongs_to_the_shard_whose_range_holds_it_with_both_ends() -> Non
     holders = {key: {shard.id for shard in AFTER_MERGE if shard.holds_key(key)} for key in (0, QUARTER - 1, QUARTER)}
     assert holders == {0: {"a", "a-low"}, QUARTER - 1: {"a", "a-low"}, QUARTER: {"a", "a-high", "merged"}}
     assert {shard.id for shard in AFTER_MERGE if shard.holds_key(GREATEST_HASH_KEY)} == {"b", "merged"}
-
-
-def test_a_hash_key_that_no_shard_of_a_map_holds_is_named() -> None:
-    parent = Shard("a", (), 0, 99, 10, 20)
-    left, right = Shard("b", ("a",), 0, 49, 21), Shard("c", ("a",), 50, 89, 21)
-    shards = (parent, left, right)
-    assert [shard_of(shards, 60, number).id for number in (10, 20, 21, 30)] == ["a", "a", "c", "c"]
-    assert shard_of(shards, 60).id == "c"
-    with pytest.raises(HashKeyOutside, match=r"No shard of the map that is open holds hash key 95\."):
-        shard_of(shards, 95)
-    with pytest.raises(HashKeyOutside, match="that was opened before sequence number 9 holds hash key 60"):
-        shard_of(shards, 60, 9)

@@ -1,4 +1,4 @@
-"""The last message of a driver fit where the launcher reads them, and what is no last word is none."""
+"""The last message of a driver fit where the launcher reads them, and other text is not taken for one."""
 
 from __future__ import annotations
 

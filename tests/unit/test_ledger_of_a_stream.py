@@ -41,6 +41,7 @@ class Shelf:
     two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
     secret_ref: SecretRef | None = None
+    further_secrets: tuple[SecretRef, ...] = ()
     place_on_s3: None = None
     commit: Commit = Commit.BATCH
     transaction_timeout: timedelta = timedelta(minutes=15)

@@ -15,7 +15,14 @@ SPARK = Path("spark_apps/exactlyonce_spark")
 
 def test_every_module_that_a_landing_goes_through_is_mutated() -> None:
     names = ("planned", "witnesses", "source_check", "log_watch", "growth", "manifest_landing", "landing_elsewhere")
-    two_phases = ("two_phase_landing", "two_phase_finish", "rows_again", "load_labels")
+    two_phases = (
+        "two_phase_landing",
+        "two_phase_finish",
+        "two_phase_submit",
+        "staged_loads",
+        "rows_again",
+        "load_labels",
+    )
     assert {SPARK / f"{name}.py" for name in (*names, *two_phases)} <= MUTATED
     assert Path("operator/exactlyonce/ledger/two_phase.py") in MUTATED
 
@@ -31,6 +38,8 @@ def test_no_pattern_has_lost_its_files() -> None:
     [
         ("landing.py", ["database=600"]),
         ("two_phase_finish.py", ["two phases=40"]),
+        ("two_phase_submit.py", ["staged loads=60"]),
+        ("staged_loads.py", ["staged loads=60"]),
         ("manifest_landing.py", ["files=600"]),
         ("landing_elsewhere.py", ["files=300", "two phases=20"]),
         ("growth.py", ["kinesis=37", "database=300"]),

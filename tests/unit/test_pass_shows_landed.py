@@ -7,7 +7,6 @@ from typing import NoReturn
 
 import pytest
 
-from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.status import Phase
 from exactlyonce.errors import LedgerUnreachable, StoreBusy
 from exactlyonce.launch.last_words import Ending
@@ -15,7 +14,7 @@ from exactlyonce.reconcile.loop import Done, PassResult, Waiting, Wanted, Watchi
 from exactlyonce.reconcile.shown import MOST_TRIES
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 from tests.unit.passes import FIRST, KEYS, SECOND, Machine
-from tests.unit.shown_streams import ShownTopic, reading
+from tests.unit.shown_streams import ShownTopic, condition, reading
 
 FIRST_TOPIC = min(KEYS).origin
 
@@ -65,13 +64,6 @@ def answers(machine: Machine, because: NotShownBecause | None, words: str = "It 
     """Let the place that shows what has landed answer like that from now on."""
     assert isinstance(machine.topic, ShownTopic)
     machine.topic.answer = lambda: None if because is None else NotShown(because, words)
-
-
-def condition(machine: Machine) -> tuple[str, str, str] | None:
-    """Return the condition that tells whether what has landed is shown: its status, reason and message."""
-    found = {each.type: each for each in conditions_of(machine.statuses.status, 1, machine.now)}
-    held = found.get("LandedShown")
-    return None if held is None else (str(held.status), held.reason, held.message)
 
 
 def test_what_somebody_should_know_is_one_event_and_a_condition_for_as_long_as_it_lasts(machine: Machine) -> None:

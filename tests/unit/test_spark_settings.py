@@ -359,3 +359,11 @@ def make_certificate(folder: Path, name: str) -> str:
     return subprocess.run(
         ["keytool", "-exportcert", "-rfc", *common], check=True, capture_output=True, text=True
     ).stdout
+
+
+@pytest.mark.parametrize(("changes", "batches"), [({}, "100"), ({"spec.checkpointRetention.batches": 1000}, "1000")])
+def test_spark_keeps_as_many_batches_as_the_resource_says_and_by_default_as_many_as_by_itself(
+    tmp_path: Path, changes: Any, batches: str
+) -> None:
+    settings = session_settings(here(tmp_path, changes), JARS, POD)
+    assert settings["spark.sql.streaming.minBatchesToRetain"] == batches

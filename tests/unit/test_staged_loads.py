@@ -242,6 +242,23 @@ def test_a_load_that_a_person_has_found_is_not_made_again(passed: Watch) -> None
     assert landed_once(world)
 
 
+def test_an_answer_on_the_former_label_says_nothing_of_the_load_that_is_submitted_in_its_place(passed: Watch) -> None:
+    """The first load of each file is cancelled, after a person has answered for it; then a second statement is lost."""
+    world = StagedWorld(fates={"submit": ["answered", "answered", "lost"]})
+    decided_and_dead(world, passed, "commit.answered")
+    cancelled = {load.label: Answer.COMMITTED for load in world.decided().committables}
+    for job in world.files.jobs.values():
+        job.stage, job.rows = JobState.CANCELLED, ()
+    world.visible.clear()
+    with pytest.raises(SinkSilent):
+        answered(world, cancelled)
+    assert not {load.label for load in world.decided().committables if load.answer is not None} - set(cancelled)
+    assert [load.answer for load in world.decided().committables if load.label not in cancelled] == [None] * 2
+    world.forget()
+    with pytest.raises(LoadsInDoubt):
+        world.next_driver()
+
+
 def test_a_clock_of_the_sink_that_went_back_proves_nothing(passed: Watch) -> None:
     world = StagedWorld()
     decided_and_dead(world, passed, "submit.recorded")

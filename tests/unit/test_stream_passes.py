@@ -65,7 +65,7 @@ def passes(
     """Return passes of streams whose secret is missing; `only_unmeasured`: the one of this very version is not known yet."""
     launcher = OneDriver(NeverStarted()) if driver is None else driver
 
-    def parts_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
+    def ports_of(stream: Stream, given: Mapping[str, Any], statuses: ResourceStatus, report: Any) -> PassPorts:
         nothing: Any = NoLedger()
         stores = Stores(nothing, nothing, nothing)
         world = PassContext(
@@ -83,7 +83,7 @@ def passes(
     rendering = lambda status, found: rendered(status, found, NOW)  # noqa: E731 - a word for the line below
     return StreamPasses(
         api,
-        Making(parts_of, parse, lambda document: last_made, lambda document: launcher),
+        Making(ports_of, parse, lambda document: last_made, lambda document: launcher),
         Writing(rendering, may_act),
         Leaving(lambda found: 1.0),
         observer,

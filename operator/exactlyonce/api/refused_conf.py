@@ -20,7 +20,7 @@ ALWAYS = {
     "spark.sql.streaming.checkpointLocation": "the ledger says which checkpoint is used",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "a checkpoint is never deleted",
     "spark.sql.streaming.checkpointFileManagerClass": "the operator chooses it by the kind of storage",
-    "spark.sql.streaming.minBatchesToRetain": "reconciliation needs the logs that Spark retains by default",
+    "spark.sql.streaming.minBatchesToRetain": "it has a field of its own, checkpointRetention.batches",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "the other way has no time limits",
     "spark.sql.streaming.stopTimeout": _OWN,
     "spark.sql.streaming.offsetLog.formatVersion": "reconciliation reads versions 1 and 2; Spark chooses between them",

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from exactlyonce.api import refused_conf
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.checkpoint_retention import CheckpointRetention
 from exactlyonce.api.conf_rules import CONF_RULES
 from exactlyonce.api.connector_rules import CONNECTOR_RULES
 from exactlyonce.api.field_classes import remove
@@ -164,6 +165,9 @@ class StreamSpec(Model):
         LedgerRetention(),
         description="How long the ledger keeps records that no decision needs any longer. The driver deletes older ones, a "
         "little at a time, beside its batches.",
+    )
+    checkpoint_retention: CheckpointRetention = Field(
+        CheckpointRetention(), description="How much of Spark's logs is kept below the checkpoint's location."
     )
     objectives: Objectives = Field(Objectives(), description="Thresholds at which the alerts fire.")
 

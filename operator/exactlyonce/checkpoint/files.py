@@ -35,11 +35,15 @@ class VersionUnsupported(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFile:
-    """`offsets/N`: what batch N covers up to, one entry a source in plan order; None where the file has `-`."""
+    """`offsets/N`: what batch N covers up to, one entry per source in plan order; None where the file has `-`.
+
+    `planned_milliseconds` is when it was planned, since 1970; None in a seed.
+    """
 
     version: int
     ends: tuple[str | None, ...]
     conf: Mapping[str, str]
+    planned_milliseconds: int | None = None
 
     @property
     def only_end(self) -> str | None:
@@ -85,7 +89,13 @@ def parse_offsets(content: bytes) -> OffsetFile:
     if not isinstance(conf, dict):
         raise FileTorn("its metadata line has no map of settings")
     ends = [line if version == 1 else line.partition(":")[2] for line in lines[2:]]
-    return OffsetFile(version, tuple(None if end == NO_OFFSET else end for end in ends), conf)
+    ends_or_none = tuple(None if end == NO_OFFSET else end for end in ends)
+    return OffsetFile(version, ends_or_none, conf, milliseconds_of(metadata.get("batchTimestampMs")))
+
+
+def milliseconds_of(value: object) -> int | None:
+    """Return a time since 1970 or a watermark; Spark writes 0 where there is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def parse_commit(content: bytes) -> int:

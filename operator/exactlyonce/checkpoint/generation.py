@@ -2,7 +2,7 @@
 
 A location holds `stream.json`, which says whose it is, and one folder per generation. A generation is written once and
 never edited: a rebuilt checkpoint is a new one, and the old one stays as evidence. The folder `ledger` beside
-them is the ledger's.
+them is the ledger's, and `source` is kept by a source that has to know more than its position.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from exactlyonce.errors import Refused, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
 
 MARKER = "stream.json"
+SOURCE_FOLDER = "source"
+"""Beside the generations: what a source in Python keeps of what it has read, good for each of them."""
+
 _NAME = re.compile(r"generation-(\d{6,})-a(\d+)")
 
 
@@ -83,7 +86,11 @@ def contents_of(store: LogStore) -> Contents:
     names = [entry.name for entry in entries if not entry.name.startswith(".")]
     return Contents(
         tuple(sorted(generation for generation in generations if generation is not None)),
-        tuple(name for name in names if name not in (MARKER, LEDGER_FOLDER) and parse_generation(name) is None),
+        tuple(
+            name
+            for name in names
+            if name not in (MARKER, LEDGER_FOLDER, SOURCE_FOLDER) and parse_generation(name) is None
+        ),
         MARKER in names,
     )
 

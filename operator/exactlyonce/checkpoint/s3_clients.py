@@ -14,19 +14,23 @@ import botocore.config
 from exactlyonce.aws_clients import ClientsByAddress, new_client
 from exactlyonce.errors import SecretMissing
 
-_CONNECT_SECONDS, _TRIES = 5, 2
+_CONNECT_SECONDS = 5
 _MOST_CERTIFICATES = 64
 
 
 @dataclass(frozen=True)
 class S3Service:
-    """How a bucket is reached. `login` holds the keys of the secret; without any, what the process is given is used."""
+    """How a bucket is reached. `login` holds the keys of the secret; without any, what the process is given is used.
+
+    `tries` is how often a request may be sent: once, where one that arrives late would do harm.
+    """
 
     endpoint: str | None = None
     region: str | None = None
     path_style: bool = False
     login: tuple[tuple[str, str], ...] = ()
     read_seconds: float = 10.0
+    tries: int = 2
 
     @classmethod
     def of(
@@ -88,7 +92,7 @@ def _made_client(service: S3Service) -> Any:
     config = botocore.config.Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=service.read_seconds,
-        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        retries={"mode": "standard", "total_max_attempts": service.tries},
         s3={"addressing_style": "path" if service.path_style else "auto"},
         # Not every service that speaks the protocol knows the newer checksums.
         request_checksum_calculation="when_required",

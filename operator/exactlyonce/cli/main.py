@@ -23,6 +23,7 @@ from exactlyonce.cli.files import files
 from exactlyonce.cli.inspect import checkpoint, inspect
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.recover import recover
+from exactlyonce.cli.replay import replay
 from exactlyonce.cli.settle_loads import settle_loads
 from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.launch.local import Unresponsive
@@ -33,11 +34,11 @@ from exactlyonce.launch.local import Unresponsive
 def main() -> None:
     """Spark streams whose every record takes effect in the sink exactly once.
 
-    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
-    and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
-    `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
-    `explain`, `offsets`, `failures`, `dead-letters`, `files`, `recover` and `settle-loads`, which take a file too. `checkpoint`
-    and `inspect` take a folder that Spark wrote, of any query. All of it is also there as `kubectl exactlyonce`.
+    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`,
+    `run` and `replay` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`,
+    `logs`, `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so
+    do `explain`, `offsets`, `failures`, `dead-letters`, `files`, `recover` and `settle-loads`, which take a file too.
+    `checkpoint` and `inspect` take a folder that Spark wrote, of any query. All of it is also there as `kubectl exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -201,7 +202,7 @@ def offsets(target: str, output: str, **options: Any) -> None:
     show_offsets(rows, as_json=output == "json")
 
 
-for _command in (checkpoint, inspect, dead_letters, failures, files, recover, settle_loads, *CLUSTER_COMMANDS):
+for _command in (checkpoint, inspect, dead_letters, failures, files, recover, replay, settle_loads, *CLUSTER_COMMANDS):
     main.add_command(_command)
 
 

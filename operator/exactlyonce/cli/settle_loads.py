@@ -20,7 +20,7 @@ _TRIES = 3
 
 
 class NothingToSettle(Refused):
-    """Nothing was written: there is nothing to answer for, or an answer is for a load that is none of the stream's."""
+    """Nothing was written: there is nothing to answer for, or an answer is for a load that the stream has not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

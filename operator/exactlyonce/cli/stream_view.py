@@ -113,13 +113,13 @@ def detail(stream: Resource, events: Sequence[Event], now: datetime) -> Group:
     ]:
         if words:
             facts.add_row(label, words)
-    parts: list[RenderableType] = [facts]
+    sections: list[RenderableType] = [facts]
     conditions = status.get("conditions") or []
     if conditions:
-        parts += [Text("\nConditions"), _conditions(conditions, now)]
+        sections += [Text("\nConditions"), _conditions(conditions, now)]
     if events:
-        parts += [Text("\nEvents"), _events(events[-_EVENTS_SHOWN:], now)]
-    return Group(*parts)
+        sections += [Text("\nEvents"), _events(events[-_EVENTS_SHOWN:], now)]
+    return Group(*sections)
 
 
 def behind(progress: Resource, now: datetime) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
@@ -129,6 +129,11 @@ class SinkSpec(Protocol):
         ...
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """Secrets that driver and tasks read beside it, such as a login to files that wait for the sink."""
+        ...
+
+    @property
     def place_on_s3(self) -> S3Place | None:
         """The folder on S3 that Spark's tasks write to, if that is where rows go."""
         ...
@@ -141,6 +146,16 @@ class SinkSpec(Protocol):
     @property
     def transaction_timeout(self) -> timedelta:
         """How long the transaction that lands a batch may take; nothing shows progress meanwhile."""
+        ...
+
+
+@runtime_checkable
+class TakesReplays(Protocol):
+    """A sink that says whether rows of an earlier batch may be written after those of later ones; others take no replay."""
+
+    @property
+    def replay_refusal(self) -> str | None:
+        """Why they may not, as a clause about the resource; None where they may."""
         ...
 
 

@@ -78,7 +78,7 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     def may_act() -> bool:
         return lease.is_held
 
-    parts = StreamAssembly(
+    assembly = StreamAssembly(
         cluster,
         settings.defaults,
         may_act=may_act,
@@ -88,22 +88,23 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         locations=settings.locations,
         sources=settings.sources,
     )
-    deletion = Deletion(cluster, parts.launcher_of, drain_timeout_of, functools.partial(erase, parts), may_act)
+    deletion = Deletion(cluster, assembly.launcher_of, drain_timeout_of, functools.partial(erase, assembly), may_act)
     admitted = functools.partial(still_admitted, allowlists=settings.allowlists, defaults=settings.defaults)
     default = settings.defaults.image
     rollback = Rollback(
-        lambda document, attempt: admitted(parts.made_by(document, attempt)), None if default is None else default.name
+        lambda document, attempt: admitted(assembly.made_by(document, attempt)),
+        None if default is None else default.name,
     )
     passes = StreamPasses(
         cluster,
         Making(
-            parts.of,
+            assembly.of,
             functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
-            lambda document: admitted(parts.last_made(document)),
-            parts.launcher_of,
+            lambda document: admitted(assembly.last_made(document)),
+            assembly.launcher_of,
         ),
         Writing(lambda status, resource: rendered(status, resource, datetime.now(UTC)), may_act),
-        Leaving(deletion.run, parts.forget, functools.partial(release_orphans, cluster, may_act)),
+        Leaving(deletion.run, assembly.forget, functools.partial(release_orphans, cluster, may_act)),
         observer,
         rollback,
         settings.selector,

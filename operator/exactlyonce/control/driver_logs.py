@@ -34,7 +34,7 @@ class DriverPod:
 def driver_pods(cluster: ClusterReader, stream: Mapping[str, Any]) -> list[DriverPod]:
     """Return the pods of a stream's drivers that are still there, the oldest attempt first.
 
-    A pod of an earlier stream of the same name is none of them.
+    A pod of an earlier stream of the same name is not one of them.
 
     Raises:
         ReadRefused, ClusterSilent: if pods cannot be listed.

@@ -8,7 +8,7 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.checkpoint.generation import MARKER, Marker, list_generations, read_marker
+from exactlyonce.checkpoint.generation import MARKER, SOURCE_FOLDER, Marker, list_generations, read_marker
 from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.control.deletion import StillErasing
@@ -22,7 +22,7 @@ _ONE_PASS_SECONDS = 2.0
 
 
 def erase(
-    parts: StreamAssembly, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    assembly: StreamAssembly, document: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
 ) -> str | None:
     """Take away the checkpoint, then the ledger's rows; done again, it finds nothing and is content.
 
@@ -35,9 +35,9 @@ def erase(
         StillErasing: if this pass has done its share, and there is more.
         ExactlyOnceError: if the spec is invalid, a secret is missing, or a store does not answer.
     """
-    stream, owner = parse_stream(document, "the resource"), owner_of(parts.cluster, document)
+    stream, owner = parse_stream(document, "the resource"), owner_of(assembly.cluster, document)
     ends = clock() + _ONE_PASS_SECONDS
-    erasable = parts.erasable(stream)
+    erasable = assembly.erasable(stream)
     ledger, store = erasable.ledger, erasable.checkpoints
     with erasable.at_ledger.entered():
         view = ledger.view(stream.stream_id)
@@ -53,12 +53,12 @@ def erase(
     else:
 
         def is_enough() -> bool:
-            require_lease(parts.may_act)
+            require_lease(assembly.may_act)
             return clock() >= ends
 
         with erasable.at_checkpoints.entered():
             left = _erase_checkpoint(store, view.stream, is_enough)
-    require_lease(parts.may_act)
+    require_lease(assembly.may_act)
     with erasable.at_ledger.entered():
         ledger.forget(stream.stream_id, owner)
     return left
@@ -78,18 +78,18 @@ def _left_behind(store: StoreInPods, checkpoint: Checkpoint) -> str:
 
 
 def _erase_checkpoint(store: ErasableStore, row: StreamRow, is_enough: Callable[[], bool]) -> str | None:
-    """Remove every generation, then the marker, which says whose they are.
+    """Remove every generation and what a source keeps beside them, then the marker, which says whose they are.
 
     It is read again before each: whoever adopts the location meanwhile keeps what is still there.
     """
     own, generations = Marker(row.stream_id, row.token), list_generations(store)
     if not generations and read_marker(store) is None:
         return None
-    for generation in generations:
+    for folder in (*(generation.folder for generation in generations), SOURCE_FOLDER):
         found = read_marker(store)
         if found != own:
             return _kept(store, found)
-        if not store.remove(generation.folder, is_enough) or is_enough():
+        if not store.remove(folder, is_enough) or is_enough():
             raise StillErasing(f"The checkpoint in {store.location} is being erased; there is more of it.")
     found = read_marker(store)
     if found != own:

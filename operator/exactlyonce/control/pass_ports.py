@@ -29,7 +29,7 @@ class PassPorts:
     introduce: Callable[[], None] = lambda: None
 
 
-PartsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], PassPorts]
+PortsOf = Callable[[Stream, Mapping[str, Any], ResourceStatus, Callable[[str, str], None]], PassPorts]
 Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 
 
@@ -37,7 +37,7 @@ Rendered = Callable[[StreamStatus, Mapping[str, Any]], dict[str, Any]]
 class Making:
     """How a stream is made of a resource: parsed, put together, or as its latest attempt was made."""
 
-    parts_of: PartsOf
+    ports_of: PortsOf
     parse: Callable[[Mapping[str, Any]], Stream] = lambda document: parse_stream(document, "the resource")
     last_made: Callable[[Mapping[str, Any]], Stream | None] = lambda document: None
     launcher_of: Callable[[Mapping[str, Any]], Launcher] | None = None

@@ -11,9 +11,9 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.status import StreamStatus
 
 
-def _hash_of(*parts: object) -> str:
+def _hash_of(*hashed: object) -> str:
     """Return a hash that is another one where any of these is."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def driver_plan(spec: StreamSpec) -> str:
@@ -25,7 +25,7 @@ def driver_plan(spec: StreamSpec) -> str:
 
 
 def what_a_person_asks(stream: Stream) -> str:
-    """Return a hash of what a person wrote; a default that a new release's definition fills in is none of that."""
+    """Return a hash of what a person wrote; a default that a new release's definition fills in is not part of it."""
     annotations = stream.metadata.annotations
     asked = {key: annotations[key] for key in (ADOPT, FRESH, SETTLE_LOADS) if key in annotations}
     return _hash_of(stream.spec.differences(), asked)

@@ -112,7 +112,7 @@ class StreamAssembly:
         statuses: ResourceStatus,
         report: Callable[[str, str], None],
     ) -> PassPorts:
-        """Return the parts of a stream; its secrets are read when a store is asked for the first time.
+        """Return the ports of a stream; its secrets are read when a store is asked for the first time.
 
         What is missing, such as a secret or an image, is told by `StreamIncomplete` from the first question to a store, from
         the context's `check` and from `introduce`: never before the loop has looked at the driver.

@@ -1,4 +1,4 @@
-"""One pass over one stream of the cluster: read it, put its parts together, run the loop, say what follows. Blocking."""
+"""One pass over one stream of the cluster: read it, assemble its ports, run the loop, say what follows. Blocking."""
 
 from __future__ import annotations
 
@@ -144,32 +144,32 @@ class StreamPasses:
     ) -> Next:
         """Run the loop over a stream as its spec asks, or as its last valid spec does, whose `plan` is known."""
         wanted = wanted_of(document)
-        parts = self.making.parts_of(stream, document, statuses, self._reporter(statuses))
-        loop = StreamLoop(stream, parts.context)
+        ports = self.making.ports_of(stream, document, statuses, self._reporter(statuses))
+        loop = StreamLoop(stream, ports.context)
         try:
-            result = loop.run_pass(wanted, plan or parts.plan)
+            result = loop.run_pass(wanted, plan or ports.plan)
         except StreamIncomplete as told:
             if loop.driver_is_over:  # what it has left may be what fills the quota that refuses the next one
-                self._clean_up_once(statuses, parts, stream.spec.history)
+                self._clean_up_once(statuses, ports, stream.spec.history)
             status = statuses.read()[0]
-            refused = after_rehearsal(status, plan or parts.plan, told.problem, parts.context.timing.now())
+            refused = after_rehearsal(status, plan or ports.plan, told.problem, ports.context.timing.now())
             if refused:
                 statuses.carry(status.model_copy(update=refused))
             return self._not_put_together(statuses, told.problem, wanted, has_driver=not loop.driver_is_over)
-        self._clean_up_once(statuses, parts, stream.spec.history)
+        self._clean_up_once(statuses, ports, stream.spec.history)
         self._show_lag(key, statuses)
         statuses.flush()
-        lacks = self._lacks(key, parts, statuses)
+        lacks = self._lacks(key, ports, statuses)
         self._seen(statuses, has_driver=isinstance(result, Watching), lacks=lacks)
         following = next_pass(result, wanted)
         if isinstance(result, Halted) and is_to_be_settled(statuses.read()[0], stream.spec.recovery):
             following = Next(0.0, following.outcome)  # what was refused for good may be rolled back
         return following if lacks is None else Next(_MISSING_SECONDS, following.outcome)
 
-    def _lacks(self, key: Key, parts: PassPorts, statuses: ResourceStatus) -> Lack | None:
+    def _lacks(self, key: Key, ports: PassPorts, statuses: ResourceStatus) -> Lack | None:
         """Return what the stream lacks to be measured; it is an event, once, and leaves the status as it is."""
         try:
-            parts.introduce()
+            ports.introduce()
         except StreamIncomplete as told:
             self.observer.metrics.note_problem(told.problem)
             if self.lacking.get(key) != str(told.problem):
@@ -186,14 +186,14 @@ class StreamPasses:
         if shown is not status:
             statuses.write(shown, version)
 
-    def _clean_up_once(self, statuses: ResourceStatus, parts: PassPorts, keep: int) -> None:
+    def _clean_up_once(self, statuses: ResourceStatus, ports: PassPorts, keep: int) -> None:
         """Let go of the attempts whose endings are recorded; a process that did so need not look again until the next one."""
         metadata = statuses.document["metadata"]
         recorded = recorded_attempt(statuses.read()[0])
         key = Key(metadata["namespace"], metadata["name"])
         if not recorded or self.cleaned.get(key) == (metadata["uid"], recorded, keep):
             return  # before the first ending there is nothing to let go
-        parts.clean_up(recorded, keep)
+        ports.clean_up(recorded, keep)
         self.cleaned[key] = (metadata["uid"], recorded, keep)
         reached("ending.cleaned-up", *key)
 

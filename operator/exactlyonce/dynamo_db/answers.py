@@ -134,7 +134,7 @@ def not_dynamo_db(request: Request) -> StoreUnreachable:
 
 
 def code_of(problem: ClientError) -> str:
-    """Return the code of an answer; `?` for what is none of DynamoDB's."""
+    """Return the code of an answer; `?` for a code that DynamoDB does not give."""
     code = str(problem.response.get("Error", {}).get("Code", ""))
     return code if _CODE.fullmatch(code) else "?"
 

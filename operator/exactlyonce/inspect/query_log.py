@@ -73,8 +73,8 @@ def _planned(content: bytes) -> Planned:
         found.version,
         found.ends,
         names,
-        _milliseconds(metadata.get("batchTimestampMs")),
-        _milliseconds(metadata.get("batchWatermarkMs")),
+        found.planned_milliseconds,
+        files.milliseconds_of(metadata.get("batchWatermarkMs")),
         found.conf,
     )
 
@@ -90,12 +90,7 @@ def _committed(content: bytes) -> Committed:
         raise files.FileTorn(f"{lines[1][:40]!r} is {problem}") from problem
     if not isinstance(metadata, dict):
         raise files.FileTorn(f"{lines[1][:40]!r} is not a JSON object")
-    return Committed(version, _milliseconds(metadata.get("nextBatchWatermarkMs")))
-
-
-def _milliseconds(value: object) -> int | None:
-    """Return a time or a watermark; Spark writes 0 where there is none."""
-    return value if isinstance(value, int) and value > 0 else None
+    return Committed(version, files.milliseconds_of(metadata.get("nextBatchWatermarkMs")))
 
 
 def _altered(log: str, found: Log) -> dict[BatchNumber, Oddity]:

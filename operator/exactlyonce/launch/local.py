@@ -200,7 +200,7 @@ class LocalLauncher:
         return Ended(f"no process of attempt {attempt} is left on this machine", None, detail, silence.reason)
 
     def _end_stragglers(self, attempt: Epoch) -> None:
-        """Kill what is left of a driver, its JVM and its workers, and wait until none is."""
+        """Kill what is left of a driver, its JVM and its workers, and wait until every process has ended."""
         deadline = time.monotonic() + _STRAGGLERS_SECONDS
         while left := list(self._processes(attempt)):
             for process in left:

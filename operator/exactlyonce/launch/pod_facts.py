@@ -1,4 +1,4 @@
-"""What a driver's pod says of itself, in the parts that its endings are told from. Performs no I/O."""
+"""What a driver's pod says of itself, in the fields that its endings are told from. Performs no I/O."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ _CUT = re.compile(
 
 
 def parse_pod_verdict(text: str) -> PodVerdict | None:
-    """Return what a termination message says, or None where it is none of ours.
+    """Return what a termination message says, or None where no driver of ours wrote it.
 
     Of one whose end was cut off, as a kubelet does where a pod's containers have said a lot together, what is left.
     """

@@ -135,7 +135,7 @@ def record_answers(
 ) -> None:
     """Record what a person has found of loads of the decided batch, each by its label; safe to repeat.
 
-    Loads that the record does not name are none of this batch, or are known to be committed meanwhile.
+    Loads that the record does not name are not of this batch, or are known to be committed meanwhile.
 
     Raises:
         EpochOvertaken: if the epoch has been raised or claimed since.

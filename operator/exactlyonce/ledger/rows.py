@@ -145,9 +145,9 @@ class FailureStatus(StrEnum):
     QUARANTINED = "Quarantined"
     """The batch failed too often and the stream continued without these records; the source may still hold them."""
     REPLAYING = "Replaying"
-    """A replay has begun to read the records. This release only reads the status, so that a later one may write it."""
+    """A replay has taken the range and has not landed it; the row names the replay, which may have died since."""
     REPLAYED = "Replayed"
-    """A replay has landed the records. This release only reads the status, so that a later one may write it."""
+    """A replay has landed the records."""
     SUPERSEDED = "Superseded"
     """The batch never landed, or was quarantined: the stream reads its records again under another number."""
 

@@ -119,7 +119,7 @@ def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
 
 
 def _values(lag: PartitionLag) -> tuple[float | None, ...]:
-    """The values of OF_PARTITIONS; an end that stands for no offset is none."""
+    """The values of OF_PARTITIONS; an end that stands for no offset is left out."""
     if lag.bounds.latest == PARTITION_END or lag.landed == PARTITION_END:
         return None, None, None, None, lag.oldest_timestamp
     return lag.landed, lag.bounds.latest, lag.bounds.earliest, lag.lag_records, lag.oldest_timestamp

@@ -131,9 +131,9 @@ class PartitionLag:
     def must_be_dated(self) -> bool:
         """Whether a record must be fetched to know how old the oldest one is: only where records wait, once a position.
 
-        Where nobody knows whether records wait, the next look may find one.
+        Where nobody knows whether records wait, the next look may find one, unless the source tells nobody but its driver.
         """
-        if not self.may_wait:
+        if not self.may_wait or not self.bounds.tells_ages:
             return False
         known = self.oldest
         if known is None or known.position != self.landed:

@@ -232,7 +232,7 @@ PARTITIONS = Series(
     "exactlyonce_stream_partitions",
     Kind.GAUGE,
     "Partitions of the source by state: behind, caught_up, ended (read to its end, as a shard that was split is), unknown (its "
-    "source has not told yet).",
+    "source has not told yet, or tells its driver alone).",
     (*_STREAM, "state"),
 )
 CONDITION = Series(

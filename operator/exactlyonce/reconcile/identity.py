@@ -93,8 +93,8 @@ def location_belongs_to_another(seen: Observation) -> Conflict | None:
     if marker.stream_id == seen.request.stream_id and not _published(seen):
         return Conflict(
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
-            f"{seen.request.location} holds a checkpoint of {marker.stream_id}, and the ledger at "
-            f"{seen.database} knows nothing of it: the database was lost or is another one",
+            f"{seen.request.location} holds a checkpoint of {marker.stream_id}, and the ledger at {seen.database} knows "
+            "nothing of it: the ledger was lost or is another one; restore it, or name the former one again",
             marker.token,
             sides,
             advice,

@@ -184,12 +184,12 @@ def _hash_of_query(spec: StreamSpec) -> str:
     given = spec.source.format.to_document()
     if spec.source.format.on_tombstone is not OnTombstone.DELETE:
         del given["onTombstone"]
-    parts: list[object] = [given, transform]
+    hashed: list[object] = [given, transform]
     defaults = {"outputMode": OutputMode.APPEND, WATERMARK_POLICY: DEFAULT_WATERMARK_POLICY, STATE_STORE: ROCKSDB}
     asked = {**defaults, **spec.spark_conf, "outputMode": spec.output_mode}
     changed = {key: asked[key] for key, default in defaults.items() if asked[key] != default}
-    parts += [changed] if changed else []
-    text = json.dumps(parts, sort_keys=True)
+    hashed += [changed] if changed else []
+    text = json.dumps(hashed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -24,7 +24,7 @@ NOT_SHOWN = "LandedNotShown"
 
 @dataclass(frozen=True)
 class PassOperations:
-    """Operations that the parts of a pass over one stream share."""
+    """Operations that the modules of a pass over one stream share."""
 
     stream: Stream
     context: PassContext

@@ -47,7 +47,7 @@ class SourceChange:
     @property
     def named_words(self) -> str:
         """What the resource names otherwise than before, in words; empty where that is nothing."""
-        parts = [
+        clauses = [
             f"{what} {self.request.shown(positions)}"
             for what, positions in (
                 ("it adds", self.added),
@@ -56,7 +56,7 @@ class SourceChange:
             )
             if positions
         ]
-        return f"The resource reads other partitions than before: {'; '.join(parts)}" if parts else ""
+        return f"The resource reads other partitions than before: {'; '.join(clauses)}" if clauses else ""
 
 
 def is_assigned_differently(request: Request, ledger: LedgerView) -> bool:
@@ -67,8 +67,9 @@ def is_assigned_differently(request: Request, ledger: LedgerView) -> bool:
 def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -> frozenset[Partition]:
     """Return the partitions that exist and that only a changed resource made the stream read.
 
-    One that appeared in a topic which is read anyway, or by a pattern that has not changed, is none: its first record is the
-    first that counts. Where it is not known what was read before, none is: all that is new counts from its first record.
+    One that appeared in a topic which is read anyway, or by a pattern that has not changed, is no change: its
+    first record is the first that counts. Where it is not known what was read before, nothing is a change: all that is new
+    counts from its first record.
     """
     if ledger.query is None or not ledger.query.source.is_known or not is_assigned_differently(request, ledger):
         return frozenset()

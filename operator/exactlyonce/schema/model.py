@@ -28,7 +28,7 @@ _DURATION_FORM = "write it like 500ms, 10s, 5m or 1h30m"
 
 
 def is_duration_cel(value: str) -> str:
-    """Return the expression that a value of CEL is a duration; what is none cannot be compared as one."""
+    """Return the expression that a value of CEL is a duration; other text cannot be compared as one."""
     return f"({value} != '' && {value}.matches({cel_text(f'^{_DURATION.pattern}$')}))"
 
 

@@ -20,12 +20,14 @@ class Bounds:
     """The offsets one partition holds: `earliest` is the first that can be read, `latest` one past the last.
 
     A source that cannot tell where a partition ends now has `PARTITION_END` for latest. `retention_seconds` is how long it
-    keeps a record, where it limits that by time alone.
+    keeps a record, where it limits that by time alone. `tells_ages` is False where nobody but its driver can ask a source: then
+    whether a record waits, and for how long, is not known.
     """
 
     earliest: int
     latest: int
     retention_seconds: float | None = None
+    tells_ages: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
@@ -179,6 +179,33 @@ class PreparedSink(Protocol):
         self, columns: Sequence[FittedColumn], *, deletes: bool
     ) -> tuple[Target | ManifestTarget | TwoPhaseTarget, TaskSink]:
         """Return the target of the batches, ready for the first one, and what tasks need to write to it."""
+        ...
+
+
+class PreparedReplay(Protocol):
+    """One stream's sink as a replay writes to it, in transactions of the ledger and without an epoch."""
+
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
+        """As `PreparedSink.fit`."""
+        ...
+
+    def target(self, columns: Sequence[FittedColumn]) -> Target:
+        """Return the target; nothing is staged but in the transaction that lands rows."""
+        ...
+
+
+@runtime_checkable
+class ReplayConnector(Protocol):
+    """A `SinkConnector` whose rows can be landed by a replay."""
+
+    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str) -> PreparedReplay:
+        """Look at what a stream writes to.
+
+        Raises:
+            Refused: as `SinkConnector.prepare`.
+        """
         ...
 
 

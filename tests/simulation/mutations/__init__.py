@@ -19,6 +19,7 @@ from tests.simulation.mutations import (
     manifests,
     object_log,
     quarantines,
+    replays,
     shared_labels,
     sources,
     staged_loads,
@@ -35,6 +36,8 @@ MUTATIONS: dict[str, Mutation] = {
         fencing.decided_before_the_raise,
         fencing.tickets_not_asked_for,
         keeping.retention_takes_what_a_decision_needs,
+        keeping.the_current_generation_is_removed_too,
+        keeping.generations_are_removed_before_a_batch_has_landed,
         landings.offsets_alone_identify_a_batch,
         landings.ranges_from_the_file,
         landings.staging_without_tags,
@@ -93,6 +96,13 @@ MUTATIONS: dict[str, Mutation] = {
         quarantines.partitions_that_have_landed_are_quarantined_too,
         quarantines.any_batch_is_quarantined_once_one_is_to_be,
         quarantines.a_quarantined_range_that_is_read_again_stays_replayable,
+        replays.a_replay_lands_what_it_has_not_claimed,
+        replays.a_replay_looks_without_a_lock,
+        replays.a_range_that_a_replay_has_taken_stays_its_own,
+        replays.a_replay_marks_a_range_whose_rows_it_has_not_written,
+        replays.a_replay_moves_the_positions,
+        replays.what_is_left_of_a_range_overlaps_what_landed,
+        replays.a_replay_does_not_compare_the_source,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -157,6 +167,9 @@ OF_STAGED_LOADS = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == staged_loads.__name__
 )
 """What only a world can notice whose sink commits a load once it is submitted."""
+
+OF_REPLAYS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == replays.__name__)
+"""What only a world can notice in which replays run beside the stream."""
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""

@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import land_decided
 from exactlyonce_spark import landing_elsewhere, two_phase_finish, two_phase_landing, two_phase_submit
-from exactlyonce_spark.staged_loads import End, Finished
+from exactlyonce_spark.staged_loads import Finished, Outcome
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.two_phase_submit import staged_loads_of, submitted_state
 from tests.simulation.staged_store import StoreLoads
@@ -107,7 +107,7 @@ def a_load_that_finished_is_not_counted() -> Iterator[None]:
     """Staged loads: a load that has finished counts as committed, whether or not the sink has read a row of its file."""
     outcome_of = StoreLoads.outcome_of
 
-    def uncounted(self: StoreLoads, committable: Committable) -> Finished | End:
+    def uncounted(self: StoreLoads, committable: Committable) -> Outcome:
         outcome = outcome_of(self, committable)
         return Finished(committable.rows) if isinstance(outcome, Finished) else outcome
 

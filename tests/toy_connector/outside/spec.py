@@ -94,6 +94,11 @@ class ToySink(Model):
         return None
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> None:
         """Rows go to the memory."""
         return

@@ -32,6 +32,11 @@ class LoadsSink(Model):
         return None
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> None:
         """Rows go to the server."""
         return

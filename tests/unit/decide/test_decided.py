@@ -121,7 +121,7 @@ def test_a_new_generation_begins_behind_the_decided_batch_which_is_told(facts: O
             "label-a=Committed label-b=Aborted", {"label-a": "Committed", "label-b": "Aborted"}, id="each load"
         ),
         pytest.param(
-            "label-b=Aborted,\n label-c=Committed", {"label-b": "Aborted"}, id="a load that is none of this batch"
+            "label-b=Aborted,\n label-c=Committed", {"label-b": "Aborted"}, id="a load that is not of this batch"
         ),
         pytest.param("label-a=committed label-b Aborted label-a=Lost =Aborted", {}, id="words that are no answer"),
         pytest.param(

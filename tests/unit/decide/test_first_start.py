@@ -58,7 +58,7 @@ HALF_A_SEED = LocationView(Marker(STREAM, TOKEN), (FIRST,), {FIRST: BatchNumber(
 NO_LEDGER = (
     "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 database 5 "
 )
-NO_LEDGER += "knows nothing of it: the database was lost or is another one"
+NO_LEDGER += "knows nothing of it: the ledger was lost or is another one; restore it, or name the former one again"
 SIDES = {"location": f"{STREAM}, with a token that this ledger does not hold", "ledger": STREAM}
 OLD_CHECKPOINT = location(Marker(STREAM, OLD_TOKEN))
 MARKER_OF_OLD = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, OLD_TOKEN))

@@ -197,7 +197,7 @@ TABLE = (
         contradiction(
             ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,
             "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 "
-            "database 5 knows nothing of it: the database was lost or is another one",
+            "database 5 knows nothing of it: the ledger was lost or is another one; restore it, or name the former one again",
             {"location": f"{STREAM}, {ANOTHER_TOKEN}", "ledger": STREAM},
             WITH_THE_LOCATIONS_TOKEN,
         ),

@@ -1,7 +1,7 @@
 """What Doris' answers mean, as closed unions. Performs no I/O.
 
 What decides is what Doris' own connectors go by: the fields of a load's answer, and the messages of `_stream_load_2pc`, which
-has no field for them. Whatever is none of them is an answer that cannot be read, never a success.
+has no field for them. Anything else is an answer that cannot be read, never a success.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_NUMBER = (1 << 63) - 1
 
 
 class Unreadable(ValueError):
-    """An answer is none of those that Doris gives; `str()` says what it lacks, and nothing of what it holds."""
+    """An answer is not one that Doris gives; `str()` says what it lacks, and nothing of what it holds."""
 
 
 class Denied(Exception):

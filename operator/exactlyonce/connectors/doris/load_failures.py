@@ -99,7 +99,7 @@ class LoadRefused:
 
 @dataclass(frozen=True, slots=True)
 class NotLoaded:
-    """A server took no row, for a reason that it tells and that is none of the others."""
+    """A server took no row, for a reason that it tells and that no other class here covers."""
 
     message: str
 
@@ -127,7 +127,7 @@ def failure_of_backend(found: Mapping[str, Any]) -> LoadFailure:
 
 
 def failure_of_frontend(said: str) -> LoadFailure:
-    """Return why a frontend sends a load to no backend. It has seen no row, so none is to blame."""
+    """Return why a frontend sends a load to no backend. It has seen no row, so no row is to blame."""
     return _by_words(said) or LoadRefused(_shown(said))
 
 

@@ -12,6 +12,8 @@ from pydantic import Field
 from exactlyonce.connectors.doris.advice import advice
 from exactlyonce.connectors.doris.columns import Column, Columns, columns_of
 from exactlyonce.connectors.doris.load_properties import LoadProperties
+from exactlyonce.connectors.doris.staging import RULES as STAGING_RULES
+from exactlyonce.connectors.doris.staging import Load, LoadSize, StagingLocation, bytes_of
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, cel_text, matches
@@ -21,6 +23,7 @@ USER = "user"
 SECRET_KEYS = (USER, "password")
 _PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _NODE = rf"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):{_PORT}"
+DEFAULT_BROKER_LOAD_ABOVE = "1Gi"
 _NAME = r"[^\x00-\x20\x7f/]+"
 
 Frontend = Annotated[
@@ -41,14 +44,6 @@ class Write(StrEnum):
     APPEND = "Append"
     UPSERT = "Upsert"
     AGGREGATE = "Aggregate"
-
-
-class Load(StrEnum):
-    """By which kind of load rows go into the table."""
-
-    STREAM_LOAD = "StreamLoad"
-    BULK_LOAD = "BulkLoad"
-    """It is known, so that it can be refused by its reason."""
 
 
 class LabelFormat(StrEnum):
@@ -93,7 +88,7 @@ STREAM_RULES = (
 
 
 class DorisSink(Model):
-    """A table of Apache Doris, by stream load in two phases."""
+    """A table of Apache Doris, by stream load in two phases, or by broker load of files."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     fixed_fields: ClassVar[tuple[str, ...]] = ("frontends", "database", "table", "write")
@@ -118,7 +113,22 @@ class DorisSink(Model):
     load: Load = Field(
         Load.STREAM_LOAD,
         description="The kind of load. StreamLoad: each task sends its rows by HTTP, prepared in a first phase. What no driver "
-        "decided, because it died, Doris aborts by itself, an hour after it was prepared. BulkLoad is refused.",
+        "decided, because it died, Doris aborts by itself, an hour after it was prepared. BrokerLoad: each task writes its "
+        "rows into a file in stagingLocation, and once the ledger has decided, the driver has Doris read it. Auto: a task "
+        "chooses by brokerLoadAbove. BulkLoad is refused.",
+    )
+    broker_load_above: LoadSize | None = Field(
+        None,
+        description="With load: Auto, tasks whose rows have more bytes than this use a broker load, others a stream load; 1Gi "
+        "if left out. It is the size of the rows as they are in the memory of the task.",
+    )
+    staging_location: StagingLocation | None = Field(
+        None,
+        description="Where rows wait in files for broker loads. Files are removed when their load is over, also those of "
+        "drivers that died. While a decided batch has loads in it, the stream needs it, whatever load says.",
+    )
+    query_port: Annotated[int, Field(ge=1, le=65535)] = Field(
+        9030, description="The port of the frontends for MySQL's protocol, by which broker loads are submitted."
     )
     load_timeout: Annotated[Duration, within("10s", "1h")] = Field(
         timedelta(minutes=10), description="How long one load may take, from its first row to its answer."
@@ -154,6 +164,7 @@ class DorisSink(Model):
             "answer could load them twice, and servers have it switched off; write StreamLoad, which Doris has in two phases "
             "since 1.0",
         ),
+        *STAGING_RULES,
     )
 
     @property
@@ -173,14 +184,31 @@ class DorisSink(Model):
         return
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """The logins to the files of broker loads."""
+        staging = self.staging_location
+        return () if staging is None else (staging.secret_ref, staging.reader)
+
+    @property
+    def stages_from_bytes(self) -> int | None:
+        """A task with so many bytes of rows, or more, writes them into a file; None where none does."""
+        match self.load:
+            case Load.BROKER_LOAD:
+                return 0
+            case Load.AUTO:
+                return bytes_of(self.broker_load_above or DEFAULT_BROKER_LOAD_ABOVE) + 1
+            case _:
+                return None
+
+    @property
     def commit(self) -> Commit:
         """A batch lands as a whole."""
         return Commit.BATCH
 
     @property
     def transaction_timeout(self) -> timedelta:
-        """Only labels are written in the transaction that decides a batch."""
-        return timedelta(minutes=1)
+        """Only labels are written in the transaction that decides a batch; but behind it, Doris reads a whole file."""
+        return timedelta(minutes=1) + (timedelta() if self.staging_location is None else self.load_timeout)
 
 
 SINK = DorisSink

@@ -1,4 +1,4 @@
-"""Files as a sink outside Spark: the files that have landed, and what may be removed, for the command line."""
+"""Files outside Spark: of a sink those that have landed and what may be removed, for the command line; a folder as a source."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger, spans_in
 from exactlyonce.connectors.files.rebuilt import rebuilt_positions
 from exactlyonce.connectors.files.shown import latest_shown
+from exactlyonce.connectors.files.source_bounds import FolderAddress, FolderFleet
+from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.connectors.files.standing import standing
+from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.schema.places import S3_PREFIX
@@ -122,4 +125,18 @@ class FilesConnector:
         return FilesFolder(spec, open_folder(spec.place_on_s3 or spec.path, secret))
 
 
+class FolderConnector:
+    """Folders as sources."""
+
+    def address(self, spec: SourceSpec, secret: Mapping[str, str]) -> FolderAddress:
+        """Return where the folder is."""
+        assert isinstance(spec, FilesSource), "the registry gives each connector its own spec"
+        return FolderAddress(spec)
+
+    def fleet(self, key: tuple[tuple[str, str], ...]) -> FolderFleet:
+        """Return folders as the monitor asks them."""
+        return FolderFleet()
+
+
 FILES = FilesConnector()
+SOURCE = FolderConnector()

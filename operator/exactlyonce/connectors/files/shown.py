@@ -48,7 +48,7 @@ def require_named(store: _Reads, location: str, latest: BatchNumber | None, mani
     `manifests` are all of the ledger, read after `latest` was listed.
 
     Raises:
-        LogUnfit: if it does not, or if an entry is missing or is none.
+        LogUnfit: if it does not, or if an entry is missing or unreadable.
     """
     require_all_named(read_shown(store, location, latest), location, manifests)
 
@@ -57,7 +57,7 @@ def read_shown(store: _Reads, location: str, latest: BatchNumber | None) -> dict
     """Return the URIs that each entry shows readers for whom this is the latest one, by the entry's name.
 
     Raises:
-        LogUnfit: if an entry is missing or is none.
+        LogUnfit: if an entry is missing or is unreadable.
     """
     names = () if latest is None else map(name_of, range(first_entry(latest), latest + 1))
     return {name: _paths_in(store, location, name) for name in names}

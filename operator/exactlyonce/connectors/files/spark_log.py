@@ -57,7 +57,7 @@ def parse(name: str, content: bytes) -> list[str]:
     """Return the lines of an entry.
 
     Raises:
-        LogUnfit: if it is none.
+        LogUnfit: if it is not an entry.
     """
     version, *lines = content.decode(errors="replace").split("\n")
     if version != _VERSION:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.connectors.files.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, matches
@@ -137,6 +138,11 @@ class FilesSink(Model):
         return is_on_s3(self.path)
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
         return place_on_s3(self.path, self)
@@ -164,4 +170,5 @@ class FilesSink(Model):
         return int(found[1]) * _UNITS[found[2]]
 
 
+SOURCE = FilesSource
 SINK = FilesSink

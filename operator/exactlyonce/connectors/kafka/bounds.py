@@ -33,7 +33,7 @@ says that it does not know a topic, too. Source: UNKNOWN_TOPIC_OR_PARTITION is r
 
 
 class KafkaBounds:
-    """A `Source` that asks the brokers of one stream; each question has `timeout_seconds`, and none is answered empty.
+    """A `Source` that asks the brokers of one stream; each request has `timeout_seconds`, and no answer is empty.
 
     `admin` is the client that asks, one for all streams with the same properties; without it the stream has its own.
     Latest is what Spark will plan up to: with read_committed, the first record of the earliest open transaction.

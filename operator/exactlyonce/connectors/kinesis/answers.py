@@ -142,7 +142,7 @@ def error_of(problem: Exception, request: Request) -> ExactlyOnceError:
 
 
 def not_kinesis(problem: Exception, request: Request) -> NotKinesis:
-    """Return the error for an answer that is none of Kinesis'."""
+    """Return the error for an answer that Kinesis does not give."""
     match problem:
         case KeyError():
             what = f"its answer has no {one_line(problem.args[0], _MOST_OF_CODE)}"

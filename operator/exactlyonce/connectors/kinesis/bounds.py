@@ -52,7 +52,7 @@ class KinesisBounds:
     """A `SourceCheck` of one data stream.
 
     A record is known by its sequence number: within one stream, told apart by its time of creation, no other record ever has
-    it. So a fingerprint has no digest, and none has to be read.
+    it. So a fingerprint has no digest, and no record has to be read.
     """
 
     def __init__(self, spec: KinesisSource, client: KinesisClient, leases: KnownTable | None = None) -> None:

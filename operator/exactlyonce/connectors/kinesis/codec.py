@@ -24,7 +24,7 @@ class KinesisCodec:
         """Parse the source's line of `offsets/N`.
 
         Raises:
-            FileTorn: naming what is none of what `render_entry` writes: one position has one text, and one stream one map.
+            FileTorn: naming what `render_entry` does not write: one position has one text, and one stream one map.
         """
         try:
             streams = parse_json(text, names_once=True)

@@ -130,7 +130,7 @@ class LeaseMirror:
 
 
 def left_alone(plan: LeasePlan, place: str) -> NotShown | None:
-    """Return why leases are left alone, None where none is. Performs no I/O."""
+    """Return why leases are left alone, None where every lease is written. Performs no I/O."""
     if plan.held:
         shards, worker = some_of(tuple(plan.held)), next(iter(plan.held.values()))
         told = (

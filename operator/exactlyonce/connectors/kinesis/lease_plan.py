@@ -44,7 +44,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class CreateLease:
-    """A lease is made, if there still is none."""
+    """A lease is made, unless somebody has made it meanwhile."""
 
     lease: Lease
 

@@ -44,8 +44,8 @@ def taken_over(
 
     def invalid(what: str) -> StartInvalid:
         return StartInvalid(
-            f"source.kinesis.start: LeaseTable cannot be used, because {known.table.place} {what}; nothing was written. "
-            "Correct source.kinesis.leaseTable, or start from Positions, Timestamp or TrimHorizon."
+            f"source.kinesis.start: LeaseTable cannot be used, because {known.table.place} {what}; nothing was written; "
+            "correct source.kinesis.leaseTable, or start from Positions, Timestamp or TrimHorizon."
         )
 
     try:
@@ -116,8 +116,8 @@ def _abandoned(client: KinesisClient, known: KnownTable) -> dict[str, Lease]:
             worker = one_line(leases[held[0]].owner or "?", 80)
             raise StartInvalid(
                 f"source.kinesis.start: LeaseTable cannot be used while worker {worker!r} holds the lease of {held[0]} in "
-                f"{known.table.place}; stop the KCL application, wait for {UNMOVED_SECONDS:.0f} s, and start the stream again. "
-                "Nothing was written."
+                f"{known.table.place}; nothing was written; stop the KCL application, wait for {UNMOVED_SECONDS:.0f} s, and "
+                "start the stream again."
             )
         if all(sighting.holder is Holder.NOBODY for sighting in sightings.values()):
             known.seen.sightings = sightings

@@ -226,7 +226,7 @@ def _checkpoint(item: Mapping[str, Any], key: str) -> Checkpoint:
         return Checkpoint(sequence_number)
     if not _is_number(sequence_number, 76):
         raise NotALease(
-            f"the lease {key} has the checkpoint {one_line(sequence_number, _MOST_SHOWN)!r}, which is none of KCL's"
+            f"the lease {key} has the checkpoint {one_line(sequence_number, _MOST_SHOWN)!r}, which KCL does not write"
         )
     return Checkpoint(sequence_number, sub_sequence_number)
 

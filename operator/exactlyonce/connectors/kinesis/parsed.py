@@ -150,7 +150,7 @@ def _shard(told: Any) -> Shard:
 
 def _text(told: object, pattern: re.Pattern[str], name: str) -> str:
     if not isinstance(told, str) or pattern.fullmatch(told) is None:
-        raise ValueError(f"{name} is none of Kinesis'")
+        raise ValueError(f"{name} is not one that Kinesis gives")
     return told
 
 

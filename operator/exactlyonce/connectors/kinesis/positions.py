@@ -27,6 +27,7 @@ SHARD_END = PARTITION_END
 """Behind the last record of a shard that was split or merged: nothing will ever follow."""
 
 _TRIM_HORIZON_TEXT, _SHARD_END_TEXT = "TRIM_HORIZON", "SHARD_END"
+_SEQUENCE_NUMBERS = 1 << SEQUENCE_NUMBER_BITS
 _SUB_SEQUENCE_MASK = (1 << SUB_SEQUENCE_BITS) - 1
 
 
@@ -42,7 +43,7 @@ class UserRecord:
     sub_sequence_number: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sequence_number < 1 << SEQUENCE_NUMBER_BITS:
+        if not 0 <= self.sequence_number < _SEQUENCE_NUMBERS:
             raise MalformedPosition(f"{self.sequence_number} is not a sequence number")
         if not 0 <= self.sub_sequence_number <= _SUB_SEQUENCE_MASK:
             raise MalformedPosition(f"{self.sub_sequence_number} is not a sub-sequence number")
@@ -62,9 +63,24 @@ class UserRecord:
         return self.sequence_number << SUB_SEQUENCE_BITS | self.sub_sequence_number
 
 
+def position_of_record(sequence_number: int) -> int:
+    """Return the position at the first user record of a record. It is asked for each record, so it makes no `UserRecord`.
+
+    Raises:
+        MalformedPosition: if it is no sequence number.
+    """
+    if not 0 <= sequence_number < _SEQUENCE_NUMBERS:
+        raise MalformedPosition(f"{sequence_number} is not a sequence number")
+    return sequence_number << SUB_SEQUENCE_BITS
+
+
 def position_after_record(sequence_number: int) -> int:
-    """Return the position behind all user records of a record."""
-    return UserRecord(sequence_number + 1).position
+    """Return the position behind all user records of a record.
+
+    Raises:
+        MalformedPosition: if none is behind it.
+    """
+    return position_of_record(sequence_number + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,6 @@ NAME = "[a-zA-Z0-9_.-]{1,128}"
 """What a stream may be called, and a shard."""
 
 
-class HashKeyOutside(SourceRefused):
-    """No shard of a map holds a hash key."""
-
-
 class ShardMapBroken(SourceRefused):
     """The open shards of a stream leave out a range of hash keys, or two of them hold the same range."""
 
@@ -101,27 +97,6 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
     if explicit_hash_key is not None:
         return int(explicit_hash_key)
     return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
-
-
-def shard_of(shards: Iterable[Shard], hash_key: int, sequence_number: int | None = None) -> Shard:
-    """Return the shard that a record belongs to, by a map of shards as ListShards told it.
-
-    With its sequence number it is the one that was opened last before it, as a shard is closed before its children are opened.
-    A record that comes without one (from a file, a replay) belongs to a shard that is open in the map: so the map has to be one
-    of the record's time.
-
-    Raises:
-        HashKeyOutside: if no shard of the map holds it.
-    """
-    holding = [shard for shard in shards if shard.holds_key(hash_key)]
-    if sequence_number is None:
-        found = [shard for shard in holding if shard.is_open]
-    else:
-        found = [shard for shard in holding if shard.starting_sequence_number <= sequence_number]
-    if not found:
-        when = "is open" if sequence_number is None else f"was opened before sequence number {sequence_number}"
-        raise HashKeyOutside(f"No shard of the map that {when} holds hash key {hash_key}.")
-    return max(found, key=lambda shard: (shard.starting_sequence_number, shard.id))
 
 
 def is_hash_key(text: str) -> bool:

@@ -11,6 +11,7 @@ from exactlyonce.connectors.object_log.state import Key, LedgerState, Table, lan
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
 from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -83,7 +84,7 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
     ]  # fmt: skip
     failures: list[FailureRow] = [kept.row for kept in state.rows(Table.FAILURE, stream_id).values()]
     lost = [row for row in failures if row.status is FailureStatus.LOST]
-    quarantined = [row for row in failures if row.status is FailureStatus.QUARANTINED]
+    quarantined = [row for row in failures if row.status in HELD]
     decided: DecidedBatch | None = state.get(Key(Table.DECIDED, stream_id))
     of_decided = next((row for row in rows if decided is not None and row.batch == decided.batch), None)
     return Landed(

@@ -74,7 +74,7 @@ class _Codec(NamedTuple):
 
 
 def _partition_key(value: Json) -> int | str:
-    """A number, or a name that is none."""
+    """A number, or a name that is not a number."""
     if not isinstance(value, str):
         return count(value)
     if key_of(value) != value:

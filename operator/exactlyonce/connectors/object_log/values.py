@@ -46,7 +46,7 @@ def truth(value: object) -> bool:
 
 
 def moment(value: object) -> datetime:
-    """Return a moment; one without its time zone is none."""
+    """Return a moment; text without a time zone is refused."""
     found = datetime.fromisoformat(text(value))
     if found.tzinfo is None:
         raise WrongType("a moment has no time zone")

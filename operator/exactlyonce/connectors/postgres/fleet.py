@@ -15,6 +15,7 @@ from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress, 
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.ledger.connector import Landed, TableSize
+from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -52,8 +53,8 @@ left join lateral (
     select count(*) filter (where f.status = %(open)s) as open_ranges,
         count(*) filter (where f.status = %(lost)s) as lost_ranges,
         coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(lost)s), 0)::bigint as lost_records,
-        count(*) filter (where f.status = %(quarantined)s) as quarantined_ranges,
-        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(quarantined)s), 0)::bigint
+        count(*) filter (where f.status = any(%(quarantined)s)) as quarantined_ranges,
+        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = any(%(quarantined)s)), 0)::bigint
             as quarantined_records
     from {schema}.failures f where f.stream_id = s.stream_id
 ) failed on true
@@ -113,7 +114,7 @@ class PostgresFleet:
             "counted": str(BatchStatus.LANDED),
             "open": str(FailureStatus.OPEN),
             "lost": str(FailureStatus.LOST),
-            "quarantined": str(FailureStatus.QUARANTINED),
+            "quarantined": [str(status) for status in HELD],
         }
         return {row[0]: _landed_from(row[1:]) for row in self._answer(_LANDED, schema, values)}
 

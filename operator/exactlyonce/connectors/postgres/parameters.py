@@ -143,7 +143,7 @@ def _require_allowed(key: str, value: str, where: str) -> None:
     if key == CERTIFICATE:
         return
     if key not in ALLOWED:
-        reason = _REASONS.get(key, _Reason(f"it is none of {', '.join(ALLOWED)}"))
+        reason = _REASONS.get(key, _Reason(f"it is not one of {', '.join(ALLOWED)}"))
         raise SecretRefused(_sentence(key, where, reason))
     values = ALLOWED[key]
     if values is not None and value not in values:

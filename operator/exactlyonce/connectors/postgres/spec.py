@@ -126,9 +126,24 @@ class PostgresSink(Model):
     )
 
     @property
+    def further_secrets(self) -> tuple[SecretRef, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def place_on_s3(self) -> None:
         """Rows go to the database."""
         return
+
+    @property
+    def replay_refusal(self) -> str | None:
+        """Why rows of an earlier batch may not be written after those of later ones: older values would replace newer ones."""
+        if self.write is Write.UPSERT and self.version is None:
+            return "write: Upsert has no version, so that older values would replace newer ones; name a version column"
+        by_order = [column for column, combine in self.combined.items() if combine in (Combine.FIRST, Combine.LAST)]
+        if by_order:
+            return f"merge keeps the first or the last value of {', '.join(by_order)}, and a replay comes out of order"
+        return None
 
     @property
     def combined(self) -> dict[str, Combine]:

@@ -1,1 +1,1 @@
-"""Apache Doris as a sink, inside Spark. It is not in the registry yet."""
+"""Apache Doris as a sink, inside Spark."""

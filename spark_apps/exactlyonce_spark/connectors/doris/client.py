@@ -167,6 +167,18 @@ class DorisClient:
         path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_schema"
         return table_of_answer(self._read(self._answer_of_frontend(path), data_of), f"{self.database}.{self.table}")
 
+    def require_right_to_load(self) -> None:
+        """Require that the login may load: a frontend says which backend would take a load, and nothing is sent there.
+
+        Raises:
+            DorisRefused, DorisUnreachable: as they say.
+        """
+        path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_stream_load"
+        request = Request("PUT", path, {**self._login(), **_load_headers("right", (), (), self.load_seconds)})
+        asked = self._asked_frontend(request)
+        if isinstance(asked, Answer):
+            raise self._refused(self._read(asked, lambda content: load_answer(content, "right")))
+
     def _login(self) -> dict[str, str]:
         return {"Authorization": self.login.header}
 
@@ -235,7 +247,7 @@ def table_of_answer(data: object, name: str) -> DorisTable:
     """Return the table of a `_schema`'s data.
 
     Raises:
-        DorisRefused: if it is none that takes loads.
+        DorisRefused: if it takes no loads.
     """
     try:
         return table_of(data)
@@ -246,7 +258,7 @@ def table_of_answer(data: object, name: str) -> DorisTable:
 def _load_headers(
     label: str, columns: Sequence[str], computed: Sequence[tuple[str, str]], seconds: float
 ) -> dict[str, str]:
-    """Headers of a load. What does not fit is refused: no row is filtered, and no value becomes NULL that is none."""
+    """Headers of a load. What does not fit is refused: no row is filtered, and no value silently becomes NULL."""
     return {
         "Expect": "100-continue",
         "label": label,

@@ -9,16 +9,21 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.doris.answers import NotSettled, Settled
 from exactlyonce.connectors.doris.spec import SECRET_KEYS, USER, DorisSink, LabelFormat
+from exactlyonce.connectors.doris.staging import READER_KEYS
 from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch
+from exactlyonce.schema.model import SecretRef
+from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter, folder_of
 from exactlyonce_spark.connectors.doris.client import DorisClient, DorisRefused, Login, Operation
 from exactlyonce_spark.connectors.doris.exchange import Node
 from exactlyonce_spark.connectors.doris.fit import DorisFit, fit_columns
 from exactlyonce_spark.connectors.doris.loads import Loads
+from exactlyonce_spark.connectors.doris.query_client import QueryClient
+from exactlyonce_spark.connectors.doris.staging_folder import FolderOnS3
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.load_labels import LoadLabels
@@ -44,8 +49,13 @@ class DorisTaskSink:
 
     def open(self, secrets: Secrets) -> tuple[None, DorisTarget]:
         """Return the table; no ledger is opened."""
-        loads = Loads(client_of(self.sink, secrets), self.sink.retries + 1)
-        return None, DorisTarget(loads, self.columns, self.labels, self.epoch, self.published_for)
+        tries = self.sink.retries + 1
+        loads = Loads(client_of(self.sink, secrets), tries)
+        folder = staging_folder_of(self.sink, secrets)
+        staging = None if folder is None else StagingWriter(folder, self.labels, tries)
+        return None, DorisTarget(
+            loads, self.columns, self.labels, self.epoch, self.published_for, staging, self.sink.stages_from_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,8 @@ class PreparedDoris:
         fitted = tuple(column for column in columns if isinstance(column, DorisFit))
         assert len(fitted) == len(columns), "`fit` has returned each of them"
         tasks = DorisTaskSink(self.sink, fitted, self.labels, self.epoch, self.published_for)
-        return tasks.open(self.secrets)[1], tasks
+        target = tasks.open(self.secrets)[1]
+        return replace(target, broker_loads=broker_loads_of(self.sink, self.secrets, target)), tasks
 
 
 class DorisConnector:
@@ -106,7 +117,80 @@ def prepared_doris(sink: DorisSink, secrets: Secrets, labels: LoadLabels, epoch:
             f"Doris does not show that it knows loads in two phases, when asked to abort a transaction of {sink.database} that "
             f"nobody has: {told}."
         )
+    require_staging(sink, secrets, labels)
     return PreparedDoris(sink, secrets, table, labels, epoch)
+
+
+def require_staging(sink: DorisSink, secrets: Secrets, labels: LoadLabels) -> None:
+    """Require what broker loads need: a query port that answers this login, and a folder whose files can be listed.
+
+    Raises:
+        SecretMissing, DorisRefused, DorisUnreachable, StoreUnreachable: as they say.
+    """
+    folder = staging_folder_of(sink, secrets)
+    if folder is not None:
+        query_client_of(sink, client_of(sink, secrets), reader_of(sink, secrets)).now_milliseconds()
+        next(iter(folder.paths_below(folder_of(labels))), None)
+
+
+def staging_folder_of(sink: DorisSink, secrets: Secrets) -> FolderOnS3 | None:
+    """Return the folder in which rows wait for broker loads, where the stream has one.
+
+    Raises:
+        SecretMissing: if the secret lacks a half of the login.
+    """
+    staging = sink.staging_location
+    if staging is None:
+        return None
+    return FolderOnS3(staging, _login_to_files(staging.secret_ref, "secretRef", secrets))
+
+
+def query_client_of(sink: DorisSink, client: DorisClient, reader: Mapping[str, str]) -> QueryClient:
+    """Return the client of the frontends' query port, which tells nothing of the reader's login."""
+    nodes = tuple(Node(node.host, sink.query_port) for node in client.frontends)
+    hidden = tuple(reader[key] for key in READER_KEYS if key in reader)
+    return QueryClient(nodes, client.login, client.database, client.request_seconds, hidden)
+
+
+def broker_loads_of(sink: DorisSink, secrets: Secrets, target: DorisTarget) -> DorisStagedLoads | None:
+    """Return the broker loads of a driver, where the stream has a place for their files."""
+    staging, folder = sink.staging_location, staging_folder_of(sink, secrets)
+    if staging is None or folder is None:
+        return None
+    client, reader = target.loads.client, reader_of(sink, secrets)
+    return DorisStagedLoads(
+        query_client_of(sink, client, reader),
+        client,
+        folder,
+        staging,
+        reader,
+        tuple(column.name for column in target.columns),
+        target.labels,
+        target.epoch,
+    )
+
+
+def reader_of(sink: DorisSink, secrets: Secrets) -> Mapping[str, str]:
+    """Return the keys of the login with which Doris reads files.
+
+    Raises:
+        SecretMissing: if the secret lacks one.
+    """
+    staging = sink.staging_location
+    assert staging is not None, "who asks has looked"
+    return _login_to_files(staging.reader, "readerSecretRef" if staging.reader_secret_ref else "secretRef", secrets)
+
+
+def _login_to_files(reference: SecretRef, field: str, secrets: Secrets) -> Mapping[str, str]:
+    """No login but that of a secret is used: what a process is given by its machine is not to stand in a statement."""
+    found = secrets(reference)
+    lacking = [key for key in READER_KEYS[:2] if not found.get(key, "").strip()]
+    if lacking:
+        raise SecretMissing(
+            f"The secret {reference.name} that sink.doris.stagingLocation.{field} names has no {' and no '.join(lacking)}; "
+            "give it both."
+        )
+    return found
 
 
 def client_of(sink: DorisSink, secrets: Secrets) -> DorisClient:

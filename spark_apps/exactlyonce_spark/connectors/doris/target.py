@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from exactlyonce.connectors.doris.answers import LabelState, NotSettled, Settled
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter
 from exactlyonce_spark.connectors.doris.client import Body, DorisUnreachable, Operation
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.published_labels import published_label
 from exactlyonce_spark.connectors.doris.rows import lines_of_batches
 from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.sql_text import quoted
+from exactlyonce_spark.staged_loads import StagedLoads
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
 
 
@@ -22,7 +25,8 @@ from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhase
 class DorisTarget(TwoPhaseTarget):
     """The table as a driver of an epoch, or one of its tasks, writes to it.
 
-    `published_for` is the checkpoint's location whose labels follow the published rule (`labelFormat: Compatible`).
+    `published_for` is the checkpoint's location whose labels follow the published rule (`labelFormat: Compatible`). Rows with
+    so many bytes in memory as `stages_from_bytes` go into a file, by `staging`; the driver alone has `broker_loads`.
     """
 
     loads: Loads
@@ -30,6 +34,9 @@ class DorisTarget(TwoPhaseTarget):
     labels: LoadLabels
     epoch: Epoch
     published_for: str | None = None
+    staging: StagingWriter | None = None
+    stages_from_bytes: int | None = None
+    broker_loads: DorisStagedLoads | None = None
 
     def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
         """Have Doris take the rows of Arrow batches. They are kept until it has, since a lost answer sends them again."""
@@ -39,7 +46,20 @@ class DorisTarget(TwoPhaseTarget):
             return None
         names = [column.name for column in self.columns]
         documents = frozenset(column.name for column in self.columns if column.is_document)
-        return self.load(batch, part, names, lambda: lines_of_batches(pieces, names, documents), count)
+
+        def body() -> Iterator[bytes]:
+            return lines_of_batches(pieces, names, documents)
+
+        if self.staging is None or self.stages_from_bytes is None:
+            return self.load(batch, part, names, body, count)
+        if sum(piece.nbytes for piece in pieces) < self.stages_from_bytes:
+            return self.load(batch, part, names, body, count)
+        return self.staging.prepare(self.epoch, batch, part, body, count)
+
+    @property
+    def staged_loads(self) -> StagedLoads | None:
+        """The broker loads, where the stream has a place for their files."""
+        return self.broker_loads
 
     def load(self, batch: BatchNumber, part: str, columns: Sequence[str], body: Body, rows: int) -> PreparedLoad:
         """Have Doris take so many rows under the label of a part of a batch."""
@@ -90,13 +110,17 @@ class DorisTarget(TwoPhaseTarget):
         Source: DatabaseTransactionMgr.java, finishTransaction, abortTransaction and TransactionState.toString, which log the
         id with the status; "SHOW TRANSACTION" of Doris' manual, which needs the right ADMIN.
         """
-        client, numbers = self.loads.client, [int(one.transaction_id) for one in in_doubt]
-        database, table = (f"`{name.replace('`', '``')}`" for name in (client.database, client.table))
-        shown = "; ".join(f"SHOW TRANSACTION FROM {database} WHERE id = {number}" for number in numbers)
+        client = self.loads.client
+        database, table = (quoted(name) for name in (client.database, client.table))
+        shown = "; ".join(f"SHOW TRANSACTION FROM {database} WHERE {_condition(one)}" for one in in_doubt)
         counted = f"SELECT COUNT(*) FROM {database}.{table} WHERE ..."  # noqa: S608 - a person runs it, names are quoted
+        first = in_doubt[0]
+        logged = (
+            f"label: {first.label}," if first.staged is not None else f"transaction id: {int(first.transaction_id)},"
+        )
         return (
             f"Ask Doris as an administrator: {shown}. What it has forgotten is in fe.log of the frontend that was master, with "
-            f"'transaction id: {numbers[0]},' and then 'transaction status: VISIBLE' or 'ABORTED'; or count the records of "
+            f"'{logged}' and then 'transaction status: VISIBLE' or 'ABORTED'; or count the records of "
             f"these ranges by their keys: {counted}."
         )
 
@@ -107,3 +131,8 @@ class DorisTarget(TwoPhaseTarget):
     def abort(self, load: OpenLoad) -> None:
         """Abort a load that is prepared."""
         self.loads.abort(int(load.transaction_id))
+
+
+def _condition(one: Committable) -> str:
+    """A broker load is known by its label; one that was prepared by its id, since its label names the latest one alone."""
+    return f"label = '{one.label}'" if one.staged is not None else f"id = {int(one.transaction_id)}"

@@ -1,10 +1,12 @@
-"""Files as a sink inside Spark: Spark's own tasks write them, and the ledger, wherever it is, names those that count."""
+"""Files inside Spark: as a sink, Spark's own tasks write them and the ledger names those that count; a folder as a source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from exactlyonce.api.format import FormatType
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.folders import open_folder
@@ -17,11 +19,13 @@ from exactlyonce.connectors.files.columns import (
     require_positions,
 )
 from exactlyonce.connectors.files.manifest import Author
+from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
+from exactlyonce_spark.connectors.files.source_reader import FolderRecords
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
@@ -80,4 +84,18 @@ class FilesConnector:
         return PreparedFolder(sink, store, ledger, permit, Author.of(stream))
 
 
+class FolderConnector:
+    """Folders as sources."""
+
+    def reader(self, spec: StreamSpec, secrets: Secrets) -> FolderRecords:
+        """Return the reader of a stream."""
+        source = spec.source.spec
+        assert isinstance(source, FilesSource), "the registry gives each connector its own spec"
+        return FolderRecords(source, spec.checkpoint, spec.source.format.type is FormatType.RAW)
+
+    def load_classes(self, session: Any) -> None:
+        """Load nothing: the reader is written in Python."""
+
+
 SINK = FilesConnector()
+SOURCE = FolderConnector()

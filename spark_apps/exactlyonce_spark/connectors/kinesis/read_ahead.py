@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, user_record_count
 from exactlyonce.connectors.kinesis.positions import (
     TRIM_HORIZON,
-    InsideRecord,
     UserRecord,
     position_after_record,
-    read_from,
+    position_of_record,
 )
 
 RECORD_OVERHEAD_BYTES = 300
@@ -32,8 +32,7 @@ class Cut:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     """A record; of its `last` user records those from `first` on are still to be planned."""
 
     record: RawRecord
@@ -41,7 +40,7 @@ class _Held:
     last: int
 
     @property
-    def count(self) -> int:
+    def left(self) -> int:
         return self.last - self.first
 
 
@@ -62,7 +61,7 @@ class ReadAhead:
     @property
     def records(self) -> int:
         """How many user records there are."""
-        return sum(held.count for held in self._held) + sum(page.records for page in self._counted)
+        return sum(held.left for held in self._held) + sum(page.records for page in self._counted)
 
     @property
     def size_bytes(self) -> int:
@@ -81,14 +80,14 @@ class ReadAhead:
 
     def add(self, records: Sequence[RawRecord], reached: int, keep: Callable[[int], bool]) -> None:
         """Add a page; `reached` is the position behind it. `keep` says whether so many bytes of memory may be held."""
-        held = [entry for record in records if (entry := self._entry(record)).count]
+        held = [entry for record in records if (entry := self._entry(record)).left]
         size = sum(size_of(entry.record) for entry in held)
         self.reached = reached
         if not self._counted and keep(size + RECORD_OVERHEAD_BYTES * len(held)):
             self._held.extend(held)
             self.held_bytes += size
         elif held:
-            self._counted.append(Cut(reached, sum(entry.count for entry in held), size))
+            self._counted.append(Cut(reached, sum(entry.left for entry in held), size))
         elif self._counted:
             self._counted.append(Cut(reached, 0, 0))
 
@@ -99,16 +98,16 @@ class ReadAhead:
         name that record before any is read, and a later read that does not find it there says so.
         """
         if self.start == TRIM_HORIZON and self._held:
-            return Cut(UserRecord(self._held[0].record.sequence_number).position, 0, 0)
+            return Cut(position_of_record(self._held[0].record.sequence_number), 0, 0)
         position, taken, size = self.start, 0, 0
         for held in self._held:
             if taken >= records or (taken and size + size_of(held.record) > size_bytes):
                 return Cut(position, taken, size)
             size += size_of(held.record)
-            if taken + held.count > records:
+            if taken + held.left > records:
                 inside = UserRecord(held.record.sequence_number, held.first + records - taken)
                 return Cut(inside.position, records, size)
-            taken += held.count
+            taken += held.left
             position = position_after_record(held.record.sequence_number)
         for page in self._counted:
             if taken + page.records > records or size + page.size_bytes > size_bytes:
@@ -139,7 +138,7 @@ class ReadAhead:
         """Return the records of a range, None where they are not all here."""
         if start != self.start or end > (self._end_of_held if self._counted else self.reached):
             return None
-        return tuple(held.record for held in self._held if UserRecord(held.record.sequence_number).position < end)
+        return tuple(held.record for held in self._held if position_of_record(held.record.sequence_number) < end)
 
     @property
     def _end_of_held(self) -> int:
@@ -148,9 +147,8 @@ class ReadAhead:
     def _entry(self, record: RawRecord) -> _Held:
         """A batch may have ended inside the record, or behind it."""
         count = user_record_count(record)
+        if position_of_record(record.sequence_number) >= self.start:  # nearly always
+            return _Held(record, 0, count)
         if position_after_record(record.sequence_number) <= self.start:
             return _Held(record, count, count)
-        at = read_from(self.start)
-        if isinstance(at, InsideRecord) and at.sequence_number == record.sequence_number:
-            return _Held(record, min(at.sub_sequence_number, count), count)
-        return _Held(record, 0, count)
+        return _Held(record, min(UserRecord.at(self.start).sub_sequence_number, count), count)

@@ -1,6 +1,6 @@
 """Spark's readers of Kinesis, in Python: as a stream, and of exactly given ranges.
 
-Options are seen in plans and logs, so the login is none of them: whoever reads takes it from the mounted secret.
+Options are seen in plans and logs, so the login is not an option: whoever reads takes it from the mounted secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.connectors.kinesis.known_shards import KnownShards
+from exactlyonce_spark.connectors.kinesis.known_shards import KnownShards, PackedMap
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
 from exactlyonce_spark.connectors.kinesis.rows import SCHEMA, arrow_batches
@@ -111,14 +111,15 @@ class ShardRange(InputPartition):
     end: str
     fetched: tuple[RawRecord, ...] | None = None
     listed: Shard | None = None
-    shards: tuple[Shard, ...] = ()
+    shards: PackedMap | None = None
 
 
 def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
     start, end = from_text(part.start), from_text(part.end)
     outside = None if part.listed is None else OutsideRecords(part.listed, place.outside)
     keeps: RecordFilter = (lambda record, users: True) if outside is None else outside.keeps
-    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard, part.shards)
+    shards = None if part.shards is None else part.shards.unpacked()
+    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard, shards)
     if outside is not None and outside.dropped:
         log.warning(
             "Left out of shard %s of stream %s, %s to %s: %d user records of aggregates with a key of another shard "
@@ -177,15 +178,28 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a task for each shard that has something to read."""
         assert self._ranges is not None, "a task plans nothing"
-        starts, found = _positions(start, self._place.stream), []
-        for shard, until in _positions(end, self._place.stream).items():
-            # One that appears is named where it starts, and read from the next batch on.
-            begin = starts.get(shard, until)
-            if begin != until:
-                fetched = None if self._planner is None else self._planner.fetched(shard, begin, until)
-                listed, whole_map = self._ranges.of(shard), self._ranges.map(shard)
-                found.append(ShardRange(shard, to_text(begin), to_text(until), fetched, listed, whole_map))
-        return found
+        starts = _positions(start, self._place.stream)
+        # One that appears is named where it starts, and read from the next batch on.
+        read = {
+            shard: (begin, until)
+            for shard, until in _positions(end, self._place.stream).items()
+            if (begin := starts.get(shard, until)) != until
+        }
+        shards = self._ranges.map(read) if read else None
+        return [
+            ShardRange(
+                shard,
+                to_text(begin),
+                to_text(until),
+                self._fetched(shard, begin, until),
+                self._ranges.of(shard),
+                shards,
+            )
+            for shard, (begin, until) in read.items()
+        ]
+
+    def _fetched(self, shard: str, begin: int, until: int) -> tuple[RawRecord, ...] | None:
+        return None if self._planner is None else self._planner.fetched(shard, begin, until)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the records of a task."""
@@ -214,16 +228,13 @@ class KinesisRangesReader(DataSourceReader):
 
     def __init__(self, place: Place, ranges: Ranges) -> None:
         self._place = place
-        known = _known_shards(place)
+        known, read = _known_shards(place), {str(key.key): span for key, span in ranges.non_empty().items()}
+        shards = known.map(read) if read else None
         self._parts = [
             ShardRange(
-                str(key.key),
-                to_text(span.from_offset),
-                to_text(span.until_offset),
-                listed=known.of(str(key.key)),
-                shards=known.map(str(key.key)),
+                *(shard, to_text(span.from_offset), to_text(span.until_offset)), listed=known.of(shard), shards=shards
             )
-            for key, span in ranges.non_empty().items()
+            for shard, span in read.items()
         ]
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from exactlyonce.connectors.kinesis.aggregation import UserRecordData
-from exactlyonce.connectors.kinesis.shards import HashKeyOutside, Shard, hash_key_of, shard_of
+from exactlyonce.connectors.kinesis.shard_map import HashKeyOutside, ShardMap
+from exactlyonce.connectors.kinesis.shards import hash_key_of
 from exactlyonce.errors import Refused
 
 SEQUENCE_NUMBER_DIGITS = 56
@@ -46,7 +47,7 @@ class SequenceNumberTooLong(Refused):
 
 
 def arrow_batches(
-    users: Iterable[UserRecordData], stream: str, shard: str, shards: Sequence[Shard] = ()
+    users: Iterable[UserRecordData], stream: str, shard: str, shards: ShardMap | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Return user records as rows of `SCHEMA`; `shards` is the map of shards, if each record's own is to be computed.
 
@@ -61,7 +62,7 @@ def arrow_batches(
 
 
 def _bounded(
-    users: Iterable[UserRecordData], stream: str, shard: str, shards: Sequence[Shard]
+    users: Iterable[UserRecordData], stream: str, shard: str, shards: ShardMap | None
 ) -> Iterator[list[tuple[Any, ...]]]:
     rows: list[tuple[Any, ...]] = []
     size = 0
@@ -75,14 +76,14 @@ def _bounded(
         yield rows
 
 
-def _computed(user: UserRecordData, stream: str, shard: str, shards: Sequence[Shard]) -> str | None:
-    if not shards or user.malformed is not None:
+def _computed(user: UserRecordData, stream: str, shard: str, shards: ShardMap | None) -> str | None:
+    if shards is None or user.malformed is not None:
         return None
     hash_key = hash_key_of(user.partition_key, user.explicit_hash_key)
-    if any(known.id == shard and known.holds_key(hash_key) for known in shards):
+    if shards.belongs_to(shard, hash_key):
         return shard  # of all shards that ever hold a key, one is open at a time, and this one was
     try:
-        return shard_of(shards, hash_key, user.record.sequence_number).id
+        return shards.shard_of(hash_key, user.record.sequence_number).id
     except HashKeyOutside as problem:
         raise HashKeyOutside(
             f"User record {user.record.sub_sequence_number} of record {user.record.sequence_number} of shard {shard} of stream "

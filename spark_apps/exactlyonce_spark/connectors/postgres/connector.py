@@ -22,6 +22,7 @@ from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, Yield
 from exactlyonce_spark.connectors.postgres.deletions import without_deleted
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.replacing import ReplacingTarget
+from exactlyonce_spark.connectors.postgres.replaying import PreparedTableOfReplay
 from exactlyonce_spark.connectors.postgres.table import Table, read_table
 from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
 
@@ -96,6 +97,13 @@ class PostgresConnector:
                 transaction.take_witnesses(permit.stream_id, stream.landed_batch or BatchNumber(0))
         deletes = spec.source.format.on_tombstone is OnTombstone.DELETE or spec.output_mode is OutputMode.COMPLETE
         return PreparedTable(spec, sink, ledger, permit, read_table(ledger, sink, deletes=deletes))
+
+    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str) -> PreparedTableOfReplay:
+        """Look at the table."""
+        sink = spec.sink.spec
+        assert isinstance(sink, PostgresSink), "the registry gives each connector its own spec"
+        assert isinstance(ledger, PostgresLedger), "its ledger is in the sink's database"
+        return PreparedTableOfReplay(sink, ledger, stream_id, read_table(ledger, sink))
 
 
 SINK = PostgresConnector()

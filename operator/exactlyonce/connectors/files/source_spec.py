@@ -1,0 +1,209 @@
+"""What a stream says of a folder whose files it reads: which files, and how many at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from exactlyonce.connectors.files.source_position import count_of, to_text
+from exactlyonce.connectors.specs import Origins
+from exactlyonce.positions.ranges import Partition, Ranges
+from exactlyonce.positions.selection import Selection
+from exactlyonce.schema.constraints import Rule, matches
+from exactlyonce.schema.model import Duration, Flag, Model, SecretRef, Whole, within
+from exactlyonce.schema.places import NO_DOTS, plain_path
+
+KEY = 0
+"""A folder is one partition: its files are read one after another."""
+
+DEFAULT_BATCH_FILES = 1000
+"""The most files of a batch where the resource sets no limit."""
+
+DEFAULT_BATCH_BYTES = 1024 * 1024 * 1024
+"""The most bytes of a batch where the resource sets no limit."""
+
+SourcePath = Annotated[
+    str,
+    Field(min_length=1, max_length=1024),
+    matches(
+        "(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
+        "write an absolute path, or file:///path, without a slash at its end; letters, digits, spaces and !_.*()=@+,- may "
+        "be in it",
+    ),
+    NO_DOTS,
+]
+FileNames = Annotated[
+    str,
+    Field(min_length=1, max_length=200),
+    matches(r"[A-Za-z0-9!_.()=@+,* -]+", "write names with * for any characters, such as *.json"),
+    Rule(
+        "self.split('*').size() <= 5",
+        lambda given: given.count("*") <= 4,
+        "write at most four asterisks",
+    ),
+]
+
+
+def _deletes_no_keys(spec: Any) -> bool:
+    return spec.source.files is None or spec.source.format.on_tombstone.value != "Delete"
+
+
+def _reads_no_rows_of_its_own(spec: Any) -> bool:
+    source, sink = spec.source.files, spec.sink.files
+    return source is None or sink is None or _are_apart(source.path, sink.path)
+
+
+def _reads_no_checkpoint(spec: Any) -> bool:
+    source = spec.source.files
+    return source is None or _are_apart(source.path, spec.checkpoint.location)
+
+
+def _are_apart(folder: str, other: str) -> bool:
+    found, others = f"{plain_path(folder)}/", f"{plain_path(other)}/"
+    return not found.startswith(others) and not others.startswith(found)
+
+
+def _plain_cel(location: str) -> str:
+    return f"({location}.replace('file://', '') + '/')"
+
+
+def _apart_cel(folder: str, other: str) -> str:
+    return f"(!{folder}.startsWith({other}) && !{other}.startsWith({folder}))"
+
+
+_PATH, _SINK_PATH = _plain_cel("self.source.files.path"), _plain_cel("self.sink.files.path")
+_CHECKPOINT = _plain_cel(
+    "(has(self.checkpoint.s3) ? self.checkpoint.s3.location : has(self.checkpoint.volume) ? self.checkpoint.volume.path : "
+    "has(self.checkpoint.local) ? self.checkpoint.local.path : 'nowhere:')"
+)
+
+
+class FilesSource(Model):
+    """Lines of files in a folder."""
+
+    stream_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.source.files) || self.source.format.onTombstone != 'Delete'",
+            _deletes_no_keys,
+            "source.format.onTombstone: Delete is not for source.files: a line has no key, so none says that a key is to be "
+            "deleted",
+        ),
+        Rule(
+            f"!has(self.source.files) || !has(self.sink.files) || {_apart_cel(_PATH, _SINK_PATH)}",
+            _reads_no_rows_of_its_own,
+            "source.files.path and sink.files.path have to be different folders, neither of them in the other: a stream would "
+            "read what it writes",
+        ),
+        Rule(
+            f"!has(self.source.files) || {_apart_cel(_PATH, _CHECKPOINT)}",
+            _reads_no_checkpoint,
+            "source.files.path and the checkpoint have to be different folders, neither of them in the other",
+        ),
+    )
+    own_fields: ClassVar[tuple[str, ...]] = ()
+    origin_noun: ClassVar[str] = "folder"
+    positions_count_records: ClassVar[bool] = False
+    tasks_show_ranges: ClassVar[bool] = False
+
+    path: SourcePath = Field(
+        description="The folder: an absolute path, or file:///path. In a cluster it is on a volume that driver and executors "
+        "mount there; the operator never opens it. Each file is read once, as a whole, line by line; one whose name ends with "
+        ".gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed once it has landed; one "
+        "that is written to after it was read halts the stream, which names it."
+    )
+    file_names: FileNames = Field(
+        "*", description="Which files are read, by the last part of their path; * stands for any characters."
+    )
+    recursive: Flag = Field(False, description="Whether files of folders below are read as well, at any depth.")
+    header_lines: Whole = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How many lines at the beginning of each file are no records, such as the header of CSV.",
+    )
+    min_file_age: Annotated[Duration, within("0s", "24h")] = Field(
+        timedelta(seconds=2),
+        description="How long ago a file must have been written to before it is read. Write 0s where writers rename finished "
+        "files into the folder, and else more than the longest pause in their writing.",
+    )
+    latest_first: Flag = Field(
+        False,
+        description="Whether the newest files of those that wait are read first. Without it files are read in the order of "
+        "their modification times.",
+    )
+    max_files_per_trigger: Whole | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description=f"The maximum number of files per batch. Without it a batch has at most {DEFAULT_BATCH_FILES:,}.",
+    )
+    max_bytes_per_trigger: Whole | None = Field(
+        None,
+        ge=1,
+        le=1 << 40,
+        description="The maximum number of bytes of files per batch, as they are stored; a single file may exceed it. Without "
+        f"it a batch has at most {DEFAULT_BATCH_BYTES:,}.",
+    )
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """A path needs no login."""
+        return None
+
+    @property
+    def folder(self) -> str:
+        """The path as the file system names it."""
+        return plain_path(self.path)
+
+    @property
+    def address(self) -> str:
+        """The folder."""
+        return self.folder
+
+    @property
+    def shown_in(self) -> str | None:
+        """Nowhere."""
+        return None
+
+    @property
+    def takes_over(self) -> str | None:
+        """Nothing."""
+        return None
+
+    @property
+    def committed_only(self) -> bool:
+        """Files have no transactions."""
+        return False
+
+    @property
+    def batch_files(self) -> int:
+        """The maximum number of files of a batch."""
+        return self.max_files_per_trigger or DEFAULT_BATCH_FILES
+
+    @property
+    def batch_bytes(self) -> int:
+        """The maximum number of bytes of a batch."""
+        return self.max_bytes_per_trigger or DEFAULT_BATCH_BYTES
+
+    def selection(self) -> Selection:
+        """Return the folder."""
+        return Selection(frozenset({self.folder}))
+
+    def selected(self, origins: Origins) -> tuple[frozenset[Partition], tuple[str, ...]]:
+        """Return the folder's one partition; nobody but its driver knows whether the folder is there."""
+        return frozenset({Partition(self.folder, KEY)}), ()
+
+    def batch_limit(self, interval: timedelta | None) -> str:
+        """Return how large a batch may be, in words that are the same as long as the limit is."""
+        return f"{self.batch_files} files or {self.batch_bytes} bytes"
+
+    def most_records(self, ranges: Ranges) -> int:
+        """Return the number of files of a batch: a batch that was too large is halved by them."""
+        return sum(count_of(span.until_offset) - count_of(span.from_offset) for span in ranges.values())
+
+    @staticmethod
+    def position_text(position: int) -> str:
+        """Return how many files have been read, and the digest of which."""
+        return to_text(position)

@@ -1,0 +1,191 @@
+"""Which files each batch of a folder reads: written down before the end of the batch is in any log. No pyspark here.
+
+The planner lives in the one Python process that Spark's driver keeps for a query, and holds what has been read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from exactlyonce.connectors.files.source_folder import Line
+from exactlyonce.connectors.files.source_lists import FileLists, Known, rebuilt
+from exactlyonce.connectors.files.source_plan import FileLimit, cut, late, names, settled, unread
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after, count_of
+from exactlyonce.errors import Refused
+
+log = logging.getLogger("exactlyonce.files")
+
+_PAUSE_SECONDS = 0.25
+"""How long a call waits at least that has found nothing, so that Spark does not list the folder a hundred times a second."""
+
+_PAUSE_SHARE = 4
+"""A folder that took long to list is left alone for that many times as long."""
+
+
+class FilesUnknown(Refused):
+    """Nothing says which files the stream has read."""
+
+
+class Folder(Protocol):
+    """The folder that is read (`exactlyonce.connectors.files.source_folder.LocalFolder`)."""
+
+    @property
+    def location(self) -> str:
+        """The folder as the user names it."""
+        ...
+
+    def files(self) -> Sequence[SourceFile]:
+        """Return the files that fit."""
+        ...
+
+    def lines(self, file: SourceFile) -> Iterator[Line]:
+        """Yield the lines of a file that is still as it was listed."""
+        ...
+
+
+class Clock:
+    """The time, and waiting."""
+
+    def seconds(self) -> float:
+        """Return the seconds since 1970."""
+        return time.time()
+
+    def elapsed_seconds(self) -> float:
+        """Return seconds that never go back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """When files may be read, and in which order."""
+
+    min_age: timedelta
+    latest_first: bool
+
+
+class FolderPlanner:
+    """Plans the batches of one query."""
+
+    def __init__(
+        self, folder: Folder, lists: FileLists, limit: FileLimit, ready: Ready, clock: Clock | None = None
+    ) -> None:
+        self._folder = folder
+        self._lists = lists
+        self._limit = limit
+        self._ready = ready
+        self._clock = clock or Clock()
+        self._at = NOTHING_READ
+        self._known = Known((), ())
+        self._read: dict[str, SourceFile] = {}
+        self._newest_milliseconds = 0
+        self._only: frozenset[SourceFile] | None = None
+
+    def read_until_now(self) -> None:
+        """Read the files that are there now, and no further, once those of now are old enough."""
+        self._clock.sleep(self._ready.min_age.total_seconds())
+        found = self._folder.files()
+        old_enough = settled(found, self._settled_until())
+        if young := set(found) - set(old_enough):
+            log.warning("Left for the next run, since they are still written: %s.", names(young))
+        self._only = frozenset(old_enough)
+
+    def end(self, start: int) -> int:
+        """Return where the batch ends that starts here, once its list is written; the start where there is nothing to read.
+
+        Raises:
+            FileChanged: if a file that was read has changed.
+            FilesUnknown: if nothing says which files were read up to the start.
+            OriginMissing, SourceRefused, SourceUnreachable, FileUnreadable: if the folder cannot be listed.
+            StoreUnreachable: if the list cannot be written.
+        """
+        self._stand_at(start)
+        batch, took_seconds = self._next()
+        if not batch:
+            if self._only is None:
+                self._clock.sleep(max(_PAUSE_SECONDS, _PAUSE_SHARE * took_seconds))
+            return start
+        self._tell_late(batch)
+        self._stands(after(start, batch), self._lists.record(self._known, start, batch), batch)
+        return self._at
+
+    def files(self, start: int, end: int) -> tuple[SourceFile, ...]:
+        """Return the files between two positions.
+
+        Raises:
+            FilesUnknown: if nothing says which ones they are.
+            StoreUnreachable: if the lists cannot be read.
+        """
+        if self._at == end:
+            part = self._known.files[count_of(start) :]
+            if after(start, part) == end:
+                return part
+        found = self._lists.between(start, end)
+        if found is None and (every := rebuilt(end, self._folder.files())) is not None:
+            part = every[count_of(start) :]
+            found = part if after(start, part) == end else None
+        if found is None:
+            raise self._unknown(end)
+        return found
+
+    def _next(self) -> tuple[tuple[SourceFile, ...], float]:
+        """Return the files of the next batch, and how many seconds the folder took to list."""
+        began = self._clock.elapsed_seconds()
+        until = self._settled_until()
+        listed = self._folder.files()
+        took_seconds = self._clock.elapsed_seconds() - began
+        found = unread(self._folder.location, listed, self._read)
+        only = self._only
+        found = settled(found, until) if only is None else tuple(file for file in found if file in only)
+        return cut(found, self._limit, self._records_in, latest_first=self._ready.latest_first), took_seconds
+
+    def _settled_until(self) -> float:
+        return (self._clock.seconds() - self._ready.min_age.total_seconds()) * 1000
+
+    def _stand_at(self, position: int) -> None:
+        """Know the files that were read up to a position: by the lists, or else by the folder itself."""
+        if position == self._at:
+            return
+        known = self._lists.known(position)
+        if known is None:
+            every = rebuilt(position, self._folder.files())
+            if every is None:
+                raise self._unknown(position)
+            log.warning("The lists in %s are gone; the folder itself proves what has been read.", self._lists.location)
+            known = self._lists.restore(every)
+        self._read, self._newest_milliseconds = {}, 0
+        self._stands(position, known, known.files)
+
+    def _stands(self, position: int, known: Known, added: Sequence[SourceFile]) -> None:
+        self._at, self._known = position, known
+        for file in added:
+            self._read[file.path] = file
+            self._newest_milliseconds = max(self._newest_milliseconds, file.modified_milliseconds)
+
+    def _tell_late(self, batch: Sequence[SourceFile]) -> None:
+        found = () if self._ready.latest_first else late(batch, self._newest_milliseconds)
+        if found:
+            log.warning(
+                "Files with older times than those already read have appeared in %s and are read now: %s.",
+                self._folder.location,
+                names(found),
+            )
+
+    def _records_in(self, file: SourceFile) -> int:
+        return sum(1 for _ in self._folder.lines(file))
+
+    def _unknown(self, position: int) -> FilesUnknown:
+        count = count_of(position)
+        return FilesUnknown(
+            f"{count} files of {self._folder.location} have been read or planned, and nothing says which: the lists in "
+            f"{self._lists.location} are gone, and the {count} oldest files in the folder are not these. Restore the lists; or "
+            "move the files that have landed out of the folder and start a stream with another streamId over the others."
+        )

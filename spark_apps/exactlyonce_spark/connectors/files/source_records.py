@@ -1,0 +1,203 @@
+"""Spark's readers of a folder, in Python: as a stream, and of exactly given ranges.
+
+Options are seen in plans and logs, so no login is among them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.checkpoint.folders import open_folder
+from exactlyonce.checkpoint.generation import SOURCE_FOLDER
+from exactlyonce.connectors.files.source_folder import LocalFolder
+from exactlyonce.connectors.files.source_lists import FileLists, folder_of
+from exactlyonce.connectors.files.source_plan import FileLimit
+from exactlyonce.connectors.files.source_position import from_text, to_text
+from exactlyonce.connectors.files.source_spec import KEY
+from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.files.source_planner import FolderPlanner, Ready
+from exactlyonce_spark.connectors.files.source_rows import (
+    SCHEMA,
+    PlacedFile,
+    Taken,
+    arrow_batches,
+    placed,
+    shared_out,
+)
+from exactlyonce_spark.crash_points import reached
+
+FORMAT = "exactlyonce_folder"
+
+Offsets = dict[str, dict[str, str]]
+"""As the codec has them, parsed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which files are read, how, and where it is written down which ones were."""
+
+    path: str
+    origin: str
+    file_names: str
+    recursive: bool
+    taken: Taken
+    min_age_seconds: float
+    latest_first: bool
+    checkpoint: str
+    tasks: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Place:
+        """Return what the options say."""
+        told = json.loads(options["place"])
+        return cls(**{**told, "taken": Taken(**told["taken"])})
+
+    def options(self) -> dict[str, str]:
+        """Return the options that say so."""
+        taken = {"header_lines": self.taken.header_lines, "blank_lines": self.taken.blank_lines}
+        return {"place": json.dumps({**vars(self), "taken": taken})}
+
+    @property
+    def folder(self) -> LocalFolder:
+        """The folder."""
+        return LocalFolder(self.path, self.file_names, recursive=self.recursive)
+
+    def planner(self, limit: FileLimit) -> FolderPlanner:
+        """Return the planner of a query; nothing is read yet.
+
+        Raises:
+            SecretMissing: if the secret of the checkpoint is not there.
+        """
+        checkpoint = Checkpoint.model_validate_json(self.checkpoint)
+        secret = checkpoint.secret_ref
+        login = {} if secret is None else read_mounted(Path(os.environ[SECRETS_FOLDER]), secret.name)
+        # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
+        store = open_folder(checkpoint.s3 or checkpoint.location, login)
+        ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first)
+        return FolderPlanner(self.folder, FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
+
+
+@dataclass
+class FilePart(InputPartition):
+    """What one task reads."""
+
+    files: tuple[PlacedFile, ...]
+
+
+def _parts(planner: FolderPlanner, start: int, end: int, tasks: int) -> list[FilePart]:
+    return [FilePart(files) for files in shared_out(placed(start, planner.files(start, end)), tasks)]
+
+
+def _batches(place: Place, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, FilePart)
+    return arrow_batches(place.folder, place.origin, partition.files, place.taken)
+
+
+class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads batches. Spark keeps one in a process of the driver for the life of the query."""
+
+    def __init__(self, place: Place, limit: FileLimit) -> None:
+        self._place = place
+        self._limit = limit
+        self._planner: FolderPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks are given the reader, and not what the planner holds."""
+        return {"_place": self._place, "_limit": self._limit, "_planner": None}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what there is now, and end."""
+        self._planned().read_until_now()
+
+    def initialOffset(self) -> Offsets:
+        """Return no position: Spark does not keep what is answered here, so every checkpoint is seeded.
+
+        Spark asks before batch 0 of a seed, whose end is where the stream starts; nothing is read in it.
+        """
+        return {self._place.origin: {}}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return no limit of Spark's own: files, bytes and records are limited at once, by the planner."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """Return where the next batch ends."""
+        begin = self._position(start)
+        assert begin is not None, "a query over a folder starts from a seeded checkpoint, which names its position"
+        end = self._planned().end(begin)
+        if end != begin:
+            reached("source.end-planned")
+        return {self._place.origin: {str(KEY): to_text(end)}}
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return tasks for the files of a batch."""
+        begin, until = self._position(start), self._position(end)
+        if begin is None or until is None or begin == until:
+            return []
+        return _parts(self._planned(), begin, until, self._place.tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the records of a task."""
+        return _batches(self._place, partition)
+
+    def _position(self, offsets: Offsets) -> int | None:
+        text = offsets.get(self._place.origin, {}).get(str(KEY))
+        return None if text is None else from_text(text)
+
+    def _planned(self) -> FolderPlanner:
+        if self._planner is None:
+            self._planner = self._place.planner(self._limit)
+        return self._planner
+
+
+class FolderRangesReader(DataSourceReader):
+    """Reads exactly given ranges."""
+
+    def __init__(self, place: Place, ranges: Ranges) -> None:
+        self._place = place
+        self._ranges = ranges
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return tasks for the files of the ranges."""
+        planner = self._place.planner(FileLimit(1, 1))
+        spans = self._ranges.non_empty().values()
+        return [
+            part for span in spans for part in _parts(planner, span.from_offset, span.until_offset, self._place.tasks)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the records of a task."""
+        return _batches(self._place, partition)
+
+
+class FolderData(DataSource):
+    """What Spark calls by the name in `FORMAT`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return its name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns of a record."""
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> FolderStreamReader:
+        """Return the reader of a stream."""
+        return FolderStreamReader(Place.of(self.options), FileLimit(**json.loads(self.options["limit"])))
+
+    def reader(self, schema: Any) -> FolderRangesReader:
+        """Return the reader of ranges."""
+        return FolderRangesReader(Place.of(self.options), Ranges.from_json(self.options["ranges"]))

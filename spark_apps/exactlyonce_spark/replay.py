@@ -1,0 +1,273 @@
+"""Replays ranges that are in quarantine, chunk after chunk: look at the source, read, look again, land. No pyspark here.
+
+Each chunk is one transaction of the ledger, which lands its rows and marks its ranges. Whoever dies in between has landed what
+is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, assert_never
+
+from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLong, Unreachable
+from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.replay_source import facts_of
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
+from exactlyonce.ledger.replay_rules import (
+    Finding,
+    Gone,
+    Held,
+    OfAnother,
+    Piece,
+    RangeKey,
+    finding_of,
+    next_chunk,
+    ranges_of,
+    rest_of,
+)
+from exactlyonce.ledger.rows import FailureRow
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce.source.connector import SourceCheck
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.log_watch import LogWatch
+from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from exactlyonce_spark.target import DeadLetter, Target
+
+MOST_FAILURES = 10
+"""So many single records may fail; then something other than the records is wrong, and the replay ends."""
+
+_LOOKS = 5
+"""How often a chunk is read again because retention or a new leader came between; each has another reason."""
+
+log = logging.getLogger("exactlyonce.replay")
+
+
+class RecordsFailed(ExactlyOnceError):
+    """The rows of some records cannot be made or handed over; fewer of them may do."""
+
+
+class RecordReader(Protocol):
+    """Reads exactly given ranges, and makes their rows as the stream does, or as the corrected transform does."""
+
+    def rows(self, ranges: Ranges) -> Any:
+        """Return the rows, as the target takes them.
+
+        Raises:
+            RecordsFailed: if one of the records fails, or they are too many at once.
+        """
+        ...
+
+    def malformed(self, ranges: Ranges) -> Sequence[DeadLetter]:
+        """Return the malformed records of the ranges, where those are dead letters."""
+        ...
+
+
+@dataclass
+class ReplayOutcome:
+    """What a replay has done, in records; and a sentence for each range, or part of one, that it has not landed."""
+
+    landed: int = 0
+    rows: int = 0
+    lost: int = 0
+    failed: int = 0
+    told: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ReplayPace:
+    """How many records one transaction lands at most, what is called with their number after each, and when to end early."""
+
+    most_records: int
+    landed: Callable[[int], None] = lambda _: None
+    is_to_end: Callable[[], bool] = lambda: False
+
+
+@contextmanager
+def _failing_records() -> Iterator[None]:
+    """Tell what is wrong with the records from what is wrong with a store: only the former fails a chunk."""
+    try:
+        yield
+    except Exception as problem:
+        ending, words = ending_of(problem, in_batch=True)
+        if ending is not Ending.BATCH_FAILED:
+            raise
+        raise RecordsFailed(words) from problem
+
+
+class Replay:
+    """One replay of one stream, under a claim of its own."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        claim: ReplayClaim,
+        target: Target,
+        source: SourceCheck,
+        reader: RecordReader,
+        pace: ReplayPace,
+    ) -> None:
+        self._ledger = ledger
+        self._claim = claim
+        self._target = target
+        self._source = source
+        self._reader = reader
+        self._pace = pace
+        self._most = pace.most_records
+        self._rows: list[FailureRow] = []
+        self.outcome = ReplayOutcome()
+
+    def run(self, wanted: Collection[RangeKey]) -> ReplayOutcome:
+        """Claim the ranges and land them, earliest first; what cannot be landed is told in the outcome.
+
+        Raises:
+            Unreachable, Refused, OutcomeUnknown: by situation; what has landed is marked, and the next replay takes the rest.
+        """
+        taken = claim_ranges(self._ledger, self._claim, wanted)
+        reached("replay.claimed")
+        self._rows, self.outcome.told = list(taken.rows), list(taken.refused)
+        try:
+            self._replay_all()
+        except Exception:
+            with suppress(ExactlyOnceError):  # what is not put back now is taken by the next replay
+                self._put_back_rest()
+            raise
+        self._put_back_rest()
+        return self.outcome
+
+    def _replay_all(self) -> None:
+        looks = 0
+        while not self._pace.is_to_end() and (pieces := next_chunk(self._rows, self._most)):
+            try:
+                self._replay(pieces)
+                looks = 0
+            except TransactionTooLong as problem:
+                self._failed(pieces, RecordsFailed(str(problem)))
+            except (RecordsLost, RecordsReplaced, OriginReplaced, Unreachable):
+                looks += (
+                    1  # the next look says of which range that is; a landing of the stream may have ended our session
+                )
+                if looks >= _LOOKS:
+                    raise
+            except OriginMissing as problem:
+                self._put_aside(pieces, str(problem))
+            except RangeNotHeld as problem:
+                self.outcome.told.append(str(problem))
+                self._forget(pieces)
+            except RecordsFailed as problem:
+                self._failed(pieces, problem)
+
+    def _replay(self, pieces: tuple[Piece, ...]) -> None:
+        batch, ranges = pieces[0].row.batch, ranges_of(pieces)
+        reached("replay.begun", batch)
+        if not self._all_held(pieces):
+            return
+        ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
+        kept = {piece.row.partition: piece.row.fingerprint for piece in pieces}
+        watch = LogWatch(self._source)
+        epochs = watch.request_epochs(ranges)
+        watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
+        with _failing_records():
+            rows = self._reader.rows(ranges)
+            letters = self._reader.malformed(ranges)
+        reached("replay.read", batch)
+        watch.require(batch, ranges, ids)
+        reached("replay.source-checked", batch)
+
+        def write(transaction: LedgerTransaction) -> int:
+            with _failing_records():
+                written = self._target.write(transaction, rows)
+                if letters:
+                    self._target.write_dead_letters(transaction, batch, letters, ids)
+            reached("replay.rows-written", batch)
+            return written
+
+        written = land_pieces(self._ledger, self._claim, pieces, write)
+        reached("replay.landed", batch)
+        self.outcome.landed += ranges.record_count
+        self.outcome.rows += written or 0
+        log.info("Batch %s: landed %s.", batch, ranges)
+        self._advance(pieces)
+        self._most = min(self._pace.most_records, 2 * self._most)
+        self._pace.landed(ranges.record_count)
+
+    def _all_held(self, pieces: Sequence[Piece]) -> bool:
+        """Whether the source holds every record; what it does not is dealt with here, and the next chunk leaves it out."""
+        facts = facts_of(self._source, [piece.row for piece in pieces])
+        findings: list[tuple[Piece, Finding]] = [(piece, finding_of(piece.row, facts)) for piece in pieces]
+        for piece, finding in findings:
+            match finding:
+                case Held():
+                    pass
+                case Gone(until_offset=until):
+                    self._give_up(Piece(piece.row, until))
+                case OfAnother(words=words):
+                    self._put_aside([piece], words)
+                case _:
+                    assert_never(finding)
+        return all(isinstance(finding, Held) for _, finding in findings)
+
+    def _give_up(self, piece: Piece) -> None:
+        key, offsets = RangeKey.of(piece.row), piece.offsets
+        words = f"{offsets.record_count} records of the range {key} are lost: retention took {piece.row.partition} {offsets}."
+        try:
+            give_up(self._ledger, self._claim, piece, f"{words} They had failed: {piece.row.error}")
+        except RangeNotHeld as problem:
+            self.outcome.told.append(str(problem))
+            self._forget([piece])
+            return
+        reached("replay.given-up", piece.row.batch)
+        self.outcome.lost += offsets.record_count
+        self.outcome.told.append(words)
+        self._advance([piece])
+
+    def _failed(self, pieces: Sequence[Piece], problem: RecordsFailed) -> None:
+        """Try fewer records; one that fails by itself is put back, and what follows it is replayed."""
+        count = ranges_of(pieces).record_count
+        if count > 1:
+            self._most = count // 2
+            return
+        piece = pieces[0]
+        self._put_back(piece, str(problem))
+        self.outcome.failed += 1
+        self.outcome.told.append(f"The record {RangeKey.of(piece.row)} failed again: {problem}")
+        self._advance([piece])
+        if self.outcome.failed >= MOST_FAILURES:
+            self.outcome.told.append(
+                f"{MOST_FAILURES} records failed, so the replay ended; what it has not landed is in quarantine."
+            )
+            self._put_back_rest()
+
+    def _put_aside(self, pieces: Sequence[Piece], words: str) -> None:
+        """Put whole ranges back into quarantine that cannot be replayed as the source is."""
+        for piece in pieces:
+            self._put_back(Piece(piece.row, piece.row.until_offset), None)
+        self.outcome.told.append(words)
+        self._forget(pieces)
+
+    def _put_back_rest(self) -> None:
+        for row in self._rows:
+            self._put_back(Piece(row, row.until_offset), None)
+        self._rows = []
+
+    def _put_back(self, piece: Piece, error: str | None) -> None:
+        try:
+            put_back(self._ledger, self._claim, piece, error)
+        except RangeNotHeld as problem:
+            self.outcome.told.append(str(problem))
+            return
+        reached("replay.put-back", piece.row.batch)
+
+    def _advance(self, pieces: Sequence[Piece]) -> None:
+        """Continue behind the pieces."""
+        self._forget(pieces)
+        self._rows += [rest_of(piece) for piece in pieces if not piece.is_whole]
+
+    def _forget(self, pieces: Sequence[Piece]) -> None:
+        done = {RangeKey.of(piece.row) for piece in pieces}
+        self._rows = [row for row in self._rows if RangeKey.of(row) not in done]

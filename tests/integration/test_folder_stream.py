@@ -1,0 +1,67 @@
+"""Streams that read a folder, as they are run: drivers are killed, checkpoints are lost, and ids counted in the table."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from exactlyonce.reconcile.loop import Done, Halted
+from testbed.postgres import Postgres
+from tests.combinations import in_full, only_in_full
+from tests.folder_rig import FolderRig
+
+
+def test_each_id_lands_once_though_drivers_are_killed_and_the_checkpoint_is_lost_with_its_lists(
+    postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    rig = FolderRig(postgres_18, tmp_path, name, **{"spec.source.format.onMalformed": "DeadLetter"})
+    rig.put(40)
+    (rig.incoming / "malformed.json").write_text('\n{"id": "no number"}\n')
+    # Points of every batch are left out here: tests/faults/test_crash_points.py.
+    killed, verdicts = in_full(
+        (
+            ("source.end-planned", "batch.begun@3", "land.before-commit@5", "batch.landed@7"),
+            {"ReplayBatch", "SkipLanded"},
+        ),
+        otherwise=(("source.end-planned", "land.before-commit@5"), {"ReplayBatch"}),
+    )
+    crash = " ".join(f"{point}=kill-driver" for point in killed)
+    assert isinstance(rig.run(crash=crash), Done), rig.story()
+    rig.assert_exactly_once()
+    assert verdicts <= set(rig.verdicts()), rig.story()
+    assert rig.sql("select place->>'file', place->>'line' from exactlyonce.dead_letters") == [("malformed.json", "2")]
+    assert 0 < len([*(rig.location / "source").glob("*/*")]) <= 20, "lists are put together, and those before removed"
+
+    # The latest generation is lost: the next one is seeded where the ledger stands, and the lists beside it say what was read.
+    shutil.rmtree(rig.generations()[-1])
+    newest = rig.put(5)[-1]
+    rig.put(2, seconds=1_600_000_000)
+    assert isinstance(rig.run(), Done), rig.story()
+    rig.assert_exactly_once()
+    assert rig.verdicts()[-1] == "RebuildFromSink", rig.story()
+
+    # All of the location is lost, and so is a file that has landed: nobody knows what was read, so the stream stops.
+    shutil.rmtree(rig.location)
+    newest.unlink()
+    unread = rig.put(1)
+    halted = rig.run()
+    assert isinstance(halted, Halted), rig.story()
+    assert "files of " in halted.message, halted.message
+    assert "nothing says which" in halted.message, halted.message
+    rig.assert_exactly_once(without=rig.produced[-5 * len(unread) :])
+
+
+@only_in_full  # without Spark: tests/unit/test_folder_planner.py
+def test_a_stream_whose_whole_location_is_lost_continues_where_the_folder_proves_what_was_read(
+    postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    rig = FolderRig(postgres_18, tmp_path, name)
+    rig.put(7)
+    assert isinstance(rig.run(), Done), rig.story()
+    shutil.rmtree(rig.location)
+    rig.put(4)
+
+    assert isinstance(rig.run(), Done), rig.story()
+
+    rig.assert_exactly_once()
+    assert rig.verdicts() == ["FirstStart", "RebuildFromSink"], rig.story()

@@ -1,0 +1,54 @@
+"""Replays beside a stream: what only some worlds have, drawn here for each seed, and what they have come to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.positions.ranges import OffsetRange
+from tests.simulation.oracle import run_seed
+from tests.simulation.replay_world import HAZARDS_BESIDE, ReplayWorld
+
+SEEDS = 6 * len(HAZARDS_BESIDE)
+
+
+def test_replays_that_run_beside_each_other_and_the_stream_land_records_and_leave_none_in_doubt() -> None:
+    worlds = [run(seed) for seed in range(SEEDS)]
+    outcomes = [outcome for world in worlds for outcome in world.outcomes]
+    assert sum(outcome.landed for outcome in outcomes) > 50, (
+        "replays have landed records, and the oracle counted each once"
+    )
+    assert sum(outcome.failed for outcome in outcomes) > 0, "a record failed again, and what stood beside it landed"
+    overtaken = [words for outcome in outcomes for words in outcome.told if "not held by this replay any more" in words]
+    assert overtaken, "one replay has taken what another one had"
+    assert any(process.dead for world in worlds for process in world.replays), "some were killed"
+    assert any(len(world.replays) > 1 for world in worlds)
+
+
+def test_what_a_replay_that_was_killed_has_not_landed_is_landed_by_the_next_one() -> None:
+    for seed in range(SEEDS):
+        world = run(seed)
+        left = [row for row in world.in_quarantine() if row.status is FailureStatus.REPLAYING]
+        if left and world.scenario.hazards == {"kill driver", "poison"}:
+            break
+    else:
+        raise AssertionError("no seed has left a range to a replay that was killed")
+    before = set(world.database.tables.target)
+    world.start_replay()
+    while world.simulation.run_one():
+        pass
+    world.simulation.close()
+    landed = set(world.database.tables.target) - before
+    assert landed >= {record for row in left for record in records_of(world, row)}
+    assert max(world.database.tables.target.values()) == 1
+    assert not world.in_quarantine()
+
+
+def run(seed: int) -> ReplayWorld:
+    world = run_seed(seed, kind=ReplayWorld)
+    assert isinstance(world, ReplayWorld)
+    return world
+
+
+def records_of(world: ReplayWorld, row: FailureRow) -> set[Hashable]:
+    return world.records_in(row.partition, OffsetRange(row.from_offset, row.until_offset))

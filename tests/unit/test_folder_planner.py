@@ -1,0 +1,189 @@
+"""What each batch of a folder reads: the oldest files that nobody has read, within the limit, and nothing that changed."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from exactlyonce.connectors.files.source_lists import FileLists
+from exactlyonce.connectors.files.source_plan import FileChanged, FileLimit
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, count_of
+from exactlyonce_spark.connectors.files.source_planner import FilesUnknown, FolderPlanner, Ready
+from tests.folder_in_memory import MemoryFolder, SetClock, source_file
+from tests.simulation.files import MemoryStore
+
+NO_AGE = timedelta(0)
+
+
+class Query:
+    """A folder, the lists of its stream, and planners over them, one for each life of a driver."""
+
+    def __init__(self) -> None:
+        self.folder = MemoryFolder()
+        self.store = MemoryStore()
+        self.clock = SetClock()
+
+    def planner(
+        self,
+        files: int = 2,
+        size_bytes: int = 1000,
+        records: int | None = None,
+        *,
+        min_age: timedelta = NO_AGE,
+        latest_first: bool = False,
+    ) -> FolderPlanner:
+        limit = FileLimit(files, size_bytes, records)
+        return FolderPlanner(
+            self.folder, FileLists(self.store, "source"), limit, Ready(min_age, latest_first), self.clock
+        )
+
+
+def planned(planner: FolderPlanner, start: int) -> tuple[int, list[str]]:
+    """Return where the next batch ends, and its files."""
+    end = planner.end(start)
+    return end, [file.path for file in planner.files(start, end)]
+
+
+def all_planned(planner: FolderPlanner, start: int = NOTHING_READ) -> list[list[str]]:
+    """Return the files of each batch until there are no more."""
+    found = []
+    while (batch := planned(planner, start))[0] != start:
+        start, files = batch
+        found.append(files)
+    return found
+
+
+@pytest.fixture
+def query() -> Query:
+    return Query()
+
+
+def test_the_oldest_files_come_first_and_of_equal_ones_by_their_paths(query: Query) -> None:
+    query.folder.put(*(source_file(path, seconds) for path, seconds in [("d", 1), ("b", 5), ("a", 5), ("c", 9)]))
+
+    assert all_planned(query.planner()) == [["d", "a"], ["b", "c"]]
+    assert all_planned(query.planner(latest_first=True)) == [["c", "b"], ["a", "d"]]
+
+
+def test_bytes_limit_a_batch_of_more_than_one_file_and_records_where_a_batch_was_too_large(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number, size) for number, size in enumerate([400, 700, 100, 5000, 1])))
+
+    assert all_planned(query.planner(files=9)) == [["0"], ["1", "2"], ["3"], ["4"]]
+    assert all_planned(query.planner(files=9, size_bytes=10_000, records=5)) == [["0", "1"], ["2", "3"], ["4"]]
+    assert all_planned(query.planner(files=9, size_bytes=10_000, records=1)) == [["0"], ["1"], ["2"], ["3"], ["4"]]
+
+
+def test_a_driver_that_starts_again_reads_what_its_predecessor_planned_and_then_what_follows(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(5)))
+    first, _ = planned(query.planner(), NOTHING_READ)
+    second, files = planned(query.planner(), first)
+
+    assert files == ["2", "3"]
+    query.folder.put(source_file("late", 1))
+    assert [file.path for file in query.planner().files(first, second)] == ["2", "3"], "a replay has exactly its files"
+    assert planned(query.planner(), second)[1] == ["late", "4"]
+    assert planned(query.planner(), first)[1] == ["late", "2"], "a plan that did not land is made again"
+
+
+def test_a_file_that_comes_with_an_old_time_is_read_and_named(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    query.folder.put(source_file("new", 100))
+    planner = query.planner()
+    at, _ = planned(planner, NOTHING_READ)
+    query.folder.put(source_file("newer", 200), source_file("old", 5))
+
+    with caplog.at_level(logging.WARNING, "exactlyonce.files"):
+        assert planned(planner, at)[1] == ["old", "newer"]
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "Files with older times than those already read have appeared in /incoming and are read now: old."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (source_file("0", 0, 25), r"0 \(25 bytes, was 10\) in /incoming changed after they had been read"),
+        (source_file("0", 7), r"0 \(of 10 bytes as before, but written to since\) in /incoming changed"),
+    ],
+)
+@pytest.mark.parametrize("is_same_process", [True, False])
+def test_a_file_that_changes_after_it_was_read_is_named_and_never_passed_over(
+    query: Query, file: SourceFile, sentence: str, is_same_process: bool
+) -> None:
+    query.folder.put(source_file("0", 0), source_file("1", 1))
+    planner = query.planner()
+    at, _ = planned(planner, NOTHING_READ)
+    query.folder.put(file, source_file("2", 2))
+
+    with pytest.raises(FileChanged, match=f"{sentence}.*into files of other names, and remove these"):
+        (planner if is_same_process else query.planner()).end(at)
+
+    del query.folder.held["0"]
+    assert planned(query.planner(), at)[1] == ["2"], "it was removed, as the sentence says"
+
+
+def test_files_that_were_read_may_go_and_come_back(query: Query) -> None:
+    query.folder.put(source_file("0", 0), source_file("1", 1))
+    planner = query.planner()
+    at, _ = planned(planner, NOTHING_READ)
+    query.folder.held.clear()
+    assert planner.end(at) == at
+    query.folder.put(source_file("0", 0))
+
+    assert planner.end(at) == at
+    assert query.planner().end(at) == at
+
+
+def test_a_young_file_is_left_until_it_is_old_enough(query: Query) -> None:
+    query.folder.put(source_file("young", 999_998), source_file("old", 999_990))
+    planner = query.planner(min_age=timedelta(seconds=5))
+
+    at, files = planned(planner, NOTHING_READ)
+    assert files == ["old"]
+    assert planner.end(at) == at
+    query.clock.now += 3
+
+    assert planned(planner, at)[1] == ["young"]
+
+
+def test_a_query_that_ends_reads_what_there_was_when_it_began_young_files_too(query: Query) -> None:
+    query.folder.put(source_file("young", 999_998), source_file("old", 999_990))
+    planner = query.planner(min_age=timedelta(seconds=5))
+    planner.read_until_now()
+    query.folder.put(source_file("later", 999_991))
+
+    assert all_planned(planner) == [["old", "young"]]
+    assert all_planned(query.planner()) == [["old", "later"], ["young"]]
+
+
+def test_a_folder_in_which_nothing_is_new_is_left_alone_for_a_while(query: Query) -> None:
+    assert query.planner().end(NOTHING_READ) == NOTHING_READ
+
+    assert query.clock.slept == [0.25]
+
+
+def test_lists_that_are_gone_are_written_again_where_the_folder_proves_what_was_read(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(5)))
+    at, _ = planned(query.planner(files=3), NOTHING_READ)
+    query.store.files.clear()
+
+    assert [file.path for file in query.planner().files(NOTHING_READ, at)] == ["0", "1", "2"]
+    assert planned(query.planner(), at)[1] == ["3", "4"]
+    del query.folder.held["0"]
+    assert planned(query.planner(), at)[1] == ["3", "4"], "the lists are there again"
+
+
+def test_without_lists_and_without_proof_nothing_is_read_and_the_sentence_says_what_to_do(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(5)))
+    at, _ = planned(query.planner(files=3), NOTHING_READ)
+    query.store.files.clear()
+    del query.folder.held["1"]
+
+    for ask in (lambda: query.planner().end(at), lambda: query.planner().files(NOTHING_READ, at)):
+        with pytest.raises(
+            FilesUnknown, match=r"3 files of /incoming .* nothing says which.*Restore the lists; or move"
+        ):
+            ask()
+    assert count_of(at) == 3
