@@ -21,7 +21,7 @@ from testbed.s3 import S3
 from tests.combinations import only_in_full
 from tests.doris import DATABASE
 from tests.doris_rig import LOGIN, ORDERS, TABLE, DorisRig
-from tests.integration.conftest import BUCKET
+from tests.s3_stores import BUCKET
 
 BATCH = 2_600
 """More records than a driver loads by itself, so each task writes a file."""
