@@ -51,6 +51,24 @@ def offsets_are_reset(case: Case) -> Decision | None:
     )
 
 
+def left_behind(request: Request, ledger: LedgerView) -> tuple[Evidence, ...]:
+    """Return what is told of a request without effect: it was carried out, or something else has landed since."""
+    text, landed = request.reset_offsets, ledger.stream.landed_batch
+    if not text or landed is None:
+        return ()
+    try:
+        asked = AskedReset.from_json(text)
+    except ResetMalformed:
+        return ()  # which has halted the stream
+    if asked.batch == landed:
+        return ()
+    words = (
+        f"the reset that {asked.by} asked for when batch {asked.batch} had landed has no effect any more, and batch {landed} "
+        "has landed since: its own, or another one"
+    )
+    return (Evidence(words, {"resetBatch": asked.batch, "landed": landed}),)
+
+
 def reset_problem(
     asked: AskedReset, ledger: LedgerView, source: SourceView, request: Request, *, stateful: bool
 ) -> str | None:

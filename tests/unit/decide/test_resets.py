@@ -141,7 +141,10 @@ def test_retention_is_no_loss_where_the_reset_stands_behind_what_it_took() -> No
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_a_request_for_another_batch_has_no_effect(number: int) -> None:
-    assert isinstance(decide(requested(reset(at(10, 10), number=number))).verdict, Resume)
+    verdict = decide(requested(reset(at(10, 10), number=number))).verdict
+    assert isinstance(verdict, Resume)
+    words = f"the reset that jane asked for when batch {number} had landed has no effect any more, and batch 4 has landed since"
+    assert verdict.evidence[-1].words.startswith(words), "and nobody has to guess why nothing was reset"
 
 
 def test_an_empty_annotation_asks_for_nothing() -> None:
