@@ -14,10 +14,11 @@ RESET = "reset"
 
 @dataclass
 class PersonsResets:
-    """What a person has asked for and what came of it: `skipped` and `kept` are the records that the stream has left out.
+    """What a person has asked for and what came of it.
 
-    `look` is where the stream stood when the person looked; it may be some time ago when they ask. `pending` is what may still
-    be done: a pass acts on the resource as it read it, whatever was asked for since.
+    `skipped` and `kept` are the records that the stream has left out, `again` those that it reads again, also where it had
+    begun behind them. `look` is where the stream stood when the person looked; it may be some time ago when they ask. `pending`
+    is what may still be done: a pass acts on the resource as it read it, whatever was asked for since.
     """
 
     look: tuple[BatchNumber, Positions] | None = None
@@ -26,5 +27,6 @@ class PersonsResets:
     applied: int = 0
     batch: BatchNumber | None = None
     stood: Positions = field(default_factory=Positions)
+    again: set[Hashable] = field(default_factory=set)
     skipped: set[Hashable] = field(default_factory=set)
     kept: set[Hashable] = field(default_factory=set)

@@ -287,7 +287,11 @@ def _given_up(world: SimulatedWorld) -> set[Hashable]:
         lost |= {record for key, span in taken for record in _records_in(world, key, span)}
     start = _first_positions(world)
     before = {world.topic.record(key, offset) for key, until in start.items() for offset in range(until)}
-    return lost | before | {record for record in world.never_asked() if not world.database.tables.target[record]}
+    return (
+        lost
+        | (before - world.asked.again)
+        | {record for record in world.never_asked() if not world.database.tables.target[record]}
+    )
 
 
 def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:

@@ -6,6 +6,7 @@ that moves the positions back, if they are those that were asked for, and not be
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -107,12 +108,13 @@ def _apply(world: SimulatedWorld, wanted: AskedReset, key: Partition) -> None:
     asked, before, after = world.asked, wanted.before[key], wanted.after[key]
     records = world.records_in(key, OffsetRange(min(before, after), max(before, after)))
     if after < before:
+        asked.again |= records
         asked.skipped -= records
         asked.kept -= records
-        for record in records:
-            if world.database.tables.target[record] > 0:
-                world.database.tables.target[record] -= 1
+        there = Counter(record for record in records if world.database.tables.target[record] > 0)
+        world.database.tables.target = world.database.tables.target - there  # which leaves no zeros behind
     else:
+        asked.again -= records
         asked.skipped |= records
         asked.kept |= records if wanted.keeps_skipped else set()
 

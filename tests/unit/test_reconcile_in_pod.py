@@ -24,6 +24,7 @@ from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
 from tests.unit.passes import FIRST, ME, SECOND, STREAM, Died, Machine, ended
 from tests.unit.stateful_passes import database_went_back, state_of
+from tests.unit.test_pass_that_dies import positions_reset
 
 Prepare = Callable[[], Machine]
 
@@ -337,6 +338,13 @@ def test_an_annotation_reaches_the_pod() -> None:
     assert "team" not in json.loads(machine.drivers.orders[SECOND].brief or "")["stream"]["metadata"]["annotations"]
     assert run_init_container(machine, SECOND).kind == "FirstStart"
     assert machine.stands() == (0, 0)
+
+
+def test_a_reset_that_a_person_asked_for_reaches_the_pod() -> None:
+    machine = in_pods(positions_reset())
+    machine.run_pass()
+    assert run_init_container(machine, SECOND).kind == "OffsetsReset"
+    assert machine.stands() == (60, 10)
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("{}", "KeyError"), ("[", "JSONDecodeError")])

@@ -44,8 +44,17 @@ def resolved(to: str, landed: Positions, source: Source, open_source: Open) -> P
     started = source if to == EARLIEST else _starting(source, to)
     opened = open_source(started)
     view = opened.view(frozenset(landed))
-    found = view.earliest if to == EARLIEST else opened.start(view)
+    found = _earliest(landed, view, opened) if to == EARLIEST else opened.start(view)
     return Positions({key: _of_one(key, at, found, view) for key, at in landed.items()})
+
+
+def _earliest(landed: Positions, view: SourceView, opened: OpenSource) -> Positions:
+    """Return the first record of each partition that a stream can be set to.
+
+    Where the start of a partition is no position of a record, the source tells the first one that is left to who stands there.
+    """
+    stands = {key: at if at == PARTITION_END else view.earliest.get(key, at) for key, at in landed.items()}
+    return view.earliest.at_least(opened.view(frozenset(landed), None, stands).earliest)
 
 
 def _of_one(key: Partition, landed: int, found: Positions, view: SourceView) -> int:

@@ -23,7 +23,7 @@ from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_b
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce.reconcile.lost_batches import records_lost, with_evidence
 from exactlyonce.reconcile.observation import MayLive, Observation
-from exactlyonce.reconcile.reset_offsets import offsets_are_reset
+from exactlyonce.reconcile.reset_offsets import left_behind, offsets_are_reset
 from exactlyonce.reconcile.source_change import SourceChange, stateful_query_changed
 from exactlyonce.reconcile.source_checks import (
     cannot_tell,
@@ -205,7 +205,8 @@ def _complete(case: Case, decision: Decision) -> Decision:
     lost = records_lost(ledger)
     verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
     answers, told = answered(ledger, seen.request.settle_loads)
-    evidence = (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger), *told)
+    reset = left_behind(seen.request, ledger)
+    evidence = (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger), *told, *reset)
     verdict = with_evidence(verdict, evidence, lost, seen.request)
     if decision.halts:
         return Decision(verdict, lost)

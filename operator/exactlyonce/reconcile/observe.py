@@ -24,7 +24,7 @@ from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.rows import BatchRow, LedgerView, Owner
+from exactlyonce.ledger.rows import BatchRow, FailureRow, FailureStatus, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.asked_reset import last_offsets, looked_for
 from exactlyonce.reconcile.kept_state import state_to_look_for
@@ -141,6 +141,8 @@ def observe(
         known=known,
         source_address=stores.source.address,
     )
+    if reset is not None and reset.keeps_skipped:
+        seen = replace(seen, quarantined=_quarantined(stores.ledger, request.stream_id))
     if reset is not None and request.positions_count_records:
         before = stores.source.view(frozenset(reset.moved), last_offsets(reset))
         seen = replace(seen, last_before_reset=before.records)
@@ -154,6 +156,11 @@ def observe(
     if ledger is not None and is_assigned_differently(request, ledger):
         return replace(seen, start=stores.source.start(source, added_partitions(request, source, ledger)))
     return seen
+
+
+def _quarantined(store: Ledger, stream_id: str) -> tuple[FailureRow, ...]:
+    with store.transaction(dispensable=True) as transaction:
+        return transaction.read_failures(stream_id, FailureStatus.QUARANTINED)
 
 
 def _rows_before(store: Ledger, ledger: LedgerView, missing: Collection[Partition]) -> tuple[BatchRow, ...]:

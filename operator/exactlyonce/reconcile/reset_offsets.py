@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from exactlyonce.api.resource import FRESH, RESET_OFFSETS
 from exactlyonce.bounded_text import some_of
+from exactlyonce.ledger.read_again import read_again
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, LedgerView
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Ranges
 from exactlyonce.reconcile import new_generation
@@ -46,9 +47,29 @@ def offsets_are_reset(case: Case) -> Decision | None:
     if problem is not None:
         return _refused(case.seen.request, problem, evidence)
     message = message_of(case.seen.request, asked)
-    return Decision(
-        OffsetsReset(asked.batch, message, evidence), (_seed(case.seen, case.ledger, asked, message), Launch())
+    seed = _seed(case.seen, case.ledger, asked, message)
+    problem = _too_much_in_quarantine(case.seen, case.ledger, seed)
+    if problem is not None:
+        return _refused(case.seen.request, problem, evidence)
+    return Decision(OffsetsReset(asked.batch, message, evidence), (seed, Launch()))
+
+
+def left_behind(request: Request, ledger: LedgerView) -> tuple[Evidence, ...]:
+    """Return what is told of a request without effect: it was carried out, or something else has landed since."""
+    text, landed = request.reset_offsets, ledger.stream.landed_batch
+    if not text or landed is None:
+        return ()
+    try:
+        asked = AskedReset.from_json(text)
+    except ResetMalformed:
+        return ()  # which has halted the stream
+    if asked.batch == landed:
+        return ()
+    words = (
+        f"the reset that {asked.by} asked for when batch {asked.batch} had landed has no effect any more, and batch {landed} "
+        "has landed since: its own, or another one"
     )
+    return (Evidence(words, {"resetBatch": asked.batch, "landed": landed}),)
 
 
 def reset_problem(
@@ -158,6 +179,24 @@ def _evidence(request: Request, asked: AskedReset) -> tuple[Evidence, ...]:
         if ranges:
             found.append(Evidence(f"{words}: {request.shown(ranges)}", {words.replace(" ", "_"): ranges.to_json()}))
     return tuple(found)
+
+
+def _too_much_in_quarantine(seen: Observation, ledger: LedgerView, seed: SeedAndPublish) -> str | None:
+    """Say so before anything is told to be done; the transaction that publishes the seed counts once more."""
+    most, held = seed.most_quarantined, seen.quarantined
+    if most is None:
+        return None
+    changed = read_again(held, seed.after, ledger.landed.origin_ids)
+    touched = {(row.batch, row.partition, row.from_offset) for row in changed}
+    left = [row for row in held if (row.batch, row.partition, row.from_offset) not in touched]
+    left += [row for row in changed if row.status is FailureStatus.QUARANTINED]
+    count = sum(row.offset_count for row in (*left, *seed.given_up))
+    if count <= most:
+        return None
+    return (
+        f"with the records that it skips and keeps, {count} would be in quarantine, more than recovery.maxQuarantined "
+        f"({most}); raise the limit, skip fewer, or keep none"
+    )
 
 
 def _seed(seen: Observation, ledger: LedgerView, asked: AskedReset, message: str) -> SeedAndPublish:

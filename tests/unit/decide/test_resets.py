@@ -104,15 +104,35 @@ def test_what_is_skipped_is_recorded_as_lost_with_who_asked() -> None:
 
 
 def test_what_is_skipped_and_kept_is_quarantined_with_what_a_replay_recognises_it_by() -> None:
-    facts = requested(reset(at(60, 30), keep=True), replace(seen(), last_before_reset={ZERO: MARK}), most_quarantined=7)
+    facts = requested(
+        reset(at(60, 30), keep=True), replace(seen(), last_before_reset={ZERO: MARK}), most_quarantined=70
+    )
     seed = seeded(facts)
     (row,) = seed.given_up
     assert (row.status, row.origin_id, row.fingerprint, row.life) == (
         FailureStatus.QUARANTINED, "id-1", MARK, ledger().stream.life,
     )  # fmt: skip
-    assert seed.most_quarantined == 7
+    assert seed.most_quarantined == 70
     assert seed.after.fingerprints[ZERO] == MARK, "the source is recognised by the record before the new position"
     assert seed.after.fingerprints[ONE].offset == 29, "a position that does not move keeps its own"
+
+
+def in_quarantine(first: int, until: int) -> FailureRow:
+    return FailureRow(
+        BatchNumber(2), ONE, first, until, FailureStatus.QUARANTINED, "brokers", "it fails", origin_id="id-1"
+    )
+
+
+@pytest.mark.parametrize(("most", "count"), [(24, 25), (25, None)])
+def test_what_is_kept_counts_with_what_stays_in_quarantine_and_not_with_what_is_read_again(
+    most: int, count: int | None
+) -> None:
+    held = (in_quarantine(0, 5), in_quarantine(10, 20))  # 0 to 5 stay; the rest is read again from 5 on
+    facts = requested(reset(at(60, 5), keep=True), replace(seen(), quarantined=held), most_quarantined=most)
+    if count is None:
+        assert len(seeded(facts).given_up) == 1
+    else:
+        assert f"keeps, {count} would be in quarantine, more than recovery.maxQuarantined ({most})" in refusal(facts)
 
 
 def test_where_the_stream_stands_a_new_generation_begins_and_nothing_is_skipped_or_repeated() -> None:
@@ -141,7 +161,10 @@ def test_retention_is_no_loss_where_the_reset_stands_behind_what_it_took() -> No
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_a_request_for_another_batch_has_no_effect(number: int) -> None:
-    assert isinstance(decide(requested(reset(at(10, 10), number=number))).verdict, Resume)
+    verdict = decide(requested(reset(at(10, 10), number=number))).verdict
+    assert isinstance(verdict, Resume)
+    words = f"the reset that jane asked for when batch {number} had landed has no effect any more, and batch 4 has landed since"
+    assert verdict.evidence[-1].words.startswith(words), "and nobody has to guess why nothing was reset"
 
 
 def test_an_empty_annotation_asks_for_nothing() -> None:
