@@ -29,8 +29,8 @@ from testbed.s3 import S3
 from testbed.spark import local_session
 from tests.checkpoints import GOLDEN, golden_states
 from tests.combinations import one_or_all
-from tests.integration.conftest import BUCKET
 from tests.restart_table import FAILS, GOES_ON, GOES_ON_WRONGLY, OTHER_QUERIES, Ran
+from tests.s3_stores import BUCKET
 
 
 @pytest.fixture(scope="module")

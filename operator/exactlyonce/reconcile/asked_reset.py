@@ -122,7 +122,7 @@ def to_be_reset(text: str | None, ledger: LedgerView | None) -> AskedReset | Non
 
 
 def looked_for(text: str | None, ledger: LedgerView | None) -> AskedReset | None:
-    """Return the reset for which an observation looks; None also for a text that is none, which the decision refuses."""
+    """Return the reset for which an observation looks; None also for other text, which the decision refuses."""
     try:
         return to_be_reset(text, ledger)
     except ResetMalformed:

@@ -12,7 +12,7 @@ from exactlyonce.errors import SourceRefused, SourceUnreachable, StoreForbidden,
 
 
 class S3Folder:
-    """A folder of objects. A folder without objects is none to S3, so one that is not there is empty."""
+    """A folder of objects. To S3 a folder is nothing but its objects, so one that is not there is empty."""
 
     def __init__(self, store: S3Versions, names: NameFilter) -> None:
         self._store = store
