@@ -21,8 +21,7 @@ from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.combinations import only_in_full
 from tests.folder_rig import FolderRig
-from tests.integration.conftest import BUCKET
-from tests.s3_stores import service_of
+from tests.s3_stores import BUCKET, service_of
 
 
 @pytest.fixture
