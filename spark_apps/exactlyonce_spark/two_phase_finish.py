@@ -57,7 +57,7 @@ class DecidedElsewhere(Refused):
 
 
 def require_nothing_decided(ledger: Ledger, permit: Permit) -> None:
-    """Require that no batch waits to be committed by another sink than the stream has now, which is none of two phases.
+    """Require that no batch waits for the sink that the stream had before; the one that it has now has no two phases.
 
     Nothing may land before such a batch has: its positions have moved, and its rows are nowhere until that sink commits them.
 
