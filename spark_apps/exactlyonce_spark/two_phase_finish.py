@@ -30,7 +30,6 @@ from exactlyonce_spark.two_phase_submit import (
     settled,
     submit_decided,
     under_another_label,
-    why_cancelled,
 )
 
 ROUNDS = 3
@@ -58,7 +57,7 @@ class DecidedElsewhere(Refused):
 
 
 def require_nothing_decided(ledger: Ledger, permit: Permit) -> None:
-    """Require that no batch waits to be committed by another sink than the stream has now, which has no two phases.
+    """Require that no batch waits for the sink that the stream had before; the one that it has now has no two phases.
 
     Nothing may land before such a batch has: its positions have moved, and its rows are nowhere until that sink commits them.
 
@@ -118,8 +117,7 @@ def _committed(
     What is known to be committed is left out of the record before anything else is tried, so that a label that expires later
     leaves no doubt.
     """
-    why = ""
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         decided = submit_decided(ledger, permit, target, decided)
         states: list[tuple[Committable, LoadState]] = []
         for committable in decided.committables:
@@ -137,13 +135,9 @@ def _committed(
         decided = _left(ledger, permit, decided, [*in_doubt, *again])
         if not again:
             return in_doubt
-        if (
-            number
-        ):  # this driver has submitted them itself, so whatever a person could mend before it started was mended
-            why = next(filter(None, [why_cancelled(target, one) for one in aborted]), "")
     raise NotCommitted(
         f"The sink has aborted rows of the decided batch {decided.batch} each of the {ROUNDS} times that this driver committed "
-        f"them{f' ({why})' if why else ''}. They are written once more, and the next driver commits them."
+        "them. They are written once more, and the next driver commits them."
     )
 
 
