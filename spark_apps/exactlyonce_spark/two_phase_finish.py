@@ -30,6 +30,7 @@ from exactlyonce_spark.two_phase_submit import (
     settled,
     submit_decided,
     under_another_label,
+    why_cancelled,
 )
 
 ROUNDS = 3
@@ -117,7 +118,8 @@ def _committed(
     What is known to be committed is left out of the record before anything else is tried, so that a label that expires later
     leaves no doubt.
     """
-    for _ in range(ROUNDS):
+    why = ""
+    for number in range(ROUNDS):
         decided = submit_decided(ledger, permit, target, decided)
         states: list[tuple[Committable, LoadState]] = []
         for committable in decided.committables:
@@ -135,9 +137,12 @@ def _committed(
         decided = _left(ledger, permit, decided, [*in_doubt, *again])
         if not again:
             return in_doubt
+        # From the second round on this driver has submitted them itself: what a person could mend before it started was mended.
+        if number > 0:
+            why = next(filter(None, [why_cancelled(target, one) for one in aborted]), "")
     raise NotCommitted(
         f"The sink has aborted rows of the decided batch {decided.batch} each of the {ROUNDS} times that this driver committed "
-        "them. They are written once more, and the next driver commits them."
+        f"them{f' ({why})' if why else ''}. They are written once more, and the next driver commits them."
     )
 
 
