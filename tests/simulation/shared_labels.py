@@ -31,11 +31,15 @@ from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState, PreparedLoad
+from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation.causes import SUCCESSOR
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.two_phase_store import LabelTaken, SinkSilent, TwoPhaseStore
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
+
+_ABORTED_BY_A_LOST_TASK = "lose task"
+"""A run of a task that Spark gave up, and that runs on, aborts what the run in its place has prepared and reported."""
 
 LOCATION = "s3a://checkpoints/shop/orders"
 TRIES = 3
@@ -110,7 +114,9 @@ class SharedLabelsWorld(TwoPhaseWorld):
         **TwoPhaseWorld.errors,
         DorisUnreachable: frozenset({SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE}),
         DorisRefused: frozenset({SUCCESSOR}),
+        NotCommitted: TwoPhaseWorld.errors[NotCommitted] | {_ABORTED_BY_A_LOST_TASK},
     }
+    written_again_after = TwoPhaseWorld.written_again_after | {_ABORTED_BY_A_LOST_TASK}
 
     def target(self, epoch: int) -> Any:
         """Return the sink as a driver of this epoch writes to it."""

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from greenlet import getcurrent, greenlet
+
 from exactlyonce.ledger import publish, replay
 from exactlyonce.ledger.port import LedgerTransaction, Lock
 from exactlyonce.ledger.replay_rules import Held, Piece, parted
@@ -29,16 +31,26 @@ def a_replay_lands_what_it_has_not_claimed() -> Iterator[None]:
 def a_replay_looks_without_a_lock() -> Iterator[None]:
     """Two replays look at the same range without the stream's lock, and both find that they may land it."""
 
-    def row_of(transaction: MemoryTransaction, stream_id: str, lock: Lock) -> Any:
-        return transaction._get(("stream", stream_id))
+    lock_stream, change = MemoryTransaction.lock_stream, replay._change_once
+    changing: set[greenlet] = set()
 
-    change = replay._change_once
+    def row_of(transaction: MemoryTransaction, stream_id: str, lock: Lock) -> Any:
+        if getcurrent() in changing:
+            return transaction._get(("stream", stream_id))
+        return lock_stream(transaction, stream_id, lock)
 
     def without_lock(*arguments: Any) -> None:
-        with mock.patch.object(MemoryTransaction, "lock_stream", row_of):
+        # Not a patch for as long as this takes: two replays would undo theirs in another order, and one would stay.
+        changing.add(getcurrent())
+        try:
             change(*arguments)
+        finally:
+            changing.discard(getcurrent())
 
-    with mock.patch.object(replay, "_change_once", without_lock):
+    with (
+        mock.patch.object(MemoryTransaction, "lock_stream", row_of),
+        mock.patch.object(replay, "_change_once", without_lock),
+    ):
         yield
 
 
