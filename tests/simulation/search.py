@@ -108,6 +108,10 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         operators=1,
         hazards=frozenset({"restore", "lose driver"}),
     ),
+    # A log that two write may leave out a partition that came to be meanwhile.
+    "absent_partitions_not_refused": lambda drawn: _few("foreign writes", "new partition", "kill driver")(
+        drawn.delivered(Delivery.EXACTLY_ONCE)
+    ),
     "batches_in_doubt_are_adopted": Scenario.with_dropped_ledger,
     "visible_before_the_ledger_knows": Scenario.with_manifest,
     "orphans_of_running_drivers": Scenario.with_manifest,
