@@ -82,6 +82,8 @@ class BrokerWorld(World):
     server: StandIn = field(default_factory=StandIn)
     stages_from_bytes: int = 0
     reader: Mapping[str, str] = field(default_factory=lambda: READER)
+    columns: tuple[str, ...] = ("id",)
+    """Those of the query as it is now."""
     pauses: list[float] = field(default_factory=list)
 
     def target(self, permit: Permit | None = None) -> DorisTarget:
@@ -90,7 +92,7 @@ class BrokerWorld(World):
         nodes = tuple(type(node)(node.host, self.server.query_port) for node in doris.frontends)
         query = QueryClient(nodes, doris.login, doris.database, 5.0, tuple(self.reader.values()))
         loads = DorisStagedLoads(
-            query, doris, self.folder, STAGING, self.reader, ("id",), labels, epoch, self.pauses.append
+            query, doris, self.folder, STAGING, self.reader, self.columns, labels, epoch, self.pauses.append
         )
         return DorisTarget(
             Loads(doris, pause=lambda seconds: None),

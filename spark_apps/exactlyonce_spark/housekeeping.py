@@ -27,15 +27,19 @@ RemoveOnce = Callable[[HasEnded], bool]
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long is waited after a removal: when it is to be called again soon, when not, and when it failed."""
+    """How long is waited after a removal: when it is to be called again soon, when not, and when it failed.
+
+    Soon is twice as long each time, up to `longest_soon_seconds`.
+    """
 
     soon_seconds: float
     idle_seconds: float
+    longest_soon_seconds: float
     failed_seconds: float = 600.0
 
 
-OF_THE_LEDGER = Pauses(soon_seconds=5.0, idle_seconds=60.0)
-OF_CHECKPOINTS = Pauses(soon_seconds=5.0, idle_seconds=3600.0)
+OF_THE_LEDGER = Pauses(soon_seconds=5.0, idle_seconds=60.0, longest_soon_seconds=5.0)
+OF_CHECKPOINTS = Pauses(soon_seconds=5.0, idle_seconds=3600.0, longest_soon_seconds=600.0)
 
 
 class Housekeeping:
@@ -45,6 +49,7 @@ class Housekeeping:
         self._remove_once = remove_once
         self._pauses = pauses
         self._of_what = of_what
+        self._soon_seconds = pauses.soon_seconds
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -69,7 +74,12 @@ class Housekeeping:
         except Exception:
             log.exception("what %s no longer keeps could not be removed: unexpected error", self._of_what)
             return self._pauses.failed_seconds
-        return self._pauses.soon_seconds if is_soon else self._pauses.idle_seconds
+        if not is_soon:
+            self._soon_seconds = self._pauses.soon_seconds
+            return self._pauses.idle_seconds
+        pause = self._soon_seconds
+        self._soon_seconds = min(2 * pause, self._pauses.longest_soon_seconds)
+        return pause
 
 
 @contextmanager

@@ -64,7 +64,11 @@ def remove_superseded(
 
 
 def _landed_in(view: LedgerView | None, permit: Permit, store: ErasableStore) -> Generation | None:
-    """Return the published generation if a batch has landed in it and this driver may land, else None."""
+    """Return the published generation if a batch has landed since it was seeded and this driver may land, else None.
+
+    A generation that was made of retained state has no row of its own: the batch before it counts. Its state is a whole copy,
+    and the newest superseded generation stays anyway.
+    """
     if view is None or (view.stream.epoch, view.stream.claim) != (permit.epoch, permit.claim):
         return None
     path, landed = view.stream.checkpoint_path, view.stream.landed_batch

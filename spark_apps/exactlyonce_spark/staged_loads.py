@@ -84,6 +84,7 @@ class StagedLoads(ABC):
 
         Raises:
             SubmissionRefused: if the sink has answered that it does not take it; nothing is loaded, and nothing will be.
+            Refused: if nothing was sent, because the stream as it is now cannot load the file.
         """
 
     @abstractmethod

@@ -198,6 +198,15 @@ class TwoPhaseTarget(ABC):
         """What remembers the labels, such as a database: the same text for streams that share it, and no secret in it."""
         return ""
 
+    @property
+    def place(self) -> str:
+        """Where loads are committed, for the record of a decided batch: no secret in it; empty where it cannot change."""
+        return ""
+
+    def is_at(self, place: str) -> bool:
+        """Whether loads that were decided at this `place` are committed here."""
+        return place == self.place
+
     def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
         """Return sentences that tell a person where to look for what became of loads that `state_of` does not know.
 

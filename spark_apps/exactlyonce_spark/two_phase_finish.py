@@ -68,12 +68,17 @@ def require_nothing_decided(ledger: Ledger, permit: Permit) -> None:
     """
     decided = read_decided(ledger, permit)
     if decided is not None:
-        labels = [committable.answered_as for committable in decided.committables]
-        told = ", ".join(labels[:MOST_TOLD]) + (" …" if len(labels) > MOST_TOLD else "")
-        raise DecidedElsewhere(
-            f"Batch {decided.batch} is decided, and its loads ({told}) are to be committed by the sink that the resource named "
-            "before; name that sink again until the batch has landed, then suspend the stream and change the sink."
-        )
+        raise _decided_elsewhere(decided)
+
+
+def _decided_elsewhere(decided: DecidedBatch) -> DecidedElsewhere:
+    labels = [committable.answered_as for committable in decided.committables]
+    told = ", ".join(labels[:MOST_TOLD]) + (" …" if len(labels) > MOST_TOLD else "")
+    where = f" ({decided.sink})" if decided.sink else ""
+    return DecidedElsewhere(
+        f"Batch {decided.batch} is decided, and its loads ({told}) are to be committed by the sink that the resource named "
+        f"before{where}; name that sink again until the batch has landed, then suspend the stream and change the sink."
+    )
 
 
 def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write_again: WriteAgain) -> None:
@@ -81,12 +86,15 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
 
     Raises:
         Fenced: if this process may not land any more.
+        DecidedElsewhere: if the batch was decided in another place; nothing was asked of this one.
         LoadsInDoubt, RowsNotThere: naming the labels and ranges for which a person has to look.
         NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
     """
     decided = read_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)
+        if decided.sink and not target.is_at(decided.sink):
+            raise _decided_elsewhere(decided)
         in_doubt = _committed(ledger, permit, target, decided, write_again)
         if in_doubt:
             raise _doubt(decided.batch, in_doubt, target.how_to_find_out(in_doubt[:MOST_TOLD]))

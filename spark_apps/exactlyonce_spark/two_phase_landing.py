@@ -55,7 +55,9 @@ def land_two_phase(
     reached("batch.rows-written", planned.number)
     marked, records_read = check()
     rows = sum(committable.rows for committable in committables)
-    decided = DecidedBatch(planned.number, committables, dict(planned.origin_ids), dict(marked.fingerprints))
+    decided = DecidedBatch(
+        planned.number, committables, dict(planned.origin_ids), dict(marked.fingerprints), target.place
+    )
 
     def record(transaction: LedgerTransaction) -> Written:
         if committables:

@@ -25,7 +25,6 @@ from exactlyonce_spark.staged_loads import (
     Finished,
     Outcome,
     StagedLoads,
-    SubmissionRefused,
 )
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 
@@ -49,7 +48,7 @@ def submit_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decid
 
     Raises:
         Fenced, DecisionDiffers: nothing was submitted that is not recorded.
-        SubmissionRefused: the record says that the load was not submitted.
+        Refused: by the sink, or before anything was sent to it; the record says that the load was not submitted.
         Unreachable, CommitOutcomeUnknown: the next driver finds out.
     """
     for committable in decided.committables:
@@ -62,7 +61,7 @@ def submit_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decid
         reached("submit.recorded", decided.batch)
         try:
             loads.submit(recorded)
-        except SubmissionRefused:
+        except Refused:
             _replaced(ledger, permit, decided, recorded, _relabelled(loads, decided, recorded, staged))
             raise
         reached("submit.sent", decided.batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +17,13 @@ from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.connectors.doris.client import DorisUnreachable
+from exactlyonce_spark.connectors.doris.exchange import Node
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import TwoPhaseTarget
-from exactlyonce_spark.two_phase_finish import LoadsInDoubt
+from exactlyonce_spark.two_phase_finish import DecidedElsewhere, LoadsInDoubt
 from testbed.doris.cluster import Fault
 from testbed.doris.servers import StandIn
 from tests.doris import DATABASE, client, doris, ids
@@ -39,9 +40,11 @@ class DorisWorld(World):
 
     server: StandIn = field(default_factory=StandIn)
     published_for: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    """What the resource names otherwise than the table that is there."""
 
     def target(self, permit: Permit | None = None) -> TwoPhaseTarget:
-        loads = Loads(client(self.server.frontend), pause=lambda seconds: None)
+        loads = Loads(replace(client(self.server.frontend), **self.changes), pause=lambda seconds: None)
         labels = LoadLabels(STREAM, "token-1")
         columns = (DorisFit("id", "`id`"),)
         return DorisTarget(loads, columns, labels, (permit or self.permit).epoch, self.published_for)
@@ -83,6 +86,36 @@ def test_each_id_is_in_doris_once_wherever_a_driver_dies(world: DorisWorld, poin
     assert (world.seen(), world.status()) == (ALL, BatchStatus.LANDED)
     world.server.cluster.pass_time(2 * HOUR)
     assert world.seen() == ALL, "what nobody decided is aborted by Doris"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"frontends": (Node("elsewhere", 8030),)}, {"database": "attic"}, {"table": "others"}]
+)
+def test_a_decided_batch_is_asked_of_no_other_doris_than_the_one_that_prepared_it(
+    world: DorisWorld, changes: dict[str, Any]
+) -> None:
+    """The other one may have a transaction with the same id: it would be committed, or taken for this one."""
+    dies_at(world, "batch.decided")
+    before = world.seen()
+    world.changes = changes
+    with pytest.raises(
+        DecidedElsewhere, match=r"^Batch 1 is decided, .+ before \(shop\.orders at 127\.0\.0\.1:\d+\); name"
+    ):
+        world.next_driver()
+    world.changes = {}
+    assert world.seen() == before
+    world.next_driver()
+    assert world.seen() == ALL
+
+
+def test_a_decided_batch_is_finished_by_the_same_doris_with_one_more_frontend(world: DorisWorld) -> None:
+    dies_at(world, "batch.decided")
+    target = world.target()
+    assert isinstance(target, DorisTarget)
+    both = (*target.loads.client.frontends, Node("127.0.0.1", 1))
+    world.changes = {"frontends": both}
+    world.next_driver()
+    assert world.seen() == ALL
 
 
 @pytest.mark.parametrize("point", OF_DORIS)

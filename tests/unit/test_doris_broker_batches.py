@@ -15,7 +15,7 @@ from exactlyonce.ledger.publish import record_answers
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Ranges
 from exactlyonce_spark import crash_points
-from exactlyonce_spark.connectors.doris.broker_loads import FileElsewhere
+from exactlyonce_spark.connectors.doris.broker_loads import FileElsewhere, OtherColumns
 from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable
 from exactlyonce_spark.staged_loads import SubmissionRefused
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt
@@ -270,6 +270,22 @@ def test_a_decided_file_of_another_location_is_neither_submitted_nor_taken_for_r
     finally:
         world.folder.location = "s3a://lake/staging"
     assert world.seen() == Counter()
+    world.next_driver()
+    assert landed_once(world)
+
+
+def test_a_decided_file_with_other_columns_than_the_query_has_now_is_not_submitted(world: BrokerWorld) -> None:
+    """Doris makes NULL of a column that a file does not have, and counts the row."""
+    dies_at(world, "batch.decided")
+    world.columns = ("id", "total")
+    for _ in range(2):
+        with pytest.raises(
+            OtherColumns, match=r"waits in s3a://lake/staging/.+ \(id, total\): give the former transform back"
+        ):
+            world.next_driver()
+    world.columns = ("id",)
+    assert world.seen() == Counter()
+    assert all(one.staged and one.staged.submitted_at_milliseconds is None for one in world.decided().committables)
     world.next_driver()
     assert landed_once(world)
 

@@ -20,7 +20,7 @@ from exactlyonce_spark.housekeeping import HasEnded, Housekeeping, Pauses
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 PERMIT = Permit("shop/orders", Epoch(1), "claim-1")
-PAUSES = Pauses(soon_seconds=1, idle_seconds=2, failed_seconds=3)
+PAUSES = Pauses(soon_seconds=1, idle_seconds=20, longest_soon_seconds=3, failed_seconds=30)
 
 
 class Address:
@@ -68,8 +68,10 @@ def pauses_of(monkeypatch: pytest.MonkeyPatch, *answers: bool | Exception) -> li
     return waits.pauses
 
 
-def test_it_begins_at_once_and_continues_sooner_while_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pauses_of(monkeypatch, True, True, False, False) == [0, 1, 1, 2, 2]
+def test_it_begins_at_once_and_continues_soon_while_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert pauses_of(monkeypatch, True, True, True, False, False, True) == [0, 1, 2, 3, 20, 20, 1]
 
 
 @pytest.mark.parametrize("problem", [LedgerUnreachable("the database is down"), RuntimeError("nobody thought of this")])
@@ -77,7 +79,7 @@ def test_what_fails_is_told_and_tried_again_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: Exception
 ) -> None:
     caplog.set_level(logging.WARNING)
-    assert pauses_of(monkeypatch, problem, False) == [0, 3, 2]
+    assert pauses_of(monkeypatch, problem, False) == [0, 30, 20]
     assert str(problem) in caplog.text
 
 
@@ -108,7 +110,7 @@ def test_chores_end_with_the_block() -> None:
         begun.set()
         return False
 
-    chore = Housekeeping(remove, Pauses(0, 0, 0), "the ledger")
+    chore = Housekeeping(remove, Pauses(0, 0, 0, 0), "the ledger")
     with housekeeping.keeping_house(chore):
         assert begun.wait(10)
         assert not chore._ended.is_set()

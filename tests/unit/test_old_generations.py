@@ -101,11 +101,14 @@ def test_the_newest_superseded_generations_are_kept_and_the_others_removed_with_
     assert (Path(store.location) / "stream.json").exists()
 
 
-def test_a_generation_that_is_too_old_is_removed_though_it_is_not_one_too_many(tmp_path: Path) -> None:
+def test_a_generation_that_is_too_old_is_removed_but_for_the_newest_which_a_restored_ledger_may_name(
+    tmp_path: Path,
+) -> None:
     store = LocalLogStore(str(tmp_path))
-    for number, days_ago in ((1, 0.9), (2, 1.1), (3, 40)):
+    for number, days_ago in ((1, 0.9), (2, 1.1), (3, 40), (4, 0)):
         planned(store, number, days_ago)
-    assert removed_from(store, LedgerOf(Row(Generation(3, Epoch(1)).path(store.location)))) == (True, [1, 3])
+    row = Row(Generation(4, Epoch(1)).path(store.location))
+    assert removed_from(store, LedgerOf(row), GenerationRetention(count=3, age=timedelta(days=1))) == (True, [1, 3, 4])
 
 
 def test_a_generation_whose_age_nobody_can_tell_is_kept_until_it_is_one_too_many(tmp_path: Path) -> None:
@@ -165,5 +168,12 @@ def test_a_driver_that_ends_removes_no_more(store: LocalLogStore, row: Row) -> N
 
 
 def test_what_a_crash_has_left_of_a_generation_is_removed_the_next_time(store: LocalLogStore, row: Row) -> None:
-    (Path(store.location) / "generation-000001-a1" / "metadata").unlink()
-    assert removed_from(store, LedgerOf(row)) == (True, [3, 4, 5])
+    """Also where it went by its age: S3 removes the log that tells it before the state."""
+    (Path(store.location) / "generation-000002-a1" / "metadata").unlink()
+    for number in (9, 10):
+        (Path(store.location) / f"generation-000002-a1/offsets/{number}").unlink()
+    store.create("generation-000002-a1/state/0/0/1.delta", b"x")
+    assert removed_from(store, LedgerOf(row), GenerationRetention(count=9, age=timedelta(days=9))) == (
+        True,
+        [1, 3, 4, 5],
+    )

@@ -20,7 +20,9 @@ class GenerationRetention(Model):
         10, ge=1, le=1_000, description="How many superseded generations are kept beside the current one."
     )
     age: Age = Field(
-        timedelta(days=30), description="How long a superseded generation is kept after the last batch that it planned."
+        timedelta(days=30),
+        description="How long a superseded generation is kept after the last batch that it planned; the newest one stays "
+        "however old.",
     )
 
 

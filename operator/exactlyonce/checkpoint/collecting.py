@@ -75,4 +75,12 @@ def _not_kept(
     store: LogStore, newest_first: tuple[Generation, ...], retention: GenerationRetention, now: datetime
 ) -> tuple[Generation, ...]:
     few, many = newest_first[: retention.count], newest_first[retention.count :]
-    return (*(it for it in few if is_too_old(last_planned(store, it), retention.age, now)), *many)
+    # The newest is kept however old: a ledger that loses its latest commit names it.
+    return (*(it for it in few[1:] if _goes_by_age(store, it, retention.age, now)), *many)
+
+
+def _goes_by_age(store: LogStore, generation: Generation, age: timedelta, now: datetime) -> bool:
+    """Whether it is too old, or has no offset log: one whose removal was cut short, or a seed that was."""
+    if not numbers_of(store.list(f"{generation.folder}/offsets")):
+        return True
+    return is_too_old(last_planned(store, generation), age, now)

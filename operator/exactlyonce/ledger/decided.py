@@ -109,13 +109,15 @@ class DecidedBatch:
     """The batch, and those of its committables that are not known to be committed.
 
     `origin_ids` are those of the origins as they were read, and `fingerprints` of the last record of each range, as far as they
-    were read: rows that the sink has aborted are made again of the very same records.
+    were read: rows that the sink has aborted are made again of the very same records. `sink` is where the loads are, as the
+    sink says it; empty in a record of an earlier release, and where a stream cannot change it.
     """
 
     batch: BatchNumber
     committables: tuple[Committable, ...]
     origin_ids: Mapping[str, str] = field(default_factory=dict)
     fingerprints: Mapping[Partition, Fingerprint] = field(default_factory=dict)
+    sink: str = ""
 
     def to_json(self) -> str:
         """Render it; equal ones give equal texts."""
@@ -127,6 +129,7 @@ class DecidedBatch:
                 [key.origin, key.key, kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
                 for key, kept in self.fingerprints.items()
             ],
+            **({"sink": self.sink} if self.sink else {}),
         }
         return json.dumps(document, sort_keys=True)
 
@@ -145,7 +148,8 @@ class DecidedBatch:
                 Partition(_text(origin), key): Fingerprint(_count(offset), _text(digest), timestamp, leader_epoch)
                 for origin, key, offset, digest, timestamp, leader_epoch in found["fingerprints"]
             }
-            return cls(BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints)
+            sink = _text(found.get("sink", ""))
+            return cls(BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints, sink)
         except (AttributeError, KeyError, TypeError) as problem:
             raise ValueError("JSON that is no decided batch") from problem
 

@@ -6,6 +6,8 @@ is asked (docs/adr/0037).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +46,10 @@ class FileElsewhere(Refused):
     """A decided load waits in a file that is not in the staging location as the stream has it now."""
 
 
+class OtherColumns(Refused):
+    """A decided load waits in a file with other columns than the query has now: Doris would make NULL of each that differs."""
+
+
 @dataclass(frozen=True)
 class StagingWriter:
     """What a task does: it writes rows into a file of their own, and Doris hears nothing of it."""
@@ -53,15 +59,19 @@ class StagingWriter:
     tries: int
     pause: Callable[[float], None] = time.sleep
 
-    def prepare(self, epoch: Epoch, batch: BatchNumber, part: str, body: Body, rows: int) -> PreparedLoad:
+    def prepare(
+        self, epoch: Epoch, batch: BatchNumber, part: str, columns: Sequence[str], body: Body, rows: int
+    ) -> PreparedLoad:
         """Write so many rows; each try has a name of its own, since a request without an answer may be carried out later.
+
+        The name also tells which columns they have: the file may be read by a driver whose query has others.
 
         Raises:
             StoreUnreachable: if no try succeeded: files may be left, which nobody decides and the next driver removes.
         """
         label = self.labels.label(epoch, batch, part)
         for number in range(self.tries):
-            path = f"{folder_of(self.labels)}/{epoch}.{batch}.{part}.{secrets.randbits(31):x}{_TYPE}"
+            path = f"{folder_of(self.labels)}/{epoch}.{batch}.{part}.{_digest(columns)}.{secrets.randbits(31):x}{_TYPE}"
             try:
                 self.folder.put(path, body())
             except StoreUnreachable:
@@ -185,7 +195,12 @@ class DorisStagedLoads(StagedLoads):
     def _statement(self, committable: Committable) -> tuple[str, Sequence[str]]:
         """Return the statement of a load, with %s for each value. Rows are as strict as those of a stream load."""
         assert committable.staged is not None, "it waits in a file"
-        self._path(committable.staged.name)
+        path = self._path(committable.staged.name)
+        if path.removesuffix(_TYPE).split(".")[-2] != _digest(self.columns):
+            raise OtherColumns(
+                f"The decided load {committable.label} waits in {committable.staged.name}, whose rows have other columns than "
+                f"the query has now ({', '.join(self.columns)}): give the former transform back until the batch has landed."
+            )
         database, label, table = map(_named, (self.client.database, committable.label, self.client.table))
         columns = ", ".join(map(_named, self.columns))
         of_format, format_values = literal_properties(_FORMAT)
@@ -227,6 +242,10 @@ _FORMAT = {"read_json_by_line": "true", "strip_outer_array": "false", "num_as_st
 def folder_of(labels: LoadLabels) -> str:
     """Return the folder of a stream's life; a name with colons is not one that each client of Doris' lists."""
     return labels.prefix.rstrip(":").replace(":", ".")
+
+
+def _digest(columns: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]
 
 
 def _named(name: str) -> str:

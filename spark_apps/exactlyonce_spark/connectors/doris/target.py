@@ -21,6 +21,8 @@ from exactlyonce_spark.staged_loads import StagedLoads
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
 from exactlyonce_spark.tasks import AGAIN
 
+_AT = " at "
+
 
 @dataclass(frozen=True)
 class DorisTarget(TwoPhaseTarget):
@@ -55,7 +57,7 @@ class DorisTarget(TwoPhaseTarget):
             return self.load(batch, part, names, body, count)
         if sum(piece.nbytes for piece in pieces) < self.stages_from_bytes:
             return self.load(batch, part, names, body, count)
-        return self.staging.prepare(self.epoch, batch, part, body, count)
+        return self.staging.prepare(self.epoch, batch, part, names, body, count)
 
     @property
     def staged_loads(self) -> StagedLoads | None:
@@ -102,6 +104,17 @@ class DorisTarget(TwoPhaseTarget):
         """The database, which `label_num_threshold` is of, and the frontends; a stream that names others has another text."""
         client = self.loads.client
         return f"{client.database} at {', '.join(sorted(map(str, client.frontends)))}"
+
+    @property
+    def place(self) -> str:
+        """The table, and the frontends that the stream names."""
+        client = self.loads.client
+        return f"{client.database}.{client.table}{_AT}{', '.join(sorted(map(str, client.frontends)))}"
+
+    def is_at(self, place: str) -> bool:
+        """The ids of transactions are a database's, and two clusters have the same ones: one frontend must still be named."""
+        (table, _, frontends), (table_now, _, frontends_now) = place.rpartition(_AT), self.place.rpartition(_AT)
+        return table == table_now and not set(frontends.split(", ")).isdisjoint(frontends_now.split(", "))
 
     def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
         """Name the statement by the id, then the log that outlives it, then the table itself.
