@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -89,6 +90,12 @@ def test_a_file_that_changes_between_plan_and_landing_halts_the_stream_and_anoth
     assert "change maxFilesPerTrigger" in halted.message
     assert rig.landed() == 0
     vanished.unlink()
-    assert isinstance(rig.run(changes={"spec.source.files.maxFilesPerTrigger": 2}), Done), rig.story()
+    another = {"spec.source.files.maxFilesPerTrigger": 2}
+    gone = rig.run(changes={**once, **another})
+    assert isinstance(gone, Halted), rig.story()
+    assert f"gone from {rig.incoming}: {vanished.name}." in gone.message
+    for name in re.findall(r"[^ ,]+/source/[^ ,]+", gone.message.removesuffix(".")):
+        Path(name).unlink()
+    assert isinstance(rig.run(changes=another), Done), rig.story()
     assert "ReplanBatch" in rig.verdicts(), rig.story()
     rig.assert_exactly_once(without=rig.produced[5:10])

@@ -221,10 +221,11 @@ def test_what_a_restored_ledger_has_forgotten_is_named_where_its_files_are_gone(
     del query.folder.held["1"], query.folder.held["3"]
 
     with pytest.raises(
-        FilesGone, match=r"^3 in /incoming were planned .* restored to an earlier time. Put them back; or,"
+        FilesGone,
+        match=r"^Planned into a batch and gone from /incoming: 3\. .* reset to an earlier time\. Put the files",
     ):
         query.planner().end(first)
-    with pytest.raises(FilesGone, match=r"^1, 3 in /incoming were planned") as told:
+    with pytest.raises(FilesGone, match=r"gone from /incoming: 1, 3\.") as told:
         query.planner().end(NOTHING_READ)
 
     query.folder.put(source_file("3", 3))
@@ -234,6 +235,20 @@ def test_what_a_restored_ledger_has_forgotten_is_named_where_its_files_are_gone(
         if name.rpartition("/")[2] in str(told.value):
             del query.store.files[name]
     assert planned(query.planner(), NOTHING_READ)[1] == ["0", "2"], "the lists were removed, as the sentence says"
+
+
+def test_a_file_that_a_superseded_driver_removes_is_named_however_late_it_does(query: Query) -> None:
+    """By its ledger the file had landed; by the ledger that was set back since it has not."""
+    query.folder.put(*(source_file(f"{number}", number) for number in range(6)))
+    planner = query.planner()
+    first, _ = planned(planner, NOTHING_READ)
+    planned(planner, first)
+    successor = query.planner()
+    assert planned(successor, NOTHING_READ)[1] == ["0", "1"]
+    del query.folder.held["3"]
+
+    with pytest.raises(FilesGone, match=r"gone from /incoming: 3\."):
+        successor.end(first)
 
 
 def test_a_ledger_that_stands_in_front_of_a_compact_list_is_served_by_what_that_list_holds(query: Query) -> None:

@@ -88,7 +88,10 @@ def lines_of(named: str, name: str, opened: BinaryIO) -> Iterator[Line]:
 
 def vanished(named: str) -> FileVanished:
     """Return the error for a file that was planned into a batch and is gone."""
-    return FileVanished(f"{named} was planned into a batch and is gone. {_PLAN_AGAIN}")
+    return FileVanished(
+        f"{named} was planned into a batch and is gone. {_PLAN_AGAIN} If the file stays away, the next driver names the list "
+        "to remove, so that nobody misses its records unseen."
+    )
 
 
 def changed(told: str) -> FileChanged:

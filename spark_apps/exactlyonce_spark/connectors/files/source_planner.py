@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -105,6 +105,7 @@ class FolderPlanner:
         self._read: dict[str, SourceFile] = {}
         self._newest_milliseconds = 0
         self._only: frozenset[SourceFile] | None = None
+        self._planned_beyond: dict[str, dict[str, SourceFile]] = {}
 
     def read_until_now(self) -> None:
         """Read the files that are there now, and no further, once those of now are old enough."""
@@ -162,6 +163,8 @@ class FolderPlanner:
         listed = self._folder.files()
         took_seconds = self._clock.elapsed_seconds() - began
         found = unread(self._folder.location, listed, self._read)
+        # Again each time: a driver that this one has superseded may still remove what had landed by its ledger.
+        self._require_there({file.path for file in listed})
         self._clean([file for file in listed if file.path in self._read])
         only = self._only
         found = settled(found, until) if only is None else tuple(file for file in found if file in only)
@@ -202,20 +205,23 @@ class FolderPlanner:
     def _require_planned(self, position: int) -> None:
         """Require that what was planned further than this is still there: a ledger that went back forgets what has landed."""
         beyond = self._lists.beyond(position)
-        if not beyond:
-            return
-        there = {file.path for file in self._folder.files()}
+        self._planned_beyond = {place: {file.path: file for file in files} for place, files in beyond.items()}
+        if beyond:
+            self._require_there({file.path for file in self._folder.files()})
+
+    def _require_there(self, there: Collection[str]) -> None:
         gone: dict[str, SourceFile] = {}
         naming: list[str] = []
-        for place, files in beyond.items():
-            absent = {file.path: file for file in files if file.path not in self._read and file.path not in there}
+        for place, files in self._planned_beyond.items():
+            absent = {path: file for path, file in files.items() if path not in self._read and path not in there}
             gone |= absent
             naming += [place] if absent else []
         if gone:
             raise FilesGone(
-                f"{names(gone.values())} in {self._folder.location} were planned into a batch and are gone, and by the ledger "
-                f"they have not landed: it may have been restored to an earlier time. Put them back; or, if their records may "
-                f"be missing, remove the lists that name them: {', '.join(naming)}."
+                f"Planned into a batch and gone from {self._folder.location}: {names(gone.values())}. By the ledger their "
+                "records have not landed: their batch never did, or the ledger was restored or reset to an earlier time. Put "
+                f"the files back; or, if the stream is to continue without their records, remove the lists that name them: "
+                f"{', '.join(naming)}."
             )
 
     def _stands(self, position: int, known: Known, added: Sequence[SourceFile]) -> None:
