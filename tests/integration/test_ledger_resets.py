@@ -90,6 +90,26 @@ def test_what_another_verdict_gave_up_stays_lost_where_no_person_has_set_the_pos
     assert found(ledger, LOST) == [(P0, 0, 9)]
 
 
+def test_what_is_gone_with_its_topic_stays_lost_where_a_person_sets_the_new_one_back(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    """The offsets of a topic that was recreated are those of other records."""
+    started(ledger)
+    gone = replace(skipped(20, P0, 0, 5, LOST), origin_gone=True)
+    reset(ledger, stream, 2, (0, 0), (9, 0), gone)
+    reset(ledger, stream, 3, (9, 0), (0, 0))
+    assert found(ledger, LOST) == [(P0, 0, 5)]
+    assert found(ledger, SUPERSEDED) == []
+
+
+def test_what_a_replay_has_taken_counts_against_what_may_be_in_quarantine(ledger: Ledger, stream: NewStream) -> None:
+    started(ledger)
+    taken = replace(skipped(20, P0, 0, 5, QUARANTINED), status=FailureStatus.REPLAYING, replay="token")
+    reset(ledger, stream, 2, (0, 0), (5, 0), taken)
+    with pytest.raises(TooMuchInQuarantine, match="8 of"):
+        reset(ledger, stream, 3, (5, 0), (5, 3), skipped(30, P1, 0, 3, QUARANTINED), most=7)
+
+
 def test_more_than_may_be_in_quarantine_is_not_kept_and_nothing_is_changed(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     reset(ledger, stream, 2, (0, 0), (6, 0), skipped(20, P0, 0, 6, QUARANTINED), most=9)

@@ -203,7 +203,7 @@ def _release_what_is_read_again(
 def _require_room_in_quarantine(transaction: LedgerTransaction, stream_id: str, most: int | None) -> None:
     if most is None:
         return
-    rows = transaction.read_failures(stream_id, FailureStatus.QUARANTINED)
+    rows = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
     count = sum(row.offset_count for row in rows)
     if count > most:
         raise TooMuchInQuarantine(

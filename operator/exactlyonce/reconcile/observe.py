@@ -24,7 +24,8 @@ from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.rows import BatchRow, FailureRow, FailureStatus, LedgerView, Owner
+from exactlyonce.ledger.read_again import HELD
+from exactlyonce.ledger.rows import BatchRow, FailureRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.asked_reset import last_offsets, looked_for
 from exactlyonce.reconcile.kept_state import state_to_look_for
@@ -160,7 +161,7 @@ def observe(
 
 def _quarantined(store: Ledger, stream_id: str) -> tuple[FailureRow, ...]:
     with store.transaction(dispensable=True) as transaction:
-        return transaction.read_failures(stream_id, FailureStatus.QUARANTINED)
+        return tuple(row for status in HELD for row in transaction.read_failures(stream_id, status))
 
 
 def _rows_before(store: Ledger, ledger: LedgerView, missing: Collection[Partition]) -> tuple[BatchRow, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +41,7 @@ FAILURE_COLUMNS = """
     coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset) as first,
     coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), status, brokers, error,
     to_jsonb(f) ->> 'origin_id', to_jsonb(f) ->> 'fingerprint', to_jsonb(f) ->> 'life', to_jsonb(f) ->> 'replay',
-    created_at, changed_at
+    given_up is null, created_at, changed_at
 """
 IN_ORDER = "order by batch, topic, partition, first"
 
@@ -120,8 +121,10 @@ def batch_from(row: Sequence[Any]) -> BatchRow:
 
 def failure_from(row: Sequence[Any]) -> FailureRow:
     """Return the failed range of a row with FAILURE_COLUMNS; a schema of an earlier release has not all that is read."""
-    batch, topic, number, name, start, end, status, address, error, origin_id, fingerprint, life, replay = row[:13]
-    return FailureRow(
+    batch, topic, number, name, start, end, status, address, error, origin_id, fingerprint, life, replay, free = row[
+        :14
+    ]
+    failure = FailureRow(
         BatchNumber(batch),
         partition_from(topic, number, name),
         int(start),
@@ -134,6 +137,8 @@ def failure_from(row: Sequence[Any]) -> FailureRow:
         life=life or "",
         replay=replay or "",
     )
+    # What was passed over keeps its stretch of records to itself, unless they are gone with their origin.
+    return replace(failure, origin_gone=failure.passed_over and free)
 
 
 def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
