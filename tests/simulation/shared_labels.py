@@ -60,6 +60,7 @@ class StoreClient:
     world: SharedLabelsWorld
     database: str = "shop"
     table: str = "orders"
+    frontends: tuple[str, ...] = ("doris:8030",)
 
     @property
     def store(self) -> TwoPhaseStore:
