@@ -18,7 +18,6 @@ from exactlyonce_spark.assembly import source_connector
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.claiming import DriverComponents, claim
-from exactlyonce_spark.connectors.ports import YieldedColumn
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.driver_failure import Claimed, failed
@@ -65,7 +64,7 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastWords:
 def _run_query(
     parts: DriverComponents, drain: Drain, keep: Callable[[BatchLoop], None], progress: ProgressFile
 ) -> LastWords:
-    from exactlyonce_spark.query import streaming_rows
+    from exactlyonce_spark.query import columns_of, streaming_rows
     from exactlyonce_spark.session import start_session
 
     spec = parts.driver.spec
@@ -89,11 +88,8 @@ def _run_query(
         return streaming_rows(session, reader, spec, len(parts.source.view().selected), growth.records)
 
     rows = rows_now()
-    yielded = [
-        YieldedColumn(field.name, field.dataType.simpleString(), field.dataType.jsonValue()) for field in rows.schema
-    ]
     deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
-    columns = parts.sink.fit(yielded, reader.position_columns, deletes=deletes)
+    columns = parts.sink.fit(columns_of(rows), reader.position_columns, deletes=deletes)
     target, task_sink = parts.sink.target(columns, deletes=deletes)
     if isinstance(target, TwoPhaseTarget):
         from exactlyonce_spark.rows_again import runs_again

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from exactlyonce.errors import Refused
 from exactlyonce.launch.port import Quarantine
 from exactlyonce.ledger.fence import Permit, fence
+from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import failures_of
-from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import Positions, Ranges
 from exactlyonce_spark.batch_settings import BatchSettings
@@ -107,7 +107,7 @@ def quarantine_batch(
             stream = fence(transaction, permit, Lock.UPDATE)
             reached("land.fenced", batch.number)
             require_next(stream, batch)
-            before = [row for status in HELD for row in transaction.read_failures(permit.stream_id, status)]
+            before = held_failures(transaction, permit.stream_id)
             count = sum(row.offset_count for row in (*before, *failures))
             if count > most:
                 raise NotToBeQuarantined(

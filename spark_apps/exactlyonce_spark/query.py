@@ -17,7 +17,7 @@ from exactlyonce.api.transform import Transform
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark import formats
-from exactlyonce_spark.connectors.ports import SourceReader
+from exactlyonce_spark.connectors.ports import SourceReader, YieldedColumn
 
 VIEW = "source"
 
@@ -46,6 +46,11 @@ def rows_of(session: SparkSession, reader: SourceReader, spec: StreamSpec, range
         Refused: if schema or transform cannot be used.
     """
     return _rows(session, reader, spec, reader.batch(session, ranges))
+
+
+def columns_of(rows: DataFrame) -> list[YieldedColumn]:
+    """Return the columns that a query yields."""
+    return [YieldedColumn(it.name, it.dataType.simpleString(), it.dataType.jsonValue()) for it in rows.schema]
 
 
 def _rows(session: SparkSession, reader: SourceReader, spec: StreamSpec, records: DataFrame) -> DataFrame:

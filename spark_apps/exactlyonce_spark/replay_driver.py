@@ -23,7 +23,7 @@ from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
-from exactlyonce_spark.connectors.ports import ReplayConnector, YieldedColumn
+from exactlyonce_spark.connectors.ports import ReplayConnector
 from exactlyonce_spark.crash_points import DRIVER_PID
 from exactlyonce_spark.drain import Drain, drain_with_parent
 from exactlyonce_spark.failures import ending_of
@@ -77,7 +77,7 @@ def _report(outcome: ReplayOutcome, problem: str | None) -> ReplayReport:
 
 def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: ReplayOutcome) -> ReplayOutcome:
     from exactlyonce_spark.jars import ensure_jars
-    from exactlyonce_spark.query import streaming_rows
+    from exactlyonce_spark.query import columns_of, streaming_rows
     from exactlyonce_spark.session import start_session
     from exactlyonce_spark.spark_records import SparkRecords, require_rows_of_each_record
 
@@ -98,10 +98,7 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         reader = source_connector(spec).reader(spec, secrets)
         streamed = streaming_rows(session, reader, spec, len(source.view().selected))
         require_rows_of_each_record(streamed)
-        yielded = [
-            YieldedColumn(it.name, it.dataType.simpleString(), it.dataType.jsonValue()) for it in streamed.schema
-        ]
-        columns = prepared.fit(yielded, reader.position_columns, deletes=False)
+        columns = prepared.fit(columns_of(streamed), reader.position_columns, deletes=False)
         replay = Replay(
             ledger,
             ReplayClaim(stream_id, str(uuid.uuid4())),

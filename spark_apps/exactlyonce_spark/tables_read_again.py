@@ -44,16 +44,17 @@ def refused_table(plan: PlanNode) -> str | None:
         if node.role is Role.STATE and (table := _first(node, Role.TABLE)) is not None:
             return (
                 f"The transform keeps state ({node.name}) of records that it has joined or compared with other rows "
-                f"({table.name}), which Spark reads again whenever a batch runs again: with other rows the state would not be "
-                "of what has landed. Use them after the operator that keeps state, or write them into the statement as VALUES."
+                f"({table.name}), which Spark reads again whenever a batch runs again: with other rows the state would no "
+                "longer match what has landed. Use them after the operator that keeps state, or write them into the statement "
+                "as VALUES."
             )
         if node.role is Role.SHUFFLE and _first(node, Role.SOURCE) is not None:
             table = _first(node, Role.TABLE, not_below=Role.BROADCAST)
             if table is not None:
                 return (
                     f"The transform shuffles records that it has joined with other rows ({table.name}): a task that runs again "
-                    "may find other ones, and records would be lost or doubled. Broadcast them, with the hint BROADCAST in SQL "
-                    "or functions.broadcast, so that they are read once for each batch."
+                    "may find different rows, and records would be lost or doubled. Broadcast them, with the hint BROADCAST in "
+                    "SQL or functions.broadcast, so that they are read once for each batch."
                 )
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
 from exactlyonce.launch.last_words import Ending
-from exactlyonce.ledger.read_again import HELD
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
 from tests.simulation import former_life, manifest

@@ -31,15 +31,7 @@ class LocalAnswers:
         Raises:
             AnswersUnreadable: if they cannot be read.
         """
-        try:
-            return self.file.read_text()
-        except (FileNotFoundError, NotADirectoryError):
-            return None  # what is wrong with the folder itself, the status file reports
-        except (OSError, UnicodeDecodeError) as problem:
-            raise AnswersUnreadable(
-                f"The answers for loads in {self.file} cannot be read ({problem}); delete the file, and answer again with "
-                "`exactlyonce settle-loads`."
-            ) from None
+        return _read(self.file, "The answers for loads", "answer again with `exactlyonce settle-loads`")
 
     def write(self, text: str) -> None:
         """Keep answers in the place of those before.
@@ -47,11 +39,7 @@ class LocalAnswers:
         Raises:
             AnswersNotKept: if they cannot be written.
         """
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            replace_whole(self.file, text)
-        except OSError as problem:
-            raise AnswersNotKept(f"{self.file} cannot be written ({problem.strerror}); nothing was written.") from None
+        _write(self.file, text)
 
     def among(self, stream: Stream) -> Stream:
         """Return a stream with these answers beside those that its file gives itself."""
@@ -71,15 +59,7 @@ class LocalReset:
         Raises:
             AnswersUnreadable: if it cannot be read.
         """
-        try:
-            return self.file.read_text()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, UnicodeDecodeError) as problem:
-            raise AnswersUnreadable(
-                f"The reset that was asked for in {self.file} cannot be read ({problem}); delete the file, and ask again with "
-                "`exactlyonce offsets reset`."
-            ) from None
+        return _read(self.file, "The reset that was asked for", "ask again with `exactlyonce offsets reset`")
 
     def write(self, text: str) -> None:
         """Keep a request in the place of the one before.
@@ -87,11 +67,30 @@ class LocalReset:
         Raises:
             AnswersNotKept: if it cannot be written.
         """
-        LocalAnswers(self.file).write(text)
+        _write(self.file, text)
 
     def among(self, stream: Stream) -> Stream:
         """Return a stream with this request, where there is one, in place of one that its file gives itself."""
         return annotated(stream, RESET_OFFSETS, self.read() or "")
+
+
+def _read(file: Path, what: str, what_to_do: str) -> str | None:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # what is wrong with the folder itself, the status file reports
+    except (OSError, UnicodeDecodeError) as problem:
+        raise AnswersUnreadable(
+            f"{what} in {file} cannot be read ({problem}); delete the file, and {what_to_do}."
+        ) from None
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_whole(file, text)
+    except OSError as problem:
+        raise AnswersNotKept(f"{file} cannot be written ({problem.strerror}); nothing was written.") from None
 
 
 def annotated(stream: Stream, name: str, text: str) -> Stream:

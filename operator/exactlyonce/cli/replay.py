@@ -32,8 +32,8 @@ from exactlyonce.errors import OriginMissing, Refused
 from exactlyonce.launch.replay_document import DEFAULT_MOST_RECORDS, ReplayReport
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.launch.secrets import read_secret
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure
-from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, finding_of, why_not
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Partition

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.read_again import HELD, read_again
+from exactlyonce.ledger.read_again import read_again
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -192,7 +193,7 @@ def _release_what_is_read_again(
 
     After a reset what was given up is read again as well; what is gone with its topic is not.
     """
-    held = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
+    held = [*held_failures(transaction, stream_id)]
     if publication.resets:
         held += [row for row in transaction.read_failures(stream_id, FailureStatus.LOST) if row.passed_over]
     changed = read_again(held, publication.after, known_ids)
@@ -203,8 +204,7 @@ def _release_what_is_read_again(
 def _require_room_in_quarantine(transaction: LedgerTransaction, stream_id: str, most: int | None) -> None:
     if most is None:
         return
-    rows = [row for status in HELD for row in transaction.read_failures(stream_id, status)]
-    count = sum(row.offset_count for row in rows)
+    count = sum(row.offset_count for row in held_failures(transaction, stream_id))
     if count > most:
         raise TooMuchInQuarantine(
             f"With the records that the reset skips and keeps, {count} of {stream_id} would be in quarantine, more than "

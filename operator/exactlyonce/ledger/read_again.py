@@ -12,9 +12,6 @@ from dataclasses import replace
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import is_origin_id, is_other_origin
 
-HELD = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING)
-"""Ranges that the stream has continued after and that have not taken effect; they lie before its positions."""
-
 
 def read_again(
     held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, Refused
+from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, claimed, is_held, parted, why_not
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
 
@@ -67,7 +67,7 @@ def _claim_once(ledger: Ledger, claim: ReplayClaim, wanted: Collection[RangeKey]
         stream = transaction.lock_stream(claim.stream_id, Lock.UPDATE)
         if stream is None:
             raise NothingToReplayInto(f"The ledger has no row of {claim.stream_id}; start the stream first.")
-        held = {RangeKey.of(row): row for row in _held_rows(transaction, claim.stream_id)}
+        held = {RangeKey.of(row): row for row in held_failures(transaction, claim.stream_id)}
         absent = [f"The range {key} is not in quarantine." for key in sorted(wanted) if key not in held]
         reasons = {key: why_not(held[key], stream.life) for key in sorted(wanted) if key in held}
         rows = tuple(claimed(held[key], claim.token) for key, reason in reasons.items() if reason is None)
@@ -192,7 +192,3 @@ def require_held(stream: StreamRow | None, found: Sequence[FailureRow], pieces: 
                 f"The range {key} is not held by this replay any more: another replay has taken it, the stream reads it again, "
                 "or it has landed. Nothing was written by this; `exactlyonce failures --all` shows what became of it."
             )
-
-
-def _held_rows(transaction: LedgerTransaction, stream_id: str) -> list[FailureRow]:
-    return [row for status in HELD for row in transaction.read_failures(stream_id, status)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from exactlyonce.ledger.read_again import HELD
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import Fingerprint, is_origin_id, is_other_origin
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges

@@ -23,8 +23,8 @@ from exactlyonce.checkpoint.generation import (
 from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.read_again import HELD
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.asked_reset import last_offsets, looked_for
@@ -161,7 +161,7 @@ def observe(
 
 def _quarantined(store: Ledger, stream_id: str) -> tuple[FailureRow, ...]:
     with store.transaction(dispensable=True) as transaction:
-        return tuple(row for status in HELD for row in transaction.read_failures(stream_id, status))
+        return held_failures(transaction, stream_id)
 
 
 def _rows_before(store: Ledger, ledger: LedgerView, missing: Collection[Partition]) -> tuple[BatchRow, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from exactlyonce.api.resource import FRESH, RESET_OFFSETS
 from exactlyonce.bounded_text import some_of
 from exactlyonce.ledger.read_again import read_again
+from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, LedgerView
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Ranges
 from exactlyonce.reconcile import new_generation
@@ -187,8 +188,8 @@ def _too_much_in_quarantine(seen: Observation, ledger: LedgerView, seed: SeedAnd
     if most is None:
         return None
     changed = read_again(held, seed.after, ledger.landed.origin_ids)
-    touched = {(row.batch, row.partition, row.from_offset) for row in changed}
-    left = [row for row in held if (row.batch, row.partition, row.from_offset) not in touched]
+    touched = {RangeKey.of(row) for row in changed}
+    left = [row for row in held if RangeKey.of(row) not in touched]
     left += [row for row in changed if row.status is FailureStatus.QUARANTINED]
     count = sum(row.offset_count for row in (*left, *seed.given_up))
     if count <= most:

@@ -85,6 +85,12 @@ TableName = Annotated[
 ]
 Region = Annotated[str, Field(max_length=64), matches("[a-z0-9-]+", "write a region's name, such as eu-central-1")]
 
+S3Endpoint = Annotated[Endpoint | None, Field(description="The address of an S3 service other than Amazon's.")]
+S3Region = Annotated[Region | None, Field(description="The region of the bucket.")]
+PathStyle = Annotated[
+    Flag, Field(description="Whether requests name the bucket in the path instead of in the host's name.")
+]
+
 
 class Described(Protocol):
     """A model that names a folder, on S3 or elsewhere, and has the fields of the service beside it."""
@@ -142,11 +148,9 @@ class S3Place(Model):
     """A folder of a bucket, and the service that the bucket belongs to."""
 
     location: S3Location = Field(description="A folder of this stream alone: s3a://bucket/folder.")
-    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(
-        False, description="Whether requests name the bucket in the path instead of in the host's name."
-    )
+    endpoint: S3Endpoint = None
+    region: S3Region = None
+    path_style: PathStyle = False
     secret_ref: SecretRef | None = Field(None, description=f"The login; the keys read are {', '.join(S3_SECRET_KEYS)}.")
 
     @property

@@ -57,7 +57,11 @@ def a_replay_looks_without_a_lock() -> Iterator[None]:
 @contextmanager
 def a_range_that_a_replay_has_taken_stays_its_own() -> Iterator[None]:
     """The positions are set back to before what a replay has taken, and it stays there, although the stream reads it again."""
-    with mock.patch.object(publish, "HELD", (FailureStatus.QUARANTINED,)):
+
+    def untaken(transaction: MemoryTransaction, stream_id: str) -> Any:
+        return transaction.read_failures(stream_id, FailureStatus.QUARANTINED)
+
+    with mock.patch.object(publish, "held_failures", untaken):
         yield
 
 

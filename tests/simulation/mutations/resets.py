@@ -11,9 +11,10 @@ from unittest import mock
 from greenlet import getcurrent, greenlet
 
 from exactlyonce.ledger import publish
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import Publication
-from exactlyonce.ledger.read_again import HELD, read_again
+from exactlyonce.ledger.read_again import read_again
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, LedgerView, StreamRow
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile import act, asked_reset, reset_offsets

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from exactlyonce.connectors.doris.columns import columns_of
 from exactlyonce.schema.constraints import Rule, cel_list, matches
-from exactlyonce.schema.model import Flag, Model, SecretRef
-from exactlyonce.schema.places import NO_DOTS, S3_PREFIX, S3_SECRET_KEYS, Endpoint, Region, S3Place
+from exactlyonce.schema.model import Model, SecretRef
+from exactlyonce.schema.places import NO_DOTS, S3_PREFIX, S3_SECRET_KEYS, Endpoint, PathStyle, S3Place, S3Region
 
 READER_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """The keys read of the login with which Doris reads files; the last one may be missing."""
@@ -63,10 +63,8 @@ class StagingLocation(Model):
     endpoint: Endpoint | None = Field(
         None, description="The address of an S3 service other than Amazon's. Tasks, driver and Doris have to reach it."
     )
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(
-        False, description="Whether requests name the bucket in the path instead of in the host's name."
-    )
+    region: S3Region = None
+    path_style: PathStyle = False
     secret_ref: SecretRef = Field(
         description="The login of driver and tasks, which write, list and remove files; the keys read are "
         f"{', '.join(S3_SECRET_KEYS)}."

@@ -19,9 +19,10 @@ from exactlyonce.schema.places import (
     S3_LOCATION,
     S3_PREFIX,
     S3_SECRET_KEYS,
-    Endpoint,
-    Region,
+    PathStyle,
+    S3Endpoint,
     S3Place,
+    S3Region,
     is_on_s3,
     only_on_s3,
     place_on_s3,
@@ -146,11 +147,9 @@ class FilesSource(Model):
         "one whose name ends with .gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed "
         "once it has landed; one that is written to after it was read halts the stream, which names it."
     )
-    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(
-        False, description="Whether requests name the bucket in the path instead of in the host's name."
-    )
+    endpoint: S3Endpoint = None
+    region: S3Region = None
+    path_style: PathStyle = False
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3, which lists and reads; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, "

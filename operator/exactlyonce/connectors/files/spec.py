@@ -18,9 +18,10 @@ from exactlyonce.schema.places import (
     NO_DOTS,
     S3_LOCATION,
     S3_SECRET_KEYS,
-    Endpoint,
-    Region,
+    PathStyle,
+    S3Endpoint,
     S3Place,
+    S3Region,
     is_on_s3,
     only_on_s3,
     place_on_s3,
@@ -95,11 +96,9 @@ class FilesSink(Model):
         description="A folder of this stream alone: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a "
         "path is on a volume that driver and executors mount there. A file in it counts once the ledger names it."
     )
-    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(
-        False, description="Whether requests name the bucket in the path instead of in the host's name."
-    )
+    endpoint: S3Endpoint = None
+    region: S3Region = None
+    path_style: PathStyle = False
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, driver and executors use "

@@ -11,7 +11,7 @@ from exactlyonce.connectors.object_log.state import Key, LedgerState, Table, lan
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
 from exactlyonce.ledger.connector import Landed, TableSize
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.read_again import HELD
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 

@@ -6,13 +6,14 @@ from typing import ClassVar, Self
 
 from pydantic import Field
 
-from exactlyonce.schema.model import Flag, Model, SecretRef
+from exactlyonce.schema.model import Model, SecretRef
 from exactlyonce.schema.places import (
     S3_SECRET_KEYS,
-    Endpoint,
     Location,
-    Region,
+    PathStyle,
+    S3Endpoint,
     S3Place,
+    S3Region,
     is_on_s3,
     only_on_s3,
     place_on_s3,
@@ -29,11 +30,9 @@ class ObjectLogLedger(Model):
         description="A folder of this stream alone: s3a://bucket/folder; for exactlyonce run also an absolute path, or "
         "file:///path."
     )
-    endpoint: Endpoint | None = Field(None, description="The address of an S3 service other than Amazon's.")
-    region: Region | None = Field(None, description="The region of the bucket.")
-    path_style: Flag = Field(
-        False, description="Whether requests name the bucket in the path instead of in the host's name."
-    )
+    endpoint: S3Endpoint = None
+    region: S3Region = None
+    path_style: PathStyle = False
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3; the keys read are {', '.join(S3_SECRET_KEYS)}. The operator reads the ledger too, so "

@@ -15,7 +15,7 @@ from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress, 
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.ledger.connector import Landed, TableSize
-from exactlyonce.ledger.read_again import HELD
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 

@@ -164,7 +164,8 @@ class FolderPlanner:
         took_seconds = self._clock.elapsed_seconds() - began
         found = unread(self._folder.location, listed, self._read)
         # Again each time: a driver that this one has superseded may still remove what had landed by its ledger.
-        self._require_there({file.path for file in listed})
+        if self._planned_beyond:
+            self._require_there({file.path for file in listed})
         self._clean([file for file in listed if file.path in self._read])
         only = self._only
         found = settled(found, until) if only is None else tuple(file for file in found if file in only)

@@ -1,0 +1,14 @@
+"""What a stream has in quarantine, with what a replay has taken of it."""
+
+from __future__ import annotations
+
+from exactlyonce.ledger.port import LedgerTransaction
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+
+HELD = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING)
+"""Ranges that the stream has continued after and that have not taken effect; they lie before its positions."""
+
+
+def held_failures(transaction: LedgerTransaction, stream_id: str) -> tuple[FailureRow, ...]:
+    """Return a stream's failed ranges that are HELD."""
+    return tuple(row for status in HELD for row in transaction.read_failures(stream_id, status))
